@@ -1,0 +1,190 @@
+//! Opening files: standard input, `.gz` and `.zst` by their first bytes, a look at the beginning without losing it.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Cursor, Read},
+    path::{Path, PathBuf},
+};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{Error, IoContext, Result};
+
+/// How much of a file is looked at to tell its format.
+const PROBE_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A file (or standard input) that is open, decompressed, and positioned at its start.
+pub struct Input {
+    /// As the user named it; `-` for standard input.
+    pub name: String,
+    /// Where it lies, if it is a file.
+    pub path: Option<PathBuf>,
+    stream: Box<dyn BufRead + Send>,
+    head: Vec<u8>,
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Input::from_stream("-".into(), None, Box::new(BufReader::new(io::stdin())));
+        }
+        let file = File::open(path).at("open", path)?;
+        if file.metadata().at("read", path)?.is_dir() {
+            return Err(Error::input(format!("{} is a folder, not a file", path.display())));
+        }
+        let stream = BufReader::with_capacity(BUFFER_BYTES, file);
+        Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
+    }
+
+    /// Wraps any stream; used by tests and by callers that have the bytes in memory.
+    pub fn from_stream(name: String, path: Option<PathBuf>, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
+        let magic = raw.fill_buf().at("read", &name)?;
+        let mut stream: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw)))
+        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).at("read", &name)?;
+            decoder.window_log_max(31).at("read", &name)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+        } else {
+            raw
+        };
+        let mut head = Vec::new();
+        // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
+        let _ = (&mut stream).take(PROBE_BYTES as u64).read_to_end(&mut head);
+        let refused = |why: &str, hint: &str| Error::Data {
+            message: format!("{name}: {why}"),
+            hint: Some(hint.to_owned()),
+        };
+        if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+            return Err(refused("the text is UTF-16, and turnwise reads UTF-8", "convert it: iconv -f UTF-16 -t UTF-8 FILE"));
+        }
+        if head.get(257..262) == Some(b"ustar") {
+            return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and give the folder"));
+        }
+        if head.starts_with(b"PK\x03\x04") {
+            return Err(refused("this is a zip archive", "unpack it (unzip FILE) and give the folder"));
+        }
+        if head.starts_with(&[0xef, 0xbb, 0xbf]) {
+            head.drain(..3);
+        }
+        Ok(Input { name, path, stream, head })
+    }
+
+    /// What lies at its beginning.
+    pub fn probe(&self) -> Probe<'_> {
+        // The head may end within a character; what is lost there does not matter for telling the format.
+        let text = match std::str::from_utf8(&self.head) {
+            Ok(text) => text,
+            Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
+        };
+        Probe { path: self.path.as_deref(), text, whole: self.head.len() < PROBE_BYTES }
+    }
+
+    /// The file's name without folder and endings, as a name for what is in it; `stdin` for standard input.
+    pub fn stem(&self) -> String {
+        let name = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or("stdin");
+        let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
+    }
+
+    /// The name of the folder in which it lies.
+    pub fn folder_name(&self) -> Option<String> {
+        let name = self.path.as_deref()?.parent()?.file_name()?.to_str()?;
+        Some(name.to_owned())
+    }
+
+    /// The bytes, from the start.
+    pub fn into_stream(self) -> Box<dyn BufRead + Send> {
+        Box::new(Cursor::new(self.head).chain(self.stream))
+    }
+}
+
+/// The beginning of a file, for telling its format.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'a> {
+    /// Where it lies, if it is a file.
+    pub path: Option<&'a Path>,
+    /// Its first characters (up to 256 KiB).
+    pub text: &'a str,
+    /// Whether that is all of it.
+    pub whole: bool,
+}
+
+impl<'a> Probe<'a> {
+    /// The file's name in lower case, without `.gz` and `.zst`; empty for standard input.
+    pub fn file_name(&self) -> String {
+        let name = self.path.and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default();
+        name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
+    }
+
+    /// Whether the file's name ends so (lower case, with the dot).
+    pub fn has_extension(&self, extension: &str) -> bool {
+        self.file_name().ends_with(extension)
+    }
+
+    /// The lines that are not blank and surely complete.
+    pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
+        self.text[..end].lines().filter(|line| !line.trim().is_empty())
+    }
+
+    /// The first line as a JSON object, if it is one.
+    pub fn first_json_line(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        serde_json::from_str(self.lines().next()?).ok()
+    }
+
+    /// The first value at `depth` of one large JSON document (see [`crate::corpus::json_elements`]) with its keys.
+    pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
+        if !self.text.trim_start().starts_with(['[', '{']) {
+            return None;
+        }
+        let mut elements =
+            crate::corpus::json_elements::Elements::at_depth(self.text.as_bytes(), depth, PROBE_BYTES);
+        let element = elements.next()?.ok()?;
+        Some((element.keys, serde_json::from_slice(&element.json).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(bytes: Vec<u8>) -> Result<String> {
+        let input = Input::from_stream("x".into(), None, Box::new(Cursor::new(bytes)))?;
+        let mut text = String::new();
+        input.into_stream().read_to_string(&mut text).at("read", "x")?;
+        Ok(text)
+    }
+
+    #[test]
+    fn compression_is_told_by_the_first_bytes() {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(b"hello").unwrap();
+        assert_eq!(read(gz.finish().unwrap()).unwrap(), "hello");
+        assert_eq!(read(zstd::encode_all(&b"hello"[..], 1).unwrap()).unwrap(), "hello");
+        assert_eq!(read(b"\xef\xbb\xbfhello".to_vec()).unwrap(), "hello");
+        assert_eq!(read(Vec::new()).unwrap(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_text_is_refused_with_a_way_out() {
+        let e = read(b"\xff\xfeh\0i\0".to_vec()).unwrap_err();
+        assert!(e.to_string().contains("UTF-16") && e.hint().unwrap().contains("iconv"));
+        let e = read(b"PK\x03\x04....".to_vec()).unwrap_err();
+        assert!(e.hint().unwrap().contains("unzip"));
+    }
+
+    #[test]
+    fn the_stem_drops_folder_and_endings() {
+        let stem = |p: &str| {
+            Input::from_stream(p.into(), Some(p.into()), Box::new(Cursor::new(Vec::new()))).unwrap().stem()
+        };
+        assert_eq!(stem("a/b/chats.jsonl.gz"), "chats");
+        assert_eq!(stem("a/chats"), "chats");
+        assert_eq!(stem(".hidden"), ".hidden");
+    }
+}

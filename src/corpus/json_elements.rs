@@ -1,0 +1,331 @@
+//! The elements of one large JSON document, one at a time.
+//!
+//! Corpora come as one array or object of many megabytes. This splitter finds the borders of the values at a given
+//! nesting depth without parsing them, so that memory holds one value, and tells the line on which each starts.
+
+use std::io::{self, BufRead};
+
+/// One value of the document, as raw bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Element {
+    /// The keys on the way to it, outermost first; positions in arrays are written as numbers.
+    pub keys: Vec<String>,
+    /// The line on which the value starts, counted from 1.
+    pub line: u64,
+    /// The value's text.
+    pub json: Vec<u8>,
+}
+
+/// Why the next value cannot be given.
+#[derive(Debug)]
+pub enum ElementError {
+    /// The value is over the bound; it was skipped, and reading goes on.
+    TooLong {
+        /// The keys on the way to it.
+        keys: Vec<String>,
+        /// The line on which it starts.
+        line: u64,
+        /// Its length in bytes.
+        bytes: u64,
+        /// The bound.
+        limit: usize,
+    },
+    /// The document is not JSON from here on, or ends early. Nothing follows.
+    Broken {
+        /// The line.
+        line: u64,
+        /// In which way.
+        what: String,
+    },
+    /// The stream broke off. Nothing follows.
+    Stream {
+        /// The line.
+        line: u64,
+        /// The answer of the stream.
+        source: io::Error,
+    },
+}
+
+/// An iterator over the values at one depth of a JSON document. Depth 1 are the members of the outermost array or
+/// object. Shallower scalars are passed over.
+pub struct Elements<R> {
+    bytes: Bytes<R>,
+    depth: usize,
+    limit: usize,
+    open: Vec<Container>,
+    state: State,
+}
+
+#[derive(Debug)]
+struct Container {
+    object: bool,
+    /// The current key or position.
+    key: String,
+    position: usize,
+    empty: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Start,
+    /// In front of a member of the innermost open container, or its end.
+    Member,
+    Ended,
+}
+
+/// Nesting beyond this is damage or an attack, not a corpus.
+const MAX_DEPTH: usize = 256;
+
+impl<R: BufRead> Elements<R> {
+    /// The values at `depth` (at least 1), each of at most `limit` bytes.
+    pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
+        let bytes = Bytes { stream, line: 1 };
+        Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), state: State::Start }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.open.iter().map(|c| c.key.clone()).collect()
+    }
+
+    fn step(&mut self) -> Result<Option<Element>, ElementError> {
+        if self.state == State::Start {
+            match self.bytes.skip_space()? {
+                Some(b) if b == b'[' || b == b'{' => self.enter(b == b'{'),
+                Some(b) => return Err(self.bytes.broken(format!("expected `[` or `{{`, found {}", show(b)))),
+                None => return Err(self.bytes.broken("the file is empty".into())),
+            }
+            self.state = State::Member;
+        }
+        loop {
+            let Some(top) = self.open.last_mut() else {
+                self.state = State::Ended;
+                return match self.bytes.skip_space()? {
+                    None => Ok(None),
+                    Some(b) => Err(self.bytes.broken(format!("the document ended, but {} follows", show(b)))),
+                };
+            };
+            let close = if top.object { b'}' } else { b']' };
+            let mut b = self.bytes.need()?;
+            if b == close {
+                self.open.pop();
+                continue;
+            }
+            if !top.empty {
+                if b != b',' {
+                    return Err(self.bytes.broken(format!("expected `,` or `{}`, found {}", close as char, show(b))));
+                }
+                b = self.bytes.need()?;
+                top.position += 1;
+            }
+            top.empty = false;
+            if top.object {
+                if b != b'"' {
+                    return Err(self.bytes.broken(format!("expected a key, found {}", show(b))));
+                }
+                let mut raw = vec![b'"'];
+                self.bytes.string(&mut |b| raw.push(b))?;
+                top.key = match serde_json::from_slice(&raw) {
+                    Ok(key) => key,
+                    Err(_) => return Err(self.bytes.broken("a key is not valid JSON".into())),
+                };
+                match self.bytes.need()? {
+                    b':' => b = self.bytes.need()?,
+                    other => return Err(self.bytes.broken(format!("expected `:`, found {}", show(other)))),
+                }
+            } else {
+                top.key = top.position.to_string();
+            }
+            if self.open.len() == self.depth {
+                return self.take(b).map(Some);
+            }
+            if b == b'[' || b == b'{' {
+                self.enter(b == b'{');
+            } else {
+                self.bytes.value(b, &mut |_| {})?;
+            }
+        }
+    }
+
+    fn enter(&mut self, object: bool) {
+        self.open.push(Container { object, key: String::new(), position: 0, empty: true });
+    }
+
+    fn take(&mut self, first: u8) -> Result<Element, ElementError> {
+        let line = self.bytes.line;
+        let limit = self.limit;
+        let mut json = Vec::new();
+        let mut length = 0u64;
+        self.bytes.value(first, &mut |b| {
+            length += 1;
+            if length <= limit as u64 {
+                json.push(b);
+            }
+        })?;
+        if length > limit as u64 {
+            return Err(ElementError::TooLong { keys: self.keys(), line, bytes: length, limit });
+        }
+        Ok(Element { keys: self.keys(), line, json })
+    }
+}
+
+impl<R: BufRead> Iterator for Elements<R> {
+    type Item = Result<Element, ElementError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Ended {
+            return None;
+        }
+        match self.step() {
+            Ok(element) => element.map(Ok),
+            Err(e) => {
+                if !matches!(e, ElementError::TooLong { .. }) {
+                    self.state = State::Ended;
+                }
+                Some(Err(e))
+            }
+        }
+    }
+}
+
+fn show(b: u8) -> String {
+    if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") }
+}
+
+/// The stream, byte by byte, with the line count.
+struct Bytes<R> {
+    stream: R,
+    line: u64,
+}
+
+impl<R: BufRead> Bytes<R> {
+    fn broken(&self, what: String) -> ElementError {
+        ElementError::Broken { line: self.line, what }
+    }
+
+    fn early_end(&self) -> ElementError {
+        self.broken("the file ends in the middle of a JSON value".into())
+    }
+
+    fn peek(&mut self) -> Result<Option<u8>, ElementError> {
+        loop {
+            match self.stream.fill_buf() {
+                Ok(bytes) => return Ok(bytes.first().copied()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(ElementError::Stream { line: self.line, source }),
+            }
+        }
+    }
+
+    fn bump(&mut self, b: u8) {
+        self.line += u64::from(b == b'\n');
+        self.stream.consume(1);
+    }
+
+    fn skip_space(&mut self) -> Result<Option<u8>, ElementError> {
+        while let Some(b) = self.peek()? {
+            self.bump(b);
+            if !b.is_ascii_whitespace() {
+                return Ok(Some(b));
+            }
+        }
+        Ok(None)
+    }
+
+    fn need(&mut self) -> Result<u8, ElementError> {
+        self.skip_space()?.ok_or_else(|| self.early_end())
+    }
+
+    /// The rest of a string whose opening quote is consumed, closing quote included.
+    fn string(&mut self, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
+        loop {
+            let Some(b) = self.peek()? else { return Err(self.early_end()) };
+            self.bump(b);
+            sink(b);
+            if b == b'"' {
+                return Ok(());
+            }
+            if b == b'\\' {
+                let Some(escaped) = self.peek()? else { return Err(self.early_end()) };
+                self.bump(escaped);
+                sink(escaped);
+            }
+        }
+    }
+
+    /// A whole value whose first byte is consumed. Only its extent is checked; the parser checks the rest.
+    fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
+        sink(first);
+        match first {
+            b'"' => return self.string(sink),
+            b'{' | b'[' => {}
+            b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
+                while let Some(b) = self.peek()? {
+                    if b.is_ascii_whitespace() || matches!(b, b',' | b']' | b'}') {
+                        break;
+                    }
+                    self.bump(b);
+                    sink(b);
+                }
+                return Ok(());
+            }
+            other => return Err(self.broken(format!("expected a value, found {}", show(other)))),
+        }
+        let mut depth = 1usize;
+        while depth > 0 {
+            let Some(b) = self.peek()? else { return Err(self.early_end()) };
+            self.bump(b);
+            sink(b);
+            match b {
+                b'"' => self.string(sink)?,
+                b'{' | b'[' => {
+                    depth += 1;
+                    if depth > MAX_DEPTH {
+                        return Err(self.broken(format!("JSON is nested deeper than {MAX_DEPTH} levels")));
+                    }
+                }
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(json: &str, depth: usize, limit: usize) -> Vec<String> {
+        Elements::at_depth(io::BufReader::with_capacity(2, json.as_bytes()), depth, limit)
+            .map(|e| match e {
+                Ok(e) => format!("{} {} {}", e.keys.join("/"), e.line, String::from_utf8_lossy(&e.json)),
+                Err(ElementError::TooLong { line, bytes, .. }) => format!("long {line} {bytes}"),
+                Err(ElementError::Broken { line, what }) => format!("broken {line} {what}"),
+                Err(ElementError::Stream { line, .. }) => format!("stream {line}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn members_of_arrays_and_objects_come_with_key_and_line() {
+        assert_eq!(all("[1, {\"a\":\"]}\"},\n \"x\"]", 1, 99), ["0 1 1", "1 1 {\"a\":\"]}\"}", "2 2 \"x\""]);
+        assert_eq!(all("{\"k\\\"1\": [1,2],\n\"k2\":null}", 1, 99), ["k\"1 1 [1,2]", "k2 2 null"]);
+        assert_eq!(all("[]", 1, 99), Vec::<String>::new());
+        assert_eq!(all(" { } ", 1, 99), Vec::<String>::new());
+    }
+
+    #[test]
+    fn deeper_values_carry_the_whole_way() {
+        assert_eq!(all(r#"{"v":1,"d":{"x":[{},{}],"y":[3]}}"#, 3, 99), ["d/x/0 1 {}", "d/x/1 1 {}", "d/y/0 1 3"]);
+    }
+
+    #[test]
+    fn a_value_over_the_bound_is_skipped_and_damage_ends_the_file() {
+        assert_eq!(all("[\"0123456789\",7]", 1, 5), ["long 1 12", "1 1 7"]);
+        assert_eq!(all("[1,\n{\"a\":", 1, 99), ["0 1 1", "broken 2 the file ends in the middle of a JSON value"]);
+        assert_eq!(all("[1 2]", 1, 99), ["0 1 1", "broken 1 expected `,` or `]`, found `2`"]);
+        assert_eq!(all("", 1, 99), ["broken 1 the file is empty"]);
+        let deep = "[".repeat(100_000);
+        assert_eq!(all(&deep, 1, 9).last().map(|s| s.contains("deeper than 256")), Some(true));
+    }
+}

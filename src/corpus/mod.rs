@@ -1,0 +1,15 @@
+//! Dialogue corpora: the model, reading every format people have, cleaning, splitting, statistics.
+
+pub mod clean;
+mod dialogue;
+pub mod formats;
+pub mod input;
+pub mod json_elements;
+pub mod lines;
+mod schema;
+pub mod split;
+pub mod stats;
+pub mod walk;
+
+pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, Time, Turn};
+pub use schema::json_schema;

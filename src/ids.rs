@@ -1,0 +1,187 @@
+//! Newtypes for what must not be mixed up.
+
+use std::{borrow::Borrow, fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Names a dialogue within an index, for ever.
+///
+/// One to 512 bytes, no control characters. `#` is allowed: an utterance id is split at its *last* `#`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct DialogueId(#[schemars(length(min = 1, max = 512))] String);
+
+/// The longest dialogue id, in bytes.
+pub const MAX_ID_BYTES: usize = 512;
+
+impl DialogueId {
+    /// Checks and wraps an id.
+    pub fn new(id: impl Into<String>) -> Result<Self> {
+        let id = id.into();
+        let wrong = if id.trim().is_empty() {
+            Some("is empty")
+        } else if id.len() > MAX_ID_BYTES {
+            Some("is longer than 512 bytes")
+        } else if id.chars().any(char::is_control) {
+            Some("holds a control character")
+        } else {
+            None
+        };
+        match wrong {
+            None => Ok(DialogueId(id)),
+            Some(why) => Err(Error::data(format!("the dialogue id {:?} {why}", shorten(&id)))),
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// 128 bits that stand for this id in the store's tables.
+    pub fn key(&self) -> IdKey {
+        IdKey::of(&self.0)
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+impl<'de> Deserialize<'de> for DialogueId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        DialogueId::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Display for DialogueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for DialogueId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A turn's number within its dialogue, counted from 1. Numbers grow, and may have gaps (merged turns keep the
+/// number of the first), but never change.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct TurnNo(pub u32);
+
+impl fmt::Display for TurnNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names one utterance: its dialogue and its turn, written `dialogue#turn`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UtteranceId {
+    /// The dialogue.
+    pub dialogue: DialogueId,
+    /// The turn in it.
+    pub turn: TurnNo,
+}
+
+impl fmt::Display for UtteranceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.dialogue, self.turn)
+    }
+}
+
+impl FromStr for UtteranceId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Error::Input {
+            message: format!("`{text}` is not an utterance id"),
+            hint: Some("an utterance id is DIALOGUE#TURN, for example deliveries-001#3".to_owned()),
+        };
+        let (dialogue, turn) = text.rsplit_once('#').ok_or_else(wrong)?;
+        let turn = turn.parse().map_err(|_| wrong())?;
+        Ok(UtteranceId { dialogue: DialogueId::new(dialogue)?, turn: TurnNo(turn) })
+    }
+}
+
+/// 128 bits of BLAKE3: a dialogue id or a content, in a table of fixed width.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct IdKey(pub [u8; 16]);
+
+impl IdKey {
+    /// The key of a text.
+    pub fn of(text: &str) -> Self {
+        IdKey::of_bytes(text.as_bytes())
+    }
+
+    /// The key of some bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        IdKey::from_hash(&blake3::hash(bytes))
+    }
+
+    /// The first half of a hash.
+    pub fn from_hash(hash: &blake3::Hash) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&hash.as_bytes()[..16]);
+        IdKey(key)
+    }
+}
+
+impl fmt::Debug for IdKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// The place of a record in the order of ingestion, counted from 1 and never used twice in an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The one after this.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Seq(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utterance_ids_split_at_the_last_hash() {
+        let id: UtteranceId = "slack#general#12".parse().unwrap();
+        assert_eq!(id.dialogue.as_str(), "slack#general");
+        assert_eq!(id.turn, TurnNo(12));
+        assert_eq!(id.to_string(), "slack#general#12");
+        assert!("no-turn".parse::<UtteranceId>().is_err());
+        assert!("d#x".parse::<UtteranceId>().is_err());
+    }
+
+    #[test]
+    fn ids_that_would_hurt_are_refused() {
+        for bad in ["", "  ", "a\nb", &"x".repeat(513)] {
+            assert!(DialogueId::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(DialogueId::new("订单-7 é#").is_ok());
+    }
+}

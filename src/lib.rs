@@ -1,0 +1,7 @@
+//! turnwise makes conversations searchable by meaning.
+
+pub mod corpus;
+pub mod error;
+pub mod ids;
+
+pub use error::{Error, Result};
