@@ -3,5 +3,6 @@
 pub mod corpus;
 pub mod error;
 pub mod ids;
+pub mod store;
 
 pub use error::{Error, Result};

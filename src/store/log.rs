@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -49,7 +49,7 @@ pub fn segments(log: &Path) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(log).at("read", log)? {
         let name = entry.at("read", log)?.file_name();
-        let number = name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse().ok());
+        let number = name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse::<u32>().ok());
         found.extend(number);
     }
     found.sort_unstable();
@@ -65,35 +65,72 @@ fn header(segment: u32) -> [u8; SEGMENT_HEADER_BYTES as usize] {
     bytes
 }
 
-/// A segment mapped for reading. What is appended after the mapping is not seen.
+/// A segment's bytes, mapped or read. What is appended later is not seen.
 pub struct Segment {
     path: PathBuf,
     number: u32,
-    map: Option<Mmap>,
+    /// Where `bytes` begin in the file.
+    base: u64,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    None,
+    Mapped(Mmap),
+    Read(Vec<u8>),
 }
 
 impl Segment {
-    /// Maps a segment.
-    pub fn open(log: &Path, number: u32) -> Result<Self> {
+    /// Maps a segment. Only bytes that are committed may be looked at while a writer is at work: what lies behind
+    /// them can be cut off.
+    pub fn map(log: &Path, number: u32) -> Result<Self> {
+        let segment = Segment::map_unchecked(log, number)?;
+        match segment.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
+            Some(start) if start != header(number) => {
+                Err(Error::corrupt(segment.path, "the segment's header is damaged"))
+            }
+            _ => Ok(segment),
+        }
+    }
+
+    /// The same, whatever its header says: for salvaging what lies behind it.
+    pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
         let length = file.metadata().at("read", &path)?.len();
         // A segment that was created but got no header yet holds nothing.
         if length < SEGMENT_HEADER_BYTES {
-            return Ok(Segment { path, number, map: None });
+            return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
         }
-        // SAFETY: segments are only ever appended to; the one exception, cutting a torn tail, is done by the one
-        // writer before it hands out any view, and readers look at committed bytes only.
+        // SAFETY: committed bytes never change, and no others are looked at (see above).
         let map = unsafe { Mmap::map(&file) }.at("map", &path)?;
-        if map[..SEGMENT_HEADER_BYTES as usize] != header(number) {
-            return Err(Error::corrupt(path, "the segment's header is damaged"));
-        }
-        Ok(Segment { path, number, map: Some(map) })
+        Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
 
-    /// All its bytes, header included.
+    /// Reads a segment from an offset to its present end into memory: safe for bytes that may yet be cut off.
+    pub fn read(log: &Path, number: u32, from: u64) -> Result<Self> {
+        let path = segment_path(log, number);
+        let mut file = File::open(&path).at("open", &path)?;
+        let mut start = [0; SEGMENT_HEADER_BYTES as usize];
+        let mut bytes = Vec::new();
+        if file.metadata().at("read", &path)?.len() >= SEGMENT_HEADER_BYTES {
+            file.read_exact(&mut start).at("read", &path)?;
+            if start != header(number) {
+                return Err(Error::corrupt(path, "the segment's header is damaged"));
+            }
+            file.seek(SeekFrom::Start(from)).at("read", &path)?;
+            file.read_to_end(&mut bytes).at("read", &path)?;
+        }
+        Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
+    }
+
+    /// The bytes from its base on.
     pub fn bytes(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or_default()
+        match &self.bytes {
+            Bytes::None => &[],
+            Bytes::Mapped(map) => map,
+            Bytes::Read(bytes) => bytes,
+        }
     }
 
     /// Its file.
@@ -106,14 +143,15 @@ impl Segment {
         self.number
     }
 
-    /// Its length.
-    pub fn end(&self) -> Position {
-        Position { segment: self.number, offset: (self.bytes().len() as u64).max(SEGMENT_HEADER_BYTES) }
+    /// The offset behind its last byte.
+    pub fn end(&self) -> u64 {
+        self.base + self.bytes().len() as u64
     }
 
     /// The frame at an offset.
     pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
-        let bytes = usize::try_from(offset).ok().and_then(|at| self.bytes().get(at..)).unwrap_or_default();
+        let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
@@ -122,24 +160,25 @@ impl Segment {
         Frames { segment: self, offset: from, failed: false }
     }
 
-    /// Whether a commit can be found after `offset`, damage in between or not.
+    /// Where a frame may begin, at or after an offset: the way to go on behind damage.
+    pub fn next_frame(&self, offset: u64) -> Option<u64> {
+        let at = offset.saturating_sub(self.base) as usize;
+        let rest = self.bytes().get(at..)?;
+        memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
+    }
+
+    /// Whether a commit can be found at or after `offset`, damage in between or not.
     pub fn has_commit_after(&self, offset: u64) -> bool {
-        let mut at = offset as usize;
-        while let Some(next) = next_frame(self.bytes(), at) {
-            match Frame::read(&self.bytes()[next..]) {
+        let mut at = offset;
+        while let Some(next) = self.next_frame(at) {
+            match self.frame_at(next) {
                 Ok(frame) if frame.kind == Kind::Commit => return true,
-                Ok(frame) => at = next + frame.bytes() as usize,
+                Ok(frame) => at = next + frame.bytes(),
                 Err(_) => at = next + 1,
             }
         }
         false
     }
-}
-
-/// Where the next frame may begin, at or after a place.
-pub fn next_frame(bytes: &[u8], from: usize) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    memchr::memmem::find(rest, &frame::MAGIC).map(|at| from + at)
 }
 
 /// The frames of a segment.
@@ -153,7 +192,7 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Result<(u64, Frame<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.offset >= self.segment.bytes().len() as u64 {
+        if self.failed || self.offset >= self.segment.end() {
             return None;
         }
         let offset = self.offset;
@@ -221,7 +260,6 @@ impl LogWriter {
     }
 
     fn seek_to_end(&mut self) -> Result<()> {
-        use std::io::{Seek, SeekFrom};
         self.file.seek(SeekFrom::Start(self.end.offset)).at("seek in", &self.path)?;
         Ok(())
     }

@@ -109,7 +109,7 @@ impl Table {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let mut crc = crc32fast::Hasher::new();
         let mut count = 0u64;
-        let mut put = |out: &mut BufWriter<File>, bytes: &[u8]| out.write_all(bytes).at("write", &temporary);
+        let put = |out: &mut BufWriter<File>, bytes: &[u8]| out.write_all(bytes).at("write", &temporary);
         put(&mut out, &[0; HEADER_BYTES])?;
         for entry in entries {
             let bytes = entry.write();
@@ -141,6 +141,11 @@ impl Table {
     /// The number of entries.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     fn slot(&self, n: usize) -> &[u8] {
