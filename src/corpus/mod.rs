@@ -2,6 +2,7 @@
 
 pub mod clean;
 mod dialogue;
+pub mod filter;
 pub mod formats;
 pub mod input;
 pub mod json_elements;

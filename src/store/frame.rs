@@ -109,6 +109,11 @@ impl<'a> Frame<'a> {
         self.payload.get(PUT_PREFIX_BYTES..).unwrap_or_default()
     }
 
+    /// The id of a delete.
+    pub fn deleted_id(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.payload.get(16..)?).ok()
+    }
+
     /// The commit's content.
     pub fn commit(&self) -> Result<Commit, serde_json::Error> {
         serde_json::from_slice(self.payload)

@@ -30,6 +30,8 @@ pub struct Manifest {
     pub created: Time,
     /// Counts the manifests of this index.
     pub generation: u64,
+    /// Names the log, so that what is derived from it can tell it from another.
+    pub log: String,
     /// Up to where the tables have come. What the log holds after it is read on opening.
     pub checkpoint: Checkpoint,
     /// The directory's tables, oldest first.
@@ -79,10 +81,18 @@ impl Manifest {
             turnwise: env!("CARGO_PKG_VERSION").to_owned(),
             created: Time(jiff::Timestamp::now()),
             generation: 0,
+            log: Manifest::new_log_id(),
             checkpoint: Checkpoint::start(),
             tables: Vec::new(),
             rejected: Default::default(),
         }
+    }
+
+    /// A name for a log that no other has.
+    pub(super) fn new_log_id() -> String {
+        let now = jiff::Timestamp::now().as_nanosecond();
+        let unique = format!("{now}-{}-{:p}", std::process::id(), &now);
+        blake3::hash(unique.as_bytes()).to_hex()[..16].to_owned()
     }
 
     /// Whether there is an index in a folder.

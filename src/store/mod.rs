@@ -14,6 +14,7 @@ pub mod backup;
 pub mod directory;
 pub mod files;
 pub mod frame;
+pub mod ingest;
 pub mod lock;
 pub mod log;
 pub mod manifest;
@@ -25,6 +26,7 @@ pub mod verify;
 mod writer;
 
 pub use frame::{IngestMark, Prepared, Totals};
+pub use log::Position;
 pub use manifest::Manifest;
-pub use snapshot::{Live, Record, Snapshot};
+pub use snapshot::{Change, Changes, Live, Record, Snapshot};
 pub use writer::{Put, Store};

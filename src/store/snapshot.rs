@@ -161,14 +161,37 @@ impl Snapshot {
         self.directory.live().map(|entry| (entry.text, entry.id))
     }
 
-    /// The records in the order of their ingestion, from behind `after` on.
-    pub fn records(&self, after: Seq) -> Live<'_> {
-        Live { snapshot: self, after, at: Position::START, segment: None }
+    /// The end of the log as it is seen.
+    pub fn end(&self) -> Position {
+        self.state.at
+    }
+
+    /// Names the log; another log, after a repair or a restore, has another name.
+    pub fn log_id(&self) -> &str {
+        &self.manifest.log
+    }
+
+    /// The records in the order of their ingestion.
+    pub fn records(&self) -> Live<'_> {
+        Live { walk: self.walk(Position::START) }
+    }
+
+    /// What happened in the log from a place on, for an index that has come so far.
+    pub fn changes(&self, from: Position) -> Changes<'_> {
+        Changes { walk: self.walk(from) }
+    }
+
+    fn walk(&self, from: Position) -> Walk<'_> {
+        Walk { snapshot: self, at: from, segment: None }
+    }
+
+    fn is_live(&self, frame: &Frame<'_>) -> bool {
+        frame.kind == Kind::Put && self.directory.get(frame.id_key()).is_some_and(|e| e.seq == frame.seq)
     }
 
     /// The dialogues in the order of their ingestion.
     pub fn dialogues(&self) -> impl Iterator<Item = Result<Dialogue>> + '_ {
-        let mut live = self.records(Seq(0));
+        let mut live = self.records();
         std::iter::from_fn(move || match live.next_record()? {
             Ok(record) => Some(record.dialogue()),
             Err(e) => Some(Err(e)),
@@ -195,54 +218,100 @@ impl Record<'_> {
 
 /// Walks the log over the records that are there. Not an [`Iterator`], because it lends the mapped bytes.
 pub struct Live<'a> {
-    snapshot: &'a Snapshot,
-    after: Seq,
-    at: Position,
-    segment: Option<Segment>,
+    walk: Walk<'a>,
 }
 
 impl Live<'_> {
     /// The next record, or `None` at the snapshot's end.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
+        let snapshot = self.walk.snapshot;
+        match self.walk.find(|frame| snapshot.is_live(frame))? {
+            Ok((frame, path, offset)) => Some(Ok(Record { seq: frame.seq, json: frame.json(), path, offset })),
+            Err(e) => Some(Err(e)),
+        }
+    }
+}
+
+/// One step of the log.
+#[derive(Debug)]
+pub enum Change<'a> {
+    /// A dialogue came.
+    Put {
+        /// Which.
+        dialogue: Box<Dialogue>,
+        /// Whether it is still there as it came.
+        live: bool,
+    },
+    /// A dialogue went.
+    Deleted(&'a str),
+}
+
+/// Walks the log over everything that happened.
+pub struct Changes<'a> {
+    walk: Walk<'a>,
+}
+
+impl Changes<'_> {
+    /// The next change, or `None` at the snapshot's end.
+    pub fn next_change(&mut self) -> Option<Result<Change<'_>>> {
+        let snapshot = self.walk.snapshot;
+        let (frame, path, offset) = match self.walk.find(|frame| frame.kind != Kind::Commit)? {
+            Ok(found) => found,
+            Err(e) => return Some(Err(e)),
+        };
+        Some(match frame.kind {
+            Kind::Delete => match frame.deleted_id() {
+                Some(id) => Ok(Change::Deleted(id)),
+                None => Err(Error::corrupt(path, format!("at byte {offset}: the deleted id is unreadable"))),
+            },
+            _ => parse(frame.json(), path, offset)
+                .map(|dialogue| Change::Put { dialogue: Box::new(dialogue), live: snapshot.is_live(&frame) }),
+        })
+    }
+}
+
+/// Walks over the committed frames from a place on.
+struct Walk<'a> {
+    snapshot: &'a Snapshot,
+    at: Position,
+    segment: Option<Segment>,
+}
+
+impl Walk<'_> {
+    /// The next frame that is wanted, with its file and offset.
+    fn find(&mut self, wanted: impl Fn(&Frame<'_>) -> bool) -> Option<Result<(Frame<'_>, &Path, u64)>> {
+        let offset = match self.seek(wanted) {
+            Ok(offset) => offset?,
+            Err(e) => {
+                self.at = self.snapshot.state.at;
+                return Some(Err(e));
+            }
+        };
+        let segment = self.segment.as_ref()?;
+        Some(segment.frame_at(offset).map(|frame| (frame, segment.path(), offset)))
+    }
+
+    fn seek(&mut self, wanted: impl Fn(&Frame<'_>) -> bool) -> Result<Option<u64>> {
         let end = self.snapshot.state.at;
-        let offset = loop {
-            if self.at >= end {
-                return None;
-            }
-            if self.segment.as_ref().is_none_or(|s| s.number() != self.at.segment) {
-                match Segment::map(&log_folder(&self.snapshot.root), self.at.segment) {
-                    Ok(segment) => self.segment = Some(segment),
-                    Err(e) => return self.fail(e),
-                }
-            }
-            let segment = self.segment.as_ref()?;
+        while self.at < end {
+            let segment = match self.segment.take() {
+                Some(segment) if segment.number() == self.at.segment => segment,
+                _ => Segment::map(&log_folder(&self.snapshot.root), self.at.segment)?,
+            };
+            let segment = self.segment.insert(segment);
             // Behind the last segment's committed part nothing may be looked at.
             if self.at.segment < end.segment && self.at.offset >= segment.end() {
                 self.at = Position { segment: self.at.segment + 1, offset: log::SEGMENT_HEADER_BYTES };
                 continue;
             }
             let offset = self.at.offset;
-            match segment.frame_at(offset) {
-                Ok(frame) => {
-                    self.at.offset += frame.bytes();
-                    if frame.kind == Kind::Put && frame.seq > self.after {
-                        let entry = self.snapshot.directory.get(frame.id_key());
-                        if entry.is_some_and(|e| e.seq == frame.seq) {
-                            break offset;
-                        }
-                    }
-                }
-                Err(e) => return self.fail(e),
+            let frame = segment.frame_at(offset)?;
+            self.at.offset += frame.bytes();
+            if wanted(&frame) {
+                return Ok(Some(offset));
             }
-        };
-        let segment = self.segment.as_ref()?;
-        let frame = segment.frame_at(offset).ok()?;
-        Some(Ok(Record { seq: frame.seq, json: frame.json(), path: segment.path(), offset }))
-    }
-
-    fn fail(&mut self, e: Error) -> Option<Result<Record<'_>>> {
-        self.at = self.snapshot.state.at;
-        Some(Err(e))
+        }
+        Ok(None)
     }
 }
 

@@ -314,7 +314,7 @@ pub(super) fn rebuild_records(view: &Snapshot) -> Result<Records> {
     let folder: PathBuf = records_folder(&view.root);
     files::remove_folder(&folder)?;
     let records = Records::open(&folder)?;
-    let mut live = view.records(Seq(0));
+    let mut live = view.records();
     let mut puts: Vec<(Seq, Vec<u8>)> = Vec::with_capacity(BATCH);
     loop {
         let ended = match live.next_record().transpose()? {
@@ -346,6 +346,8 @@ pub(super) fn rebuild_derived(root: &Path, mut manifest: Manifest) -> Result<Sna
     manifest.tables.clear();
     manifest.checkpoint = Checkpoint::start();
     manifest.rejected.clear();
+    // Places in the log that others remember may mean something else now.
+    manifest.log = Manifest::new_log_id();
     manifest.write(root)?;
     let (mut view, _) = Snapshot::load(root)?;
     drop(rebuild_records(&view)?);

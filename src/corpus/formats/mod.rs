@@ -7,7 +7,10 @@
 mod canonical;
 mod support;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use crate::{
     corpus::{
@@ -53,11 +56,13 @@ pub struct ReadOptions {
     pub max_record: usize,
     /// Remove participants' nicks at the start of an utterance (IRC).
     pub strip_nicks: bool,
+    /// Counts the bytes read from the disk, for progress.
+    pub bytes_read: Arc<AtomicU64>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false }
+        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false, bytes_read: Arc::default() }
     }
 }
 
