@@ -5,7 +5,11 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod csv;
+mod mdc;
+mod self_dialogue;
 mod support;
+mod tables;
 
 use std::path::Path;
 
@@ -92,6 +96,9 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &mdc::Mdc,
+        &self_dialogue::SelfDialogue,
+        &csv::Csv,
     ]
 }
 
