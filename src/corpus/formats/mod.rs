@@ -5,6 +5,8 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod convlab3;
+mod crosswoz;
 mod csv;
 mod mdc;
 mod self_dialogue;
@@ -96,6 +98,8 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &convlab3::ConvLab3,
+        &crosswoz::CrossWoz,
         &mdc::Mdc,
         &self_dialogue::SelfDialogue,
         &csv::Csv,
