@@ -5,7 +5,13 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod convlab3;
+mod crosswoz;
+mod csv;
+mod mdc;
+mod self_dialogue;
 mod support;
+mod tables;
 
 use std::{
     path::Path,
@@ -97,6 +103,11 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &convlab3::ConvLab3,
+        &crosswoz::CrossWoz,
+        &mdc::Mdc,
+        &self_dialogue::SelfDialogue,
+        &csv::Csv,
     ]
 }
 
