@@ -12,6 +12,7 @@ mod schema;
 pub mod split;
 pub mod stats;
 pub mod walk;
+pub mod writers;
 
 pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, Time, Turn};
 pub use schema::json_schema;

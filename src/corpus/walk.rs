@@ -29,6 +29,11 @@ enum Place {
 }
 
 impl Source {
+    /// A source that is open already: bytes in memory, or a stream of the caller's.
+    pub fn opened(input: Input, format: &'static dyn Format) -> Self {
+        Source { name: input.name.clone(), format, place: Place::Opened(Box::new(input)) }
+    }
+
     /// Opens it and gives its dialogues.
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
         match self.place {

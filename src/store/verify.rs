@@ -52,6 +52,13 @@ pub enum RecordsChecked {
     Compared(u64),
     /// Another process has sled open, as this text says; the log was checked all the same.
     InUse(String),
+    /// A writer was killed: sled is a few batches behind the log, and the next writer brings it up to date.
+    Behind {
+        /// The batch sled is at.
+        at: u64,
+        /// The batch the log is at.
+        of: u64,
+    },
 }
 
 /// One thing that is wrong.
@@ -280,10 +287,7 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
     match records.applied() {
         // A writer that was killed leaves sled a little behind; the next one brings it up to date.
         Ok(applied) if applied < snapshot.batch() && applied >= snapshot.manifest.checkpoint.batch => {
-            report.records = RecordsChecked::InUse(format!(
-                "nobody, but it is at batch {applied} of {} and is brought up to date by the next writer",
-                snapshot.batch()
-            ));
+            report.records = RecordsChecked::Behind { at: applied, of: snapshot.batch() };
             return Ok(());
         }
         Ok(applied) if applied != snapshot.batch() => {
