@@ -5,7 +5,9 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod sgd;
 mod support;
+mod task_oriented;
 
 use std::path::Path;
 
@@ -92,6 +94,7 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &sgd::Sgd,
     ]
 }
 
