@@ -5,6 +5,7 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod multiwoz;
 mod sgd;
 mod support;
 mod task_oriented;
@@ -95,6 +96,7 @@ pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
         &sgd::Sgd,
+        &multiwoz::MultiWoz,
     ]
 }
 
