@@ -5,6 +5,7 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod metalwoz;
 mod multiwoz;
 mod sgd;
 mod support;
@@ -97,6 +98,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &canonical::Canonical,
         &sgd::Sgd,
         &multiwoz::MultiWoz,
+        &metalwoz::MetaLWoz,
     ]
 }
 
