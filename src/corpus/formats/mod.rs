@@ -4,6 +4,7 @@
 //! A record that cannot be used becomes a [`Problem::Record`] and reading goes on; when the rest of a file cannot be
 //! read, the last item is a [`Problem::File`].
 
+mod bitod;
 mod canonical;
 mod metalwoz;
 mod multiwoz;
@@ -99,6 +100,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &sgd::Sgd,
         &multiwoz::MultiWoz,
         &metalwoz::MetaLWoz,
+        &bitod::BiTod,
     ]
 }
 
