@@ -6,6 +6,7 @@
 
 mod bitod;
 mod canonical;
+mod doc2dial;
 mod metalwoz;
 mod multiwoz;
 mod sgd;
@@ -101,6 +102,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &multiwoz::MultiWoz,
         &metalwoz::MetaLWoz,
         &bitod::BiTod,
+        &doc2dial::Doc2Dial,
     ]
 }
 
