@@ -2,3 +2,4 @@
 //! from `../shared/data` and skips, saying so, where that is absent.
 
 mod data;
+mod task_oriented;
