@@ -4,6 +4,10 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use flate2::bufread::MultiGzDecoder;
@@ -27,6 +31,11 @@ pub struct Input {
 impl Input {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Self> {
+        Input::open_counted(path, &Arc::default())
+    }
+
+    /// The same, counting the bytes that are read from the disk, for progress.
+    pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
             return Input::from_stream("-".into(), None, Box::new(BufReader::new(io::stdin())));
         }
@@ -34,7 +43,7 @@ impl Input {
         if file.metadata().at("read", path)?.is_dir() {
             return Err(Error::input(format!("{} is a folder, not a file", path.display())));
         }
-        let stream = BufReader::with_capacity(BUFFER_BYTES, file);
+        let stream = BufReader::with_capacity(BUFFER_BYTES, Counting { file, read: read.clone() });
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
@@ -99,6 +108,19 @@ impl Input {
     /// The bytes, from the start.
     pub fn into_stream(self) -> Box<dyn BufRead + Send> {
         Box::new(Cursor::new(self.head).chain(self.stream))
+    }
+}
+
+struct Counting {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.read.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
     }
 }
 

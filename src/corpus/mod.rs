@@ -2,10 +2,12 @@
 
 pub mod clean;
 mod dialogue;
+pub mod filter;
 pub mod formats;
 pub mod input;
 pub mod json_elements;
 pub mod lines;
+pub mod rows;
 mod schema;
 pub mod split;
 pub mod stats;

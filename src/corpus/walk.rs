@@ -33,9 +33,21 @@ impl Source {
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
         match self.place {
             Place::Opened(input) => self.format.read(*input, options),
-            Place::File(path) => self.format.read(Input::open(&path)?, options),
+            Place::File(path) => self.format.read(Input::open_counted(&path, &options.bytes_read)?, options),
             Place::Folder(path) => self.format.read_folder(&path, options),
         }
+    }
+
+    /// Tells it from others and from an earlier state of itself: path, length, time of change. Standard input has none.
+    pub fn identity(&self) -> Option<String> {
+        let path = match &self.place {
+            Place::Opened(_) => return None,
+            Place::File(path) | Place::Folder(path) => path,
+        };
+        let metadata = fs::metadata(path).ok()?;
+        let changed = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        let path = fs::canonicalize(path).ok()?;
+        Some(format!("{}|{}|{}", path.display(), metadata.len(), changed.as_nanos()))
     }
 
     /// The bytes on disk, if that is known, for progress.

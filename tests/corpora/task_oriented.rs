@@ -19,20 +19,11 @@ use crate::data::{self, Read};
 
 fn read(archive: &str) -> Option<Read> {
     let read = data::read(&data::folder(archive)?, None, &ReadOptions::default());
-    assert!(
-        read.problems.is_empty(),
-        "{:?}",
-        &read.problems[..read.problems.len().min(5)]
-    );
+    assert!(read.problems.is_empty(), "{:?}", &read.problems[..read.problems.len().min(5)]);
     let ids: BTreeSet<_> = read.dialogues.iter().map(|d| &d.id).collect();
     assert_eq!(ids.len(), read.dialogues.len(), "ids are not unique");
     let known = |role: &Option<Role>| matches!(role, Some(Role::User | Role::Agent));
-    assert!(
-        read.dialogues
-            .iter()
-            .flat_map(|d| &d.turns)
-            .all(|t| known(&t.role) && !t.speaker.is_empty())
-    );
+    assert!(read.dialogues.iter().flat_map(|d| &d.turns).all(|t| known(&t.role) && !t.speaker.is_empty()));
     Some(read)
 }
 
@@ -66,12 +57,7 @@ fn sgd_dev() {
     assert_eq!(intents.len(), 27);
     // Every user turn but the 1,260 in which no intent is active.
     assert_eq!(turns().filter(|t| t.intent.is_some()).count(), 38768 / 2 - 1260);
-    assert_eq!(
-        turns()
-            .filter(|t| t.metadata.contains_key("service_call"))
-            .count(),
-        6027
-    );
+    assert_eq!(turns().filter(|t| t.metadata.contains_key("service_call")).count(), 6027);
     let first = by_id(&read, "dev-1_00000");
     assert_eq!(
         (first.turns[0].intent.as_deref(), first.turns[1].role.clone()),
@@ -91,9 +77,7 @@ fn sgd_train_slim() {
     assert_eq!((single.values().sum::<usize>(), single.len()), (5275, 24));
     assert_eq!(read.domains().len(), 26);
     assert!(
-        read.dialogues
-            .iter()
-            .all(|d| d.metadata["split"] == "train" && d.id.as_str().starts_with("train-"))
+        read.dialogues.iter().all(|d| d.metadata["split"] == "train" && d.id.as_str().starts_with("train-"))
     );
 }
 
@@ -107,29 +91,14 @@ fn multiwoz_21_val() {
     // dial2vec's split (1,077 single-domain dialogues in dev, 7 domains) is its own and was not published.
     let single = single(&read);
     assert_eq!(single.values().sum::<usize>(), 204);
-    let counts = [
-        ("attraction", 11),
-        ("hotel", 56),
-        ("restaurant", 50),
-        ("taxi", 57),
-        ("train", 30),
-    ];
+    let counts = [("attraction", 11), ("hotel", 56), ("restaurant", 50), ("taxi", 57), ("train", 30)];
     assert_eq!(single, BTreeMap::from(counts));
     assert_eq!(read.domains()["train"], 484);
     let first = by_id(&read, "PMUL1635");
     assert_eq!(first.turns[0].acts, ["Hotel-Inform"]);
-    assert!(
-        first.metadata["goal"]
-            .as_str()
-            .unwrap()
-            .contains("a star of 4 and should be in the east")
-    );
+    assert!(first.metadata["goal"].as_str().unwrap().contains("a star of 4 and should be in the east"));
     assert_eq!(first.metadata["split"], "val");
-    let agents = read
-        .dialogues
-        .iter()
-        .flat_map(|d| &d.turns)
-        .filter(|t| t.role == Some(Role::Agent));
+    let agents = read.dialogues.iter().flat_map(|d| &d.turns).filter(|t| t.role == Some(Role::Agent));
     assert_eq!(agents.count(), 7365);
     let plan = walk::plan(&[data::folder("multiwoz21_val").unwrap()], None).unwrap();
     assert_eq!(plan.companions.len(), 1, "valListFile");
@@ -166,11 +135,7 @@ fn multiwoz_20_in_the_layout_of_metalwoz() {
 fn files(folder: &Path, visit: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, visit)
-        } else {
-            visit(&path)
-        }
+        if path.is_dir() { files(&path, visit) } else { visit(&path) }
     }
 }
 

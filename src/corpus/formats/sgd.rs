@@ -50,10 +50,8 @@ impl Format for Sgd {
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         // A dialogue's id is unique only within its split.
-        let split = input
-            .folder_name()
-            .and_then(|folder| split_of(&folder))
-            .or_else(|| split_of(&input.stem()));
+        let split =
+            input.folder_name().and_then(|folder| split_of(&folder)).or_else(|| split_of(&input.stem()));
         let stem = input.stem();
         Ok(support::from_elements(input, options, 1, move |element| {
             let read: Record = record(element, Some("dialogue_id"))?;
@@ -65,13 +63,9 @@ impl Format for Sgd {
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "sgd".to_owned();
             dialogue.language = Some("en".to_owned());
-            read.services
-                .iter()
-                .for_each(|service| push_unique(&mut dialogue.domains, service));
+            read.services.iter().for_each(|service| push_unique(&mut dialogue.domains, service));
             if let Some(split) = &split {
-                dialogue
-                    .metadata
-                    .insert("split".to_owned(), split.as_str().into());
+                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
             }
             add_framed_turns(&mut dialogue, read.turns);
             Ok(Some(dialogue))
@@ -87,9 +81,7 @@ fn is_dialogue(value: &Value) -> bool {
     let id = value.get("dialogue_id").and_then(Value::as_str);
     id.is_some_and(|id| !id.ends_with(".json"))
         && value.get("services").is_some_and(Value::is_array)
-        && ["speaker", "utterance", "frames"]
-            .iter()
-            .all(|key| turn.get(key).is_some())
+        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
         && turn.get("turn_id").is_none()
 }
 
@@ -120,35 +112,23 @@ mod tests {
         assert_eq!(d.metadata["split"], "dev");
         let roles: Vec<_> = d.turns.iter().map(|t| t.role.clone().unwrap()).collect();
         assert_eq!(roles, [Role::User, Role::Agent, Role::User, Role::User]);
-        assert_eq!(
-            (d.turns[0].speaker.as_str(), d.turns[1].speaker.as_str()),
-            ("USER", "SYSTEM")
-        );
+        assert_eq!((d.turns[0].speaker.as_str(), d.turns[1].speaker.as_str()), ("USER", "SYSTEM"));
         assert_eq!(d.turns[0].acts, ["INFORM_INTENT", "INFORM"]);
         assert_eq!(d.turns[1].metadata["service_call"], "FindBoat");
         // The intent of a turn is the one that is new in it.
         let intents: Vec<_> = d.turns.iter().map(|t| t.intent.as_deref()).collect();
         assert_eq!(intents, [Some("FindBoat"), None, Some("FindInn"), None]);
-        assert_eq!(
-            d.turns[2].metadata["services"],
-            serde_json::json!(["Boats_1", "Inns_2"])
-        );
+        assert_eq!(d.turns[2].metadata["services"], serde_json::json!(["Boats_1", "Inns_2"]));
     }
 
     #[test]
     fn without_a_split_folder_the_id_stays_and_without_an_id_one_is_made() {
         let ids = |name| {
             let text = r#"[{"dialogue_id":"1_00007","turns":[{"speaker":"USER","utterance":"x"}]},{"turns":[{"speaker":"USER","utterance":"x"}]}]"#;
-            read_text(&Sgd, name, text)
-                .iter()
-                .map(|d| d.id.to_string())
-                .collect::<Vec<_>>()
+            read_text(&Sgd, name, text).iter().map(|d| d.id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(ids("elsewhere/boats.json"), ["1_00007", "boats-000002"]);
-        assert_eq!(
-            ids("elsewhere/boats_test.json"),
-            ["test-1_00007", "boats_test-000002"]
-        );
+        assert_eq!(ids("elsewhere/boats_test.json"), ["test-1_00007", "boats_test-000002"]);
     }
 
     #[test]

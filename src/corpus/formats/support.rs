@@ -31,7 +31,7 @@ impl Fail {
         self
     }
 
-    fn at(self, path: &str, line: u64) -> Problem {
+    pub(crate) fn at(self, path: &str, line: u64) -> Problem {
         Problem::Record(Reject { path: path.to_owned(), line: Some(line), id: self.id, reason: self.reason.into() })
     }
 }
@@ -82,6 +82,16 @@ pub(crate) fn made_id(stem: &str, place: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{place:06}"))
 }
 
+/// A dialog act of parts, any but the first of which may be empty: `inform(hotel-area=north)`.
+pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
+    let place = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    match (place.as_str(), value) {
+        ("", "") => intent.to_owned(),
+        (place, "") => format!("{intent}({place})"),
+        (place, value) => format!("{intent}({place}={value})"),
+    }
+}
+
 /// The problem that a line error is.
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
@@ -94,7 +104,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-fn too_long(bytes: u64, limit: usize) -> String {
+pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     format!(
         "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
         bytes as f64 / 1e6,

@@ -31,20 +31,14 @@ pub(super) fn role_of(speaker: &str) -> Option<Role> {
 pub(super) fn split_of(name: &str) -> Option<String> {
     const SPLITS: [&str; 7] = ["train", "dev", "val", "valid", "validation", "test", "testdev"];
     let name = name.to_lowercase();
-    let mut found = name
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| SPLITS.contains(word));
+    let mut found = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| SPLITS.contains(word));
     let split = found.next()?;
     found.next().is_none().then(|| split.to_owned())
 }
 
 /// A record's place in its array, counted from 1.
 pub(super) fn place(element: &Element) -> u64 {
-    element
-        .keys
-        .last()
-        .and_then(|key| key.parse::<u64>().ok())
-        .map_or(0, |n| n.saturating_add(1))
+    element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
 /// Parses an element; if it does not fit, the problem carries the text in `id_field`, or else the element's own key.
@@ -164,27 +158,16 @@ pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) 
     // The intent that is active in each service; a frame may repeat an old one beside the one that is new.
     let mut active: BTreeMap<String, String> = BTreeMap::new();
     for framed in turns {
-        let mut turn = Turn {
-            text: framed.utterance,
-            role: role_of(&framed.speaker),
-            ..Turn::default()
-        };
+        let mut turn = Turn { text: framed.utterance, role: role_of(&framed.speaker), ..Turn::default() };
         turn.speaker = framed.speaker;
         let mut repeated = None;
         let mut services = Vec::new();
         for frame in framed.frames {
-            frame
-                .actions
-                .iter()
-                .for_each(|action| push_unique(&mut turn.acts, &action.act));
+            frame.actions.iter().for_each(|action| push_unique(&mut turn.acts, &action.act));
             if let Some(call) = frame.service_call {
-                turn.metadata
-                    .insert("service_call".to_owned(), call.method.into());
+                turn.metadata.insert("service_call".to_owned(), call.method.into());
             }
-            let intent = frame
-                .state
-                .map(|s| s.active_intent)
-                .filter(|i| !i.is_empty() && i != "NONE");
+            let intent = frame.state.map(|s| s.active_intent).filter(|i| !i.is_empty() && i != "NONE");
             if let Some(intent) = intent {
                 push_unique(&mut dialogue.intents, &intent);
                 push_unique(&mut services, &frame.service);
@@ -211,10 +194,7 @@ mod tests {
     #[test]
     fn a_split_is_a_whole_word_of_the_name() {
         assert_eq!(split_of("train_en").as_deref(), Some("train"));
-        assert_eq!(
-            split_of("doc2dial_dial_validation").as_deref(),
-            Some("validation")
-        );
+        assert_eq!(split_of("doc2dial_dial_validation").as_deref(), Some("validation"));
         assert_eq!(split_of("trains"), None);
         assert_eq!(split_of("train-and-dev"), None);
     }

@@ -21,16 +21,8 @@ use crate::{
     error::Reject,
 };
 
-const DOMAINS: [&str; 8] = [
-    "attraction",
-    "bus",
-    "hospital",
-    "hotel",
-    "police",
-    "restaurant",
-    "taxi",
-    "train",
-];
+const DOMAINS: [&str; 8] =
+    ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
 /// The names under which the editions keep the acts, with the key that wraps them in 2.2.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
@@ -43,10 +35,7 @@ const MAX_LISTED: usize = 1_000_000;
 pub(super) fn is_companion(probe: &Probe<'_>) -> bool {
     let name = probe.file_name();
     if is_list_name(&name) {
-        return probe
-            .lines()
-            .next()
-            .is_some_and(|line| !line.trim().contains(char::is_whitespace));
+        return probe.lines().next().is_some_and(|line| !line.trim().contains(char::is_whitespace));
     }
     if ACT_FILES.contains(&name.as_str()) {
         return any_element(probe, 1, |_, value| value.is_object());
@@ -58,14 +47,11 @@ pub(super) fn is_companion(probe: &Probe<'_>) -> bool {
                 .is_some_and(|(domain, _)| DOMAINS.contains(&domain))
         });
     }
-    name.strip_suffix("_db.json")
-        .is_some_and(|domain| DOMAINS.contains(&domain))
+    name.strip_suffix("_db.json").is_some_and(|domain| DOMAINS.contains(&domain))
 }
 
 fn is_list_name(name: &str) -> bool {
-    ["trainlistfile", "vallistfile", "testlistfile"]
-        .iter()
-        .any(|list| name.starts_with(list))
+    ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
 /// Which dialogue belongs to which split.
@@ -83,11 +69,7 @@ impl Splits {
             Some(path) if whole.is_none() => listed(path, name),
             _ => HashSet::new(),
         };
-        Splits {
-            val: list("valListFile"),
-            test: list("testListFile"),
-            whole,
-        }
+        Splits { val: list("valListFile"), test: list("testListFile"), whole }
     }
 
     pub(super) fn of_dialogue(&self, id: &str) -> Option<&str> {
@@ -152,12 +134,7 @@ impl Acts {
     fn load(&mut self, file: &Path, options: &ReadOptions, problems: &mut Vec<Problem>) {
         let name = file.display().to_string();
         let problem = |line, id: Option<&String>, reason: String| {
-            Problem::Record(Reject {
-                path: name.clone(),
-                line,
-                id: id.cloned(),
-                reason,
-            })
+            Problem::Record(Reject { path: name.clone(), line, id: id.cloned(), reason })
         };
         let input = match Input::open(file) {
             Ok(input) => input,
@@ -202,8 +179,7 @@ impl Acts {
                 return problems.push(problem(Some(element.line), id, reason));
             }
             places.sort_unstable();
-            self.by_dialogue
-                .insert(bare(id.map_or("", String::as_str)).to_owned(), places);
+            self.by_dialogue.insert(bare(id.map_or("", String::as_str)).to_owned(), places);
         }
     }
 
@@ -227,9 +203,5 @@ impl Acts {
 /// 2.2 counts all turns from 0 and wraps the acts; before, the system's turns alone were counted, from 1.
 fn place_in_log(key: &str, value: &Value) -> Option<u32> {
     let number: u32 = key.trim().parse().ok()?;
-    if value.get("dialog_act").is_some() {
-        Some(number)
-    } else {
-        number.checked_mul(2)?.checked_sub(1)
-    }
+    if value.get("dialog_act").is_some() { Some(number) } else { number.checked_mul(2)?.checked_sub(1) }
 }

@@ -74,10 +74,7 @@ impl Format for MultiWoz {
         let split = split_of(&stem).or_else(|| input.folder_name().and_then(|folder| split_of(&folder)));
         let splits = Splits::of(input.path.as_deref(), split);
         let has_acts = any_element(&input.probe(), 1, |_, value| {
-            value
-                .get("log")
-                .and_then(|log| log.get(0))
-                .is_some_and(|turn| turn.get("dialog_act").is_some())
+            value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
         });
         let (acts, problems) = match &input.path {
             Some(path) if !has_acts => Acts::beside(path, options),
@@ -132,9 +129,7 @@ fn is_framed(value: &Value) -> bool {
     };
     let id = value.get("dialogue_id").and_then(Value::as_str);
     value.get("services").is_some_and(Value::is_array)
-        && ["speaker", "utterance", "frames"]
-            .iter()
-            .all(|key| turn.get(key).is_some())
+        && ["speaker", "utterance", "frames"].iter().all(|key| turn.get(key).is_some())
         && id.is_some_and(|id| id.ends_with(".json") || turn.get("turn_id").is_some())
 }
 
@@ -143,16 +138,8 @@ fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     let has_states = log.iter().any(filled);
     for (n, said) in log.into_iter().enumerate() {
         // The user begins. Where the log has belief states, they tell the system's turns even after a missing turn.
-        let user = if has_states && said.metadata.is_some() {
-            !filled(&said)
-        } else {
-            n % 2 == 0
-        };
-        let (speaker, role) = if user {
-            ("USER", Role::User)
-        } else {
-            ("SYSTEM", Role::Agent)
-        };
+        let user = if has_states && said.metadata.is_some() { !filled(&said) } else { n % 2 == 0 };
+        let (speaker, role) = if user { ("USER", Role::User) } else { ("SYSTEM", Role::Agent) };
         dialogue.turns.push(Turn {
             speaker: speaker.to_owned(),
             role: Some(role),
@@ -173,12 +160,9 @@ fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     }
     let message = match goal.get("message") {
         Some(Value::String(text)) => without_tags(text),
-        Some(Value::Array(parts)) => parts
-            .iter()
-            .filter_map(Value::as_str)
-            .map(without_tags)
-            .collect::<Vec<_>>()
-            .join(" "),
+        Some(Value::Array(parts)) => {
+            parts.iter().filter_map(Value::as_str).map(without_tags).collect::<Vec<_>>().join(" ")
+        }
         _ => String::new(),
     };
     if !message.is_empty() {

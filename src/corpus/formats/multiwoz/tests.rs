@@ -14,10 +14,7 @@ const LOG: &str = r#"{"SNG0001.json":{"goal":{"taxi":{},"hotel":{"info":{"area":
 fn a_log_gives_domains_goal_roles_and_acts() {
     let d = &read_text(&MultiWoz, "x/val.json", LOG)[0];
     assert_eq!(d.id.as_str(), "SNG0001.json");
-    assert_eq!(
-        (d.source.as_str(), &d.domains),
-        ("multiwoz", &vec!["hotel".to_owned(), "train".to_owned()])
-    );
+    assert_eq!((d.source.as_str(), &d.domains), ("multiwoz", &vec!["hotel".to_owned(), "train".to_owned()]));
     assert_eq!(d.metadata["goal"], "You want a hotel in the east");
     assert_eq!(d.metadata["split"], "val");
     let roles: Vec<_> = d.turns.iter().map(|t| t.role.clone().unwrap()).collect();
@@ -30,15 +27,9 @@ fn a_log_gives_domains_goal_roles_and_acts() {
 fn belief_states_tell_the_system_even_where_a_turn_is_missing() {
     let text = r#"{"A":{"goal":{},"log":[{"text":"a","metadata":{}},{"text":"b","metadata":{}},{"text":"c","metadata":{"bus":1}}]}}"#;
     let speakers = |d: &Dialogue| d.turns.iter().map(|t| t.speaker.clone()).collect::<Vec<_>>();
-    assert_eq!(
-        speakers(&read_text(&MultiWoz, "d.json", text)[0]),
-        ["USER", "USER", "SYSTEM"]
-    );
+    assert_eq!(speakers(&read_text(&MultiWoz, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
     let text = text.replace(r#"{"bus":1}"#, "{}");
-    assert_eq!(
-        speakers(&read_text(&MultiWoz, "d.json", &text)[0]),
-        ["USER", "SYSTEM", "USER"]
-    );
+    assert_eq!(speakers(&read_text(&MultiWoz, "d.json", &text)[0]), ["USER", "SYSTEM", "USER"]);
 }
 
 const FRAMED: &str = r#"[{"dialogue_id":"PMUL1.json","services":["bus"],"turns":[
@@ -100,15 +91,10 @@ fn acts_and_splits_come_from_the_files_beside() {
         ["", "Bus-Request", "", ""]
     );
     assert_eq!(
-        read.iter()
-            .map(|d| d.metadata["split"].as_str().unwrap())
-            .collect::<Vec<_>>(),
+        read.iter().map(|d| d.metadata["split"].as_str().unwrap()).collect::<Vec<_>>(),
         ["train", "val", "test"]
     );
-    assert_eq!(
-        reasons,
-        ["/dialogue_acts.json:1 (B): invalid type: integer `7`, expected a map at column 1"]
-    );
+    assert_eq!(reasons, ["/dialogue_acts.json:1 (B): invalid type: integer `7`, expected a map at column 1"]);
 }
 
 #[test]
@@ -145,12 +131,9 @@ fn bad_dialogues_are_named_and_the_rest_is_read() {
 fn its_files_are_told_from_others() {
     assert_eq!(sniffed("data.json", LOG), Some("multiwoz"));
     assert_eq!(sniffed("dialogues_001.json", FRAMED), Some("multiwoz"));
-    assert_eq!(
-        sniffed(
-            "x.json",
-            r#"{"1":{"goal":[],"messages":[{"content":"x"}],"sys-usr":[1,2]}}"#
-        ),
-        None
+    assert_ne!(
+        sniffed("x.json", r#"{"1":{"goal":[],"messages":[{"content":"x"}],"sys-usr":[1,2]}}"#),
+        Some("multiwoz")
     );
     let companion = |name: &str, text: &str| {
         let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
@@ -160,10 +143,7 @@ fn its_files_are_told_from_others() {
     assert!(companion("valListFile", "PMUL1\nSNG2\n"));
     assert!(companion("testListFile.json", "PMUL1.json\n"));
     assert!(companion("ontology.json", r#"{"hotel-semi-area":["east"]}"#));
-    assert!(companion(
-        "dialogue_acts.json",
-        r#"{"PMUL1":{"1":"No Annotation"}}"#
-    ));
+    assert!(companion("dialogue_acts.json", r#"{"PMUL1":{"1":"No Annotation"}}"#));
     assert!(companion("bus_db.json", "[]"));
     assert!(!companion("ontology.json", r#"{"colour":["red"]}"#));
 }
