@@ -98,10 +98,11 @@ impl Input {
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }
 
-    /// The name of the folder in which it lies.
+    /// The name of the folder in which it lies, from wherever it is named: `a.json` in `dev` and `dev/a.json` are the
+    /// same.
     pub fn folder_name(&self) -> Option<String> {
-        let name = self.path.as_deref()?.parent()?.file_name()?.to_str()?;
-        Some(name.to_owned())
+        let path = std::path::absolute(self.path.as_deref()?).ok()?;
+        Some(path.parent()?.file_name()?.to_str()?.to_owned())
     }
 
     /// The bytes, from the start.

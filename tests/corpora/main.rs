@@ -3,3 +3,4 @@
 
 mod data;
 mod tables;
+mod task_oriented;

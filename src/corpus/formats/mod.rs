@@ -4,14 +4,20 @@
 //! A record that cannot be used becomes a [`Problem::Record`] and reading goes on; when the rest of a file cannot be
 //! read, the last item is a [`Problem::File`].
 
+mod bitod;
 mod canonical;
 mod convlab3;
 mod crosswoz;
 mod csv;
+mod doc2dial;
 mod mdc;
+mod metalwoz;
+mod multiwoz;
 mod self_dialogue;
+mod sgd;
 mod support;
 mod tables;
+mod task_oriented;
 
 use std::{
     path::Path,
@@ -103,6 +109,11 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &sgd::Sgd,
+        &multiwoz::MultiWoz,
+        &metalwoz::MetaLWoz,
+        &bitod::BiTod,
+        &doc2dial::Doc2Dial,
         &convlab3::ConvLab3,
         &crosswoz::CrossWoz,
         &mdc::Mdc,
