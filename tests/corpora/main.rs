@@ -2,4 +2,5 @@
 //! from `../shared/data` and skips, saying so, where that is absent.
 
 mod data;
+mod papers;
 mod tables;

@@ -8,10 +8,14 @@ mod canonical;
 mod convlab3;
 mod crosswoz;
 mod csv;
+mod irc_links;
+mod irc_log;
 mod mdc;
+mod place;
 mod self_dialogue;
 mod support;
 mod tables;
+mod ubuntu_irc;
 
 use std::path::Path;
 
@@ -102,6 +106,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &crosswoz::CrossWoz,
         &mdc::Mdc,
         &self_dialogue::SelfDialogue,
+        &ubuntu_irc::UbuntuIrc,
         &csv::Csv,
     ]
 }
