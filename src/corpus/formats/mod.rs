@@ -12,9 +12,11 @@ mod irc_links;
 mod irc_log;
 mod mdc;
 mod place;
+mod response_tsv;
 mod self_dialogue;
 mod support;
 mod tables;
+mod ubuntu_dialogue;
 mod ubuntu_irc;
 
 use std::path::Path;
@@ -107,6 +109,8 @@ pub fn all() -> &'static [&'static dyn Format] {
         &mdc::Mdc,
         &self_dialogue::SelfDialogue,
         &ubuntu_irc::UbuntuIrc,
+        &ubuntu_dialogue::UbuntuDialogue,
+        &response_tsv::ResponseTsv,
         &csv::Csv,
     ]
 }
