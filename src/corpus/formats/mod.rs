@@ -8,6 +8,8 @@ mod canonical;
 mod convlab3;
 mod crosswoz;
 mod csv;
+mod dial2vec;
+mod dialoguecse;
 mod irc_links;
 mod irc_log;
 mod mdc;
@@ -111,6 +113,12 @@ pub fn all() -> &'static [&'static dyn Format] {
         &ubuntu_irc::UbuntuIrc,
         &ubuntu_dialogue::UbuntuDialogue,
         &response_tsv::ResponseTsv,
+        &dial2vec::Session,
+        &dial2vec::Train,
+        &dial2vec::Clustering,
+        &dialoguecse::Train,
+        &dialoguecse::Select,
+        &dialoguecse::Sts,
         &csv::Csv,
     ]
 }
