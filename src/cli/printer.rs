@@ -98,8 +98,12 @@ impl Printer {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
         let written = match self.format {
             Format::Text => text(&mut out),
-            Format::Json => serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from).and_then(|()| writeln!(out)),
-            Format::Jsonl => serde_json::to_writer(&mut out, value).map_err(io::Error::from).and_then(|()| writeln!(out)),
+            Format::Json => serde_json::to_writer_pretty(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+            Format::Jsonl => {
+                serde_json::to_writer(&mut out, value).map_err(io::Error::from).and_then(|()| writeln!(out))
+            }
         };
         written.and_then(|()| out.flush()).at("write to", "standard output")
     }
@@ -113,9 +117,9 @@ impl Printer {
         match self.format {
             Format::Jsonl => {
                 let mut out = io::BufWriter::new(anstream::stdout().lock());
-                let written = values
-                    .iter()
-                    .try_for_each(|v| serde_json::to_writer(&mut out, v).map_err(io::Error::from).and_then(|()| writeln!(out)));
+                let written = values.iter().try_for_each(|v| {
+                    serde_json::to_writer(&mut out, v).map_err(io::Error::from).and_then(|()| writeln!(out))
+                });
                 written.and_then(|()| out.flush()).at("write to", "standard output")
             }
             _ => self.result(&values, text),
@@ -160,8 +164,14 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!((grouped(0), grouped(999), grouped(1000), grouped(1234567)), ("0".into(), "999".into(), "1,000".into(), "1,234,567".into()));
-        assert_eq!((bytes(12), bytes(1500), bytes(2_500_000)), ("12 B".into(), "1.5 kB".into(), "2.5 MB".into()));
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1000), grouped(1234567)),
+            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
+        );
+        assert_eq!(
+            (bytes(12), bytes(1500), bytes(2_500_000)),
+            ("12 B".into(), "1.5 kB".into(), "2.5 MB".into())
+        );
         assert_eq!((counted(1, "turn"), counted(1200, "turn")), ("1 turn".into(), "1,200 turns".into()));
     }
 }

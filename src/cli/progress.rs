@@ -27,7 +27,12 @@ enum Kind {
 
 impl<'a> Progress<'a> {
     /// Begins. `total` is what `done` in [`Progress::set`] grows to, if that is known.
-    pub(crate) fn new(printer: &'a Printer, what: &'static str, unit: &'static str, total: Option<u64>) -> Self {
+    pub(crate) fn new(
+        printer: &'a Printer,
+        what: &'static str,
+        unit: &'static str,
+        total: Option<u64>,
+    ) -> Self {
         let kind = match printer.progress() {
             None => Kind::Off,
             Some(false) => Kind::Plain,
@@ -90,7 +95,9 @@ impl Drop for Progress<'_> {
 
 fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}  {eta} left"),
+        Some(total) => {
+            (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}  {eta} left")
+        }
         None => (ProgressBar::new_spinner(), "{prefix} {spinner}  {msg}  {elapsed}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {

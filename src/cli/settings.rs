@@ -27,14 +27,26 @@ pub(crate) struct Definition {
 /// All settings.
 pub(crate) const DEFINITIONS: [Definition; 9] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
-    Definition { key: "indexes_dir", default: "indexes", about: "the folder in which indexes are looked for by name" },
+    Definition {
+        key: "indexes_dir",
+        default: "indexes",
+        about: "the folder in which indexes are looked for by name",
+    },
     Definition { key: "format", default: "text", about: "how results are printed: text, json or jsonl" },
     Definition { key: "progress", default: "true", about: "show progress on long commands" },
     Definition { key: "threads", default: "0", about: "threads to use; 0 is one for each core" },
     Definition { key: "seed", default: "0", about: "the seed of everything that draws at random" },
-    Definition { key: "ingest.max_errors", default: "100", about: "rejected records after which an ingest stops" },
+    Definition {
+        key: "ingest.max_errors",
+        default: "100",
+        about: "rejected records after which an ingest stops",
+    },
     Definition { key: "ingest.max_record_mb", default: "64", about: "the longest record, in megabytes" },
-    Definition { key: "ingest.index", default: "true", about: "bring the search index up to date after an ingest" },
+    Definition {
+        key: "ingest.index",
+        default: "true",
+        about: "bring the search index up to date after an ingest",
+    },
 ];
 
 /// The file in the working folder.
@@ -129,7 +141,8 @@ impl Settings {
             },
             seed: typed(&layers, "seed", "a number")?,
             max_errors: typed(&layers, "ingest.max_errors", "a number")?,
-            max_record: typed::<usize>(&layers, "ingest.max_record_mb", "a number")?.clamp(1, 4000) * 1_000_000,
+            max_record: typed::<usize>(&layers, "ingest.max_record_mb", "a number")?.clamp(1, 4000)
+                * 1_000_000,
             ingest_index: typed(&layers, "ingest.index", "true or false")?,
             origins: layers,
             files,
@@ -162,7 +175,8 @@ fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, St
     };
     let wrong = |message: String, hint: Option<String>| Error::Input {
         message: format!("{}: {message}", path.display()),
-        hint: hint.or_else(|| Some("`turnwise config init` writes a file with all settings explained".to_owned())),
+        hint: hint
+            .or_else(|| Some("`turnwise config init` writes a file with all settings explained".to_owned())),
     };
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -271,7 +285,10 @@ mod tests {
         fs::write(&file, template()).unwrap();
         assert_eq!(read_file(&file, true).unwrap().unwrap(), []);
         // And with every `#` in front of a setting removed it sets every default.
-        let set: String = template().lines().map(|l| l.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(l)).fold(String::new(), |t, l| t + l + "\n");
+        let set: String = template()
+            .lines()
+            .map(|l| l.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(l))
+            .fold(String::new(), |t, l| t + l + "\n");
         fs::write(&file, set).unwrap();
         let values = read_file(&file, true).unwrap().unwrap();
         let expected: Vec<_> = DEFINITIONS.iter().map(|d| (d.key, d.default.to_owned())).collect();

@@ -11,8 +11,10 @@ use crate::{
 };
 
 /// The fields a filter can name, beside `meta.KEY`.
-pub const FIELDS: [&str; 12] =
-    ["id", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time", "turns", "meta.KEY"];
+pub const FIELDS: [&str; 12] = [
+    "id", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time", "turns",
+    "meta.KEY",
+];
 
 /// A filter that was read and checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,7 +160,10 @@ impl FromStr for Filter {
         let node = parser.or()?;
         match parser.peek() {
             None => Ok(Filter(node)),
-            Some(token) => Err(wrong(format!("`{}` is not expected in the filter at character {}", token.text, token.at))),
+            Some(token) => Err(wrong(format!(
+                "`{}` is not expected in the filter at character {}",
+                token.text, token.at
+            ))),
         }
     }
 }
@@ -200,7 +205,9 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
                 token.quoted = true;
                 loop {
                     match chars.next() {
-                        None => return Err(wrong(format!("the quote at character {} is not closed", at + 1))),
+                        None => {
+                            return Err(wrong(format!("the quote at character {} is not closed", at + 1)));
+                        }
                         Some((_, end)) if end == c => break,
                         Some((_, '\\')) => token.text.extend(chars.next().map(|(_, c)| c)),
                         Some((_, other)) => token.text.push(other),
@@ -304,7 +311,8 @@ impl Parser {
         let text = token.text.clone();
         let value = match &field {
             Field::Turns => Value::Number(
-                text.parse().map_err(|_| wrong(format!("`turns` is compared with a number, not with `{text}`")))?,
+                text.parse()
+                    .map_err(|_| wrong(format!("`turns` is compared with a number, not with `{text}`")))?,
             ),
             Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
                 wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
@@ -379,7 +387,15 @@ mod tests {
         ] {
             assert!(matches(yes), "{yes}");
         }
-        for no in ["domain=hotels", "domain!=fraud", "meta.none=1", "title=x", "turns>2", "not text~gone", "time<2026"] {
+        for no in [
+            "domain=hotels",
+            "domain!=fraud",
+            "meta.none=1",
+            "title=x",
+            "turns>2",
+            "not text~gone",
+            "time<2026",
+        ] {
             assert!(!no.parse::<Filter>().is_ok_and(|_| matches(no)), "{no}");
         }
     }

@@ -48,7 +48,11 @@ impl Input {
     }
 
     /// Wraps any stream; used by tests and by callers that have the bytes in memory.
-    pub fn from_stream(name: String, path: Option<PathBuf>, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
+    pub fn from_stream(
+        name: String,
+        path: Option<PathBuf>,
+        mut raw: Box<dyn BufRead + Send>,
+    ) -> Result<Self> {
         let magic = raw.fill_buf().at("read", &name)?;
         let mut stream: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw)))
@@ -67,7 +71,10 @@ impl Input {
             hint: Some(hint.to_owned()),
         };
         if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-            return Err(refused("the text is UTF-16, and turnwise reads UTF-8", "convert it: iconv -f UTF-16 -t UTF-8 FILE"));
+            return Err(refused(
+                "the text is UTF-16, and turnwise reads UTF-8",
+                "convert it: iconv -f UTF-16 -t UTF-8 FILE",
+            ));
         }
         if head.get(257..262) == Some(b"ustar") {
             return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and give the folder"));

@@ -24,15 +24,9 @@ impl Default for Dialect {
 
 impl Dialect {
     /// Tabs, with quotes as spreadsheets write them.
-    pub const TSV: Dialect = Dialect {
-        delimiter: b'\t',
-        quotes: true,
-    };
+    pub const TSV: Dialect = Dialect { delimiter: b'\t', quotes: true };
     /// Commas, with quotes.
-    pub const CSV: Dialect = Dialect {
-        delimiter: b',',
-        quotes: true,
-    };
+    pub const CSV: Dialect = Dialect { delimiter: b',', quotes: true };
 }
 
 /// One row.
@@ -63,11 +57,7 @@ impl<'a> Row<'a> {
     /// The cell at a place, counted from 0, as it stands there; `None` beyond the last.
     pub fn cell(&self, at: usize) -> Option<&'a [u8]> {
         let end = *self.ends.get(at)?;
-        let start = at
-            .checked_sub(1)
-            .and_then(|before| self.ends.get(before))
-            .copied()
-            .unwrap_or(0);
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.bytes.get(start..end)
     }
 
@@ -134,10 +124,7 @@ enum Outcome {
 impl<R: BufRead> Rows<R> {
     /// The rows of a stream.
     pub fn new(stream: R, dialect: Dialect, limit: usize) -> Self {
-        let core = ReaderBuilder::new()
-            .delimiter(dialect.delimiter)
-            .quoting(dialect.quotes)
-            .build();
+        let core = ReaderBuilder::new().delimiter(dialect.delimiter).quoting(dialect.quotes).build();
         Rows {
             stream,
             core,
@@ -159,31 +146,22 @@ impl<R: BufRead> Rows<R> {
             Ok(outcome) => outcome,
             Err(source) => {
                 self.ended = true;
-                return Some(Err(RowError::Broken {
-                    line: self.line,
-                    source,
-                }));
+                return Some(Err(RowError::Broken { line: self.line, source }));
             }
         };
         match outcome {
             Outcome::Row => {
                 let (bytes, ends) = (self.out.get(..bytes)?, self.ends.get(..cells)?);
-                Some(Ok(Row {
-                    line: start,
-                    bytes,
-                    ends,
-                }))
+                Some(Ok(Row { line: start, bytes, ends }))
             }
             Outcome::End => {
                 self.ended = true;
                 None
             }
             Outcome::Full { wide: true } => Some(Err(RowError::TooWide { line: start })),
-            Outcome::Full { wide: false } => Some(Err(RowError::TooLong {
-                line: start,
-                bytes: length,
-                limit: self.limit,
-            })),
+            Outcome::Full { wide: false } => {
+                Some(Err(RowError::TooLong { line: start, bytes: length, limit: self.limit }))
+            }
             Outcome::Unclosed => {
                 self.ended = true;
                 Some(Err(RowError::Unclosed { line: start }))
@@ -238,9 +216,7 @@ impl<R: BufRead> Rows<R> {
                     // A single huge row must not keep its buffer for the rest of the file.
                     self.out = vec![0; 4096.min(self.limit.max(1))];
                     self.skip(|b| b != b'\n', length)?;
-                    return Ok(Outcome::Full {
-                        wide: full == ReadRecordResult::OutputEndsFull,
-                    });
+                    return Ok(Outcome::Full { wide: full == ReadRecordResult::OutputEndsFull });
                 }
             }
         }
@@ -304,35 +280,23 @@ mod tests {
     #[test]
     fn cells_may_hold_separators_quotes_and_line_ends() {
         let text = b"a,b\r\n\r\n\"x, \"\"y\"\"\nz\",1\n,\nlast";
-        assert_eq!(
-            all(text, Dialect::CSV, 100),
-            ["1:a|b", "3:x, \"y\"\nz|1", "5:|", "6:last"]
-        );
+        assert_eq!(all(text, Dialect::CSV, 100), ["1:a|b", "3:x, \"y\"\nz|1", "5:|", "6:last"]);
         assert_eq!(all(b"", Dialect::CSV, 100), Vec::<String>::new());
         assert_eq!(all(b"\n\n", Dialect::CSV, 100), Vec::<String>::new());
         assert_eq!(all(b"\"a\"", Dialect::CSV, 100), ["1:a"]);
-        let literal = Dialect {
-            delimiter: b'\t',
-            quotes: false,
-        };
+        let literal = Dialect { delimiter: b'\t', quotes: false };
         assert_eq!(all(b"\"a\tb\nc", literal, 100), ["1:\"a|b", "2:c"]);
     }
 
     #[test]
     fn a_long_row_is_skipped_and_the_next_is_read() {
-        assert_eq!(
-            all(b"ab\n0123456789a,b\nok,x\n", Dialect::CSV, 8),
-            ["1:ab", "2!13", "3:ok|x"]
-        );
+        assert_eq!(all(b"ab\n0123456789a,b\nok,x\n", Dialect::CSV, 8), ["1:ab", "2!13", "3:ok|x"]);
     }
 
     #[test]
     fn an_open_quote_ends_at_the_bound_or_at_the_end() {
         assert_eq!(all(b"a,b\n\"open,\nc,d\n", Dialect::CSV, 100), ["1:a|b", "2\""]);
-        assert_eq!(
-            all(b"a,b\n\"open,\nc,d\ne,f\n", Dialect::CSV, 8),
-            ["1:a|b", "2\""]
-        );
+        assert_eq!(all(b"a,b\n\"open,\nc,d\ne,f\n", Dialect::CSV, 8), ["1:a|b", "2\""]);
     }
 
     #[test]

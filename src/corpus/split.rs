@@ -45,15 +45,14 @@ impl FromStr for Parts {
         };
         let mut parts: Vec<(String, f64)> = Vec::new();
         for item in text.split(',') {
-            let (name, share) =
-                item.split_once('=').ok_or_else(|| wrong(format!("`{item}` in --parts is not NAME=SHARE")))?;
+            let (name, share) = item
+                .split_once('=')
+                .ok_or_else(|| wrong(format!("`{item}` in --parts is not NAME=SHARE")))?;
             let name = name.trim().to_owned();
-            let share: f64 = share
-                .trim()
-                .parse()
-                .ok()
-                .filter(|s| *s > 0.0 && *s <= 1.0)
-                .ok_or_else(|| wrong(format!("the share of `{name}` is not a number over 0 and up to 1")))?;
+            let share: f64 =
+                share.trim().parse().ok().filter(|s| *s > 0.0 && *s <= 1.0).ok_or_else(|| {
+                    wrong(format!("the share of `{name}` is not a number over 0 and up to 1"))
+                })?;
             let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c));
             if !plain || parts.iter().any(|(n, _)| *n == name) {
                 return Err(wrong(format!("`{name}` cannot name a part, or names two")));

@@ -105,7 +105,10 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
                 return Err(Error::Data {
-                    message: format!("{name} belongs to a corpus of the format {} but holds no dialogues", format.name()),
+                    message: format!(
+                        "{name} belongs to a corpus of the format {} but holds no dialogues",
+                        format.name()
+                    ),
                     hint: Some("give the folder it lies in".to_owned()),
                 });
             }
@@ -121,7 +124,8 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         },
     };
     // A file is opened again when its turn comes, so that a long list does not hold as many descriptors.
-    let place = if path == Path::new("-") { Place::Opened(Box::new(input)) } else { Place::File(path.to_owned()) };
+    let place =
+        if path == Path::new("-") { Place::Opened(Box::new(input)) } else { Place::File(path.to_owned()) };
     Ok(Source { name, format, place })
 }
 
@@ -205,7 +209,8 @@ mod tests {
         write("photo.bin", "\u{1}\u{2}");
         write(".hidden", record);
         let plan = plan(&[dir.path().to_owned()], None).unwrap();
-        let names: Vec<_> = plan.sources.iter().map(|s| s.name.rsplit('/').next().unwrap().to_owned()).collect();
+        let names: Vec<_> =
+            plan.sources.iter().map(|s| s.name.rsplit('/').next().unwrap().to_owned()).collect();
         assert_eq!(names, ["a.jsonl", "two.jsonl"]);
         assert_eq!(plan.unrecognised.len(), 1);
     }

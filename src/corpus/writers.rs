@@ -110,7 +110,13 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
         let role = turn.role.as_ref().map_or("unknown", Role::as_str);
         let speaker = if turn.speaker.is_empty() { role } else { turn.speaker.as_str() };
         // A line break within a turn would begin another one for whoever reads this.
-        let text = turn.text.split(['\n', '\r']).map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
+        let text = turn
+            .text
+            .split(['\n', '\r'])
+            .map(str::trim)
+            .filter(|l| !l.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
         writeln!(out, "{}: {text}", speaker.replace(':', " "))?;
     }
     Ok(())
@@ -135,7 +141,10 @@ mod tests {
 
     #[test]
     fn each_target_writes_what_its_readers_expect() {
-        assert_eq!(written(Target::Transcript), "Ann: say \"hi\", please\nagent: hi\n\nAnn: say \"hi\", please\nagent: hi\n");
+        assert_eq!(
+            written(Target::Transcript),
+            "Ann: say \"hi\", please\nagent: hi\n\nAnn: say \"hi\", please\nagent: hi\n"
+        );
         let csv = written(Target::Csv);
         assert!(csv.starts_with("id,turn,") && csv.matches("id,turn").count() == 1);
         assert!(csv.contains("d,1,Ann,user,\"say \"\"hi\"\",\nplease\",,,,x,\n"));

@@ -14,7 +14,8 @@ use tantivy::{
     collector::TopDocs,
     query::{BooleanQuery, Occur, Query, TermQuery},
     schema::{
-        FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions, Value,
+        FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
+        Value,
     },
     tokenizer::{TokenStream, Tokenizer},
 };
@@ -98,8 +99,9 @@ impl Lexical {
         schema.add_text_field("dialogue", STRING | STORED);
         schema.add_u64_field("turn", FAST | STORED | INDEXED);
         // BM25 needs frequencies, not positions.
-        let indexing =
-            TextFieldIndexing::default().set_tokenizer(text::ANALYZER).set_index_option(IndexRecordOption::WithFreqs);
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer(text::ANALYZER)
+            .set_index_option(IndexRecordOption::WithFreqs);
         schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
         let index = Index::create_in_dir(&folder, schema.build()).map_err(|e| failed(&folder, &e))?;
         Lexical::wrap(&folder, index).ok_or_else(|| Error::Internal("a schema without its own fields".into()))
@@ -172,7 +174,9 @@ impl Lexical {
 
     fn writer(&self) -> Result<IndexWriter> {
         let threads = rayon::current_num_threads().clamp(1, 4);
-        self.index.writer_with_num_threads(threads, WRITER_BYTES * threads).map_err(|e| failed(&self.folder, &e))
+        self.index
+            .writer_with_num_threads(threads, WRITER_BYTES * threads)
+            .map_err(|e| failed(&self.folder, &e))
     }
 
     fn forget(&self, writer: &IndexWriter, dialogue: &str) {
@@ -217,7 +221,12 @@ impl Lexical {
         Ok(hits)
     }
 
-    fn hit(&self, searcher: &tantivy::Searcher, address: DocAddress, score: f32) -> Result<Option<LexicalHit>> {
+    fn hit(
+        &self,
+        searcher: &tantivy::Searcher,
+        address: DocAddress,
+        score: f32,
+    ) -> Result<Option<LexicalHit>> {
         let document: TantivyDocument = searcher.doc(address).map_err(|e| failed(&self.folder, &e))?;
         let dialogue = document.get_first(self.fields.dialogue).and_then(|v| v.as_str().map(str::to_owned));
         let turn = document.get_first(self.fields.turn).and_then(|v| v.as_u64());

@@ -96,7 +96,8 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
         }
         other => other.at("read", &path)?,
     };
-    let backup: Backup = serde_json::from_slice(&text).map_err(|e| damaged(&path, format!("it is unreadable: {e}")))?;
+    let backup: Backup =
+        serde_json::from_slice(&text).map_err(|e| damaged(&path, format!("it is unreadable: {e}")))?;
     if backup.format != FORMAT {
         return Err(Error::FormatVersion { path, found: backup.format, supported: FORMAT });
     }
@@ -127,7 +128,9 @@ fn check(source: &Path, backup: &Backup) -> Result<()> {
             return Err(damaged(&source.join(NAME), format!("`{}` is no name of a file in it", saved.name)));
         }
         let mut file = match File::open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(damaged(&path, "it is missing".to_owned())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(&path, "it is missing".to_owned()));
+            }
             other => other.at("open", &path)?,
         };
         let mut hasher = blake3::Hasher::new();

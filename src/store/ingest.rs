@@ -119,7 +119,12 @@ pub struct Control<'a> {
 }
 
 /// Reads everything in a plan into a store.
-pub fn ingest(store: &mut Store, plan: Plan, options: &IngestOptions, control: Control<'_>) -> Result<Ingested> {
+pub fn ingest(
+    store: &mut Store,
+    plan: Plan,
+    options: &IngestOptions,
+    control: Control<'_>,
+) -> Result<Ingested> {
     let fingerprint = fingerprint(&plan.sources, options);
     let mark = store.unfinished_ingest().filter(|m| fingerprint.as_ref() == Some(&m.fingerprint)).cloned();
     let mut run = Run {
@@ -358,7 +363,10 @@ impl Run<'_, '_> {
                 self.store.commit(None)?;
                 (self.control.acknowledged)(&self.outcome.tally);
                 if !self.outcome.tally.adds_up() {
-                    return Err(Error::Internal(format!("the tally does not add up: {:?}", self.outcome.tally)));
+                    return Err(Error::Internal(format!(
+                        "the tally does not add up: {:?}",
+                        self.outcome.tally
+                    )));
                 }
                 Ok(self.outcome)
             }

@@ -49,7 +49,8 @@ impl WriterLock {
             since: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         };
         let text = serde_json::to_vec(&holder).unwrap_or_default();
-        let written = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).and_then(|_| file.write_all(&text));
+        let written =
+            file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).and_then(|_| file.write_all(&text));
         written.at("write", &path)?;
         Ok(WriterLock { file })
     }

@@ -155,7 +155,9 @@ mod tests {
             let until = (at + 50).min(bad.len());
             bad[at..until].fill(0xa5);
             std::fs::write(&db, &bad).unwrap();
-            match Records::open(dir.path()).and_then(|r| r.iter().collect::<Result<Vec<_>>>().map(|all| (r, all))) {
+            match Records::open(dir.path())
+                .and_then(|r| r.iter().collect::<Result<Vec<_>>>().map(|all| (r, all)))
+            {
                 Ok((records, all)) => assert!(all.len() as u64 <= records.applied().unwrap().max(49)),
                 Err(e) => assert!(matches!(e, Error::Corrupt { .. } | Error::Io { .. }), "{e}"),
             }

@@ -43,7 +43,9 @@ impl Snapshot {
         loop {
             match Snapshot::load(root) {
                 // A writer may replace the manifest and remove a table in between; the new manifest names others.
-                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound && tries < 20 => {
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && tries < 20 =>
+                {
                     tries += 1;
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
@@ -68,10 +70,16 @@ impl Snapshot {
         let mut from = self.state.at;
         let segments: Vec<u32> = log::segments(&log)?.into_iter().filter(|&s| s >= from.segment).collect();
         if segments.first() != Some(&from.segment) {
-            return Err(Error::corrupt(log::segment_path(&log, from.segment), "this segment of the log is missing"));
+            return Err(Error::corrupt(
+                log::segment_path(&log, from.segment),
+                "this segment of the log is missing",
+            ));
         }
         for (n, &number) in segments.iter().enumerate() {
-            from = Position { segment: number, offset: if n == 0 { from.offset } else { log::SEGMENT_HEADER_BYTES } };
+            from = Position {
+                segment: number,
+                offset: if n == 0 { from.offset } else { log::SEGMENT_HEADER_BYTES },
+            };
             let segment = Segment::read(&log, number, from.offset)?;
             let torn = self.read_tail_segment(&segment, from.offset, &mut tail)?;
             let last = n + 1 == segments.len();
@@ -100,7 +108,10 @@ impl Snapshot {
                 }
                 Kind::Commit => {
                     let commit = frame.commit().map_err(|e| {
-                        Error::corrupt(segment.path(), format!("at byte {offset}: the commit is unreadable: {e}"))
+                        Error::corrupt(
+                            segment.path(),
+                            format!("at byte {offset}: the commit is unreadable: {e}"),
+                        )
                     })?;
                     let mut batch = TailBatch { number: commit.batch, ..TailBatch::default() };
                     for entry in entries.drain(..) {
@@ -111,7 +122,11 @@ impl Snapshot {
                     }
                     tail.batches.push(batch);
                     self.manifest.rejected.extend(commit.rejected.clone());
-                    self.state.advance(commit, frame.seq, Position { segment: segment.number(), offset: end });
+                    self.state.advance(
+                        commit,
+                        frame.seq,
+                        Position { segment: segment.number(), offset: end },
+                    );
                 }
             }
         }
@@ -226,7 +241,9 @@ impl Live<'_> {
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
         let snapshot = self.walk.snapshot;
         match self.walk.find(|frame| snapshot.is_live(frame))? {
-            Ok((frame, path, offset)) => Some(Ok(Record { seq: frame.seq, json: frame.json(), path, offset })),
+            Ok((frame, path, offset)) => {
+                Some(Ok(Record { seq: frame.seq, json: frame.json(), path, offset }))
+            }
             Err(e) => Some(Err(e)),
         }
     }
@@ -322,7 +339,8 @@ fn parse(json: &[u8], path: &Path, offset: u64) -> Result<Dialogue> {
 
 fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
     for &number in segments {
-        if Segment::read(log, number, log::SEGMENT_HEADER_BYTES)?.has_commit_after(log::SEGMENT_HEADER_BYTES) {
+        if Segment::read(log, number, log::SEGMENT_HEADER_BYTES)?.has_commit_after(log::SEGMENT_HEADER_BYTES)
+        {
             return Ok(true);
         }
     }

@@ -175,7 +175,8 @@ fn check_log(
                 }
             };
             report.frames += 1;
-            let wrong = |report: &mut Report, what: &str| report.add(segment.path(), format!("at byte {at}: {what}"));
+            let wrong =
+                |report: &mut Report, what: &str| report.add(segment.path(), format!("at byte {at}: {what}"));
             match frame.kind {
                 Kind::Commit => match frame.commit() {
                     Err(e) => wrong(report, &format!("the commit is unreadable: {e}")),

@@ -289,7 +289,10 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let applied = records.applied()?;
     let known = view.manifest.checkpoint.batch..=view.state.batch;
     if !known.contains(&applied) {
-        return Err(Error::corrupt(folder, format!("it is at batch {applied}, the log at {}", view.state.batch)));
+        return Err(Error::corrupt(
+            folder,
+            format!("it is at batch {applied}, the log at {}", view.state.batch),
+        ));
     }
     let log = log_folder(&view.root);
     let mut segment: Option<Segment> = None;
@@ -299,7 +302,8 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
             if segment.as_ref().is_none_or(|s| s.number() != at.segment) {
                 segment = Some(Segment::map(&log, at.segment)?);
             }
-            let json = segment.as_ref().map(|s| s.frame_at(at.offset).map(|f| f.json().to_vec())).transpose()?;
+            let json =
+                segment.as_ref().map(|s| s.frame_at(at.offset).map(|f| f.json().to_vec())).transpose()?;
             puts.extend(json.map(|json| (seq, json)));
         }
         let puts = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));

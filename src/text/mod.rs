@@ -43,7 +43,10 @@ pub fn analyze(text: &str) -> Vec<Token> {
             let mut length = 1;
             while let Some(&(at, next)) = chars.peek() {
                 let inner_apostrophe = is_apostrophe(next)
-                    && text[at + next.len_utf8()..].chars().next().is_some_and(|after| is_word(after) && !is_unspaced(after));
+                    && text[at + next.len_utf8()..]
+                        .chars()
+                        .next()
+                        .is_some_and(|after| is_word(after) && !is_unspaced(after));
                 let fits = (is_word(next) && !is_unspaced(next)) || inner_apostrophe;
                 if !fits || length >= MAX_WORD_CHARS {
                     break;
@@ -100,7 +103,10 @@ mod tests {
 
     #[test]
     fn words_pairs_and_mixtures() {
-        assert_eq!(terms("I don't LIKE the café's Wi-Fi!"), ["i", "dont", "like", "the", "cafés", "wi", "fi"]);
+        assert_eq!(
+            terms("I don't LIKE the café's Wi-Fi!"),
+            ["i", "dont", "like", "the", "cafés", "wi", "fi"]
+        );
         assert_eq!(terms("退款申请"), ["退款", "款申", "申请"]);
         assert_eq!(terms("订单A12已发"), ["订单", "a12", "已发"]);
         assert_eq!(terms("好"), ["好"]);

@@ -76,7 +76,11 @@ fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled(
         flip(&log(&root), at);
         let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
         assert!(!report.damage.is_empty(), "byte {at} was not noticed");
-        assert!(report.damage.iter().all(|d| d.path.ends_with("00000001.log")), "byte {at}: {:?}", report.damage);
+        assert!(
+            report.damage.iter().all(|d| d.path.ends_with("00000001.log")),
+            "byte {at}: {:?}",
+            report.damage
+        );
         repair::repair(&root, "test").unwrap();
         assert_sound(&root);
         // The last batch alone can be lost: its damage looks like a torn end.
@@ -91,7 +95,8 @@ fn damage_in_the_middle_is_an_error_that_names_file_and_byte() {
     let root = dir.path().join("i");
     filled(&root);
     // Without the checkpoint, opening reads the log from the start.
-    let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(root.join("manifest.json")).unwrap()).unwrap();
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(root.join("manifest.json")).unwrap()).unwrap();
     manifest["tables"] = serde_json::json!([]);
     manifest["checkpoint"] = serde_json::json!({"at": {"segment": 1, "offset": 16}, "seq": 0, "batch": 0, "totals": {"dialogues": 0, "turns": 0}});
     fs::write(root.join("manifest.json"), manifest.to_string()).unwrap();

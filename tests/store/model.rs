@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use turnwise::{ids::DialogueId, store::{Put, Store}};
+use turnwise::{
+    ids::DialogueId,
+    store::{Put, Store},
+};
 
 use crate::support::{assert_sound, content, dialogue, put};
 
@@ -14,7 +17,9 @@ enum Step {
     Commit,
     Checkpoint,
     /// Ends in good order, or as if killed with a batch half gathered.
-    Reopen { closed: bool },
+    Reopen {
+        closed: bool,
+    },
     /// sled is lost altogether and must come back from the log.
     LoseSled,
 }

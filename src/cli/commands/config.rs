@@ -58,6 +58,8 @@ pub(super) fn init(context: &Context<'_>) -> Result<()> {
         other => other.at("create", path)?,
     };
     file.write_all(template().as_bytes()).at("write", path)?;
-    context.printer.say(format!("{LOCAL_FILE} is written; every setting in it is explained and commented out"));
+    context
+        .printer
+        .say(format!("{LOCAL_FILE} is written; every setting in it is explained and commented out"));
     Ok(())
 }

@@ -112,7 +112,11 @@ pub(super) fn each_dialogue(
                     }
                     let allowed = context.settings.max_errors;
                     if problems.rejected > allowed {
-                        return Err(Error::TooManyRejects { rejected: problems.rejected, allowed, last: reject });
+                        return Err(Error::TooManyRejects {
+                            rejected: problems.rejected,
+                            allowed,
+                            last: reject,
+                        });
                     }
                 }
             }

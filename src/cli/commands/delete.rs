@@ -54,7 +54,10 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         (Some(first), false) => Err(Error::Input {
             message: match deleted.not_there.len() {
                 1 => format!("{} holds no dialogue `{first}`", deleted.index),
-                n => format!("{} holds none of {n} dialogues that were named, such as `{first}`", deleted.index),
+                n => format!(
+                    "{} holds none of {n} dialogues that were named, such as `{first}`",
+                    deleted.index
+                ),
             },
             hint: None,
         }),

@@ -29,7 +29,8 @@ use crate::{
 };
 
 /// Asked at the end: a plain question, one in other words, one in Chinese.
-const QUERIES: [&str; 3] = ["parcel signed for but nobody rang", "charged twice for the same thing", "快递显示已签收但没收到"];
+const QUERIES: [&str; 3] =
+    ["parcel signed for but nobody rang", "charged twice for the same thing", "快递显示已签收但没收到"];
 
 #[derive(Serialize)]
 struct Shown {
@@ -57,8 +58,10 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(&root)?;
     index::update(&root, &snapshot, context)?;
     let seconds = started.elapsed().as_secs_f64();
-    let searches =
-        QUERIES.iter().map(|query| search::search(&root, &snapshot, query, 3, 1)).collect::<Result<Vec<_>>>()?;
+    let searches = QUERIES
+        .iter()
+        .map(|query| search::search(&root, &snapshot, query, 3, 1))
+        .collect::<Result<Vec<_>>>()?;
     let name = root.display().to_string();
     let shown = Shown { ingest: Summary::new(name, files, &ingested, totals, seconds), searches };
     context.printer.result(&shown, |out| {
@@ -68,7 +71,12 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
             found.write(out)?;
         }
         writeln!(out, "\n{DIM}Now try, with `turnwise` or `cargo run --release --` in front:{DIM:#}")?;
-        for line in ["search -i demo \"my own words\"", "corpus show -i demo deliveries-001", "stats -i demo", "ingest -i chats FILE…"] {
+        for line in [
+            "search -i demo \"my own words\"",
+            "corpus show -i demo deliveries-001",
+            "stats -i demo",
+            "ingest -i chats FILE…",
+        ] {
             writeln!(out, "  {line}")?;
         }
         Ok(())

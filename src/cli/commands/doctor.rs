@@ -25,8 +25,13 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let mut add = |what: &str, is: String, problem: Option<String>| {
         findings.push(Finding { what: what.to_owned(), is, problem });
     };
-    let slow = cfg!(debug_assertions).then(|| "this is a debug build, many times slower; use --release".to_owned());
-    add("turnwise", format!("{} ({})", env!("CARGO_PKG_VERSION"), if slow.is_some() { "debug" } else { "release" }), slow);
+    let slow =
+        cfg!(debug_assertions).then(|| "this is a debug build, many times slower; use --release".to_owned());
+    add(
+        "turnwise",
+        format!("{} ({})", env!("CARGO_PKG_VERSION"), if slow.is_some() { "debug" } else { "release" }),
+        slow,
+    );
     add("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), None);
     add("processor", processor(), None);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -39,7 +44,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
         Ok(milliseconds) => add(
             "indexes",
             format!("{} can be written; a flush to the disk takes {milliseconds:.1} ms", folder.display()),
-            (milliseconds > 200.0).then(|| "the disk is slow to flush: every batch of an ingest waits for it".to_owned()),
+            (milliseconds > 200.0)
+                .then(|| "the disk is slow to flush: every batch of an ingest waits for it".to_owned()),
         ),
         Err(e) => add("indexes", folder.display().to_string(), Some(e.to_string())),
     }
@@ -104,7 +110,9 @@ fn state_of(root: &Path) -> (String, Option<String>) {
 fn processor() -> String {
     let name = fs::read_to_string("/proc/cpuinfo")
         .ok()
-        .and_then(|text| Some(text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?.1.trim().to_owned()))
+        .and_then(|text| {
+            Some(text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?.1.trim().to_owned())
+        })
         .unwrap_or_else(|| "unknown".to_owned());
     format!("{name}, {}", simd())
 }

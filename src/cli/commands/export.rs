@@ -11,7 +11,12 @@ use crate::{
     error::{Error, Result},
 };
 
-pub(super) fn run(output: &Path, target: Target, filter: Option<&Filter>, context: &Context<'_>) -> Result<()> {
+pub(super) fn run(
+    output: &Path,
+    target: Target,
+    filter: Option<&Filter>,
+    context: &Context<'_>,
+) -> Result<()> {
     let snapshot = context.snapshot()?;
     let mut out = Output::create(output)?;
     let mut writer = Writer::new(target);

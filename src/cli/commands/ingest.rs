@@ -76,7 +76,10 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         0 => Ok(()),
         n => Err(Error::Data {
             message: format!("{} could not be read to the end; what came before is in", counted(n, "file")),
-            hint: Some("get whole copies and run the same command again: what is there already is passed over".into()),
+            hint: Some(
+                "get whole copies and run the same command again: what is there already is passed over"
+                    .into(),
+            ),
         }),
     }
 }
@@ -91,9 +94,13 @@ fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<
     }
     let shown = ingested.first_rejects.len() as u64;
     match &options.rejects {
-        Some(path) => context.printer.say(format!("all {} are in {}", counted(rejected, "reject"), path.display())),
+        Some(path) => {
+            context.printer.say(format!("all {} are in {}", counted(rejected, "reject"), path.display()))
+        }
         None if rejected > shown => {
-            context.printer.hint(format!("{} more; --rejects FILE lists them all", grouped(rejected - shown)));
+            context
+                .printer
+                .hint(format!("{} more; --rejects FILE lists them all", grouped(rejected - shown)));
         }
         None => {}
     }

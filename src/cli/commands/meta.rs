@@ -29,7 +29,11 @@ pub(super) fn manual() -> Result<()> {
 }
 
 fn pages(command: &clap::Command, parents: &str, out: &mut Vec<u8>) -> io::Result<()> {
-    let name = if parents.is_empty() { command.get_name().to_owned() } else { format!("{parents}-{}", command.get_name()) };
+    let name = if parents.is_empty() {
+        command.get_name().to_owned()
+    } else {
+        format!("{parents}-{}", command.get_name())
+    };
     clap_mangen::Man::new(command.clone().name(name.clone())).render(out)?;
     for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
         pages(inner, &name, out)?;

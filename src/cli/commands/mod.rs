@@ -58,12 +58,17 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
-        CorpusCommand::Export { output, to, filter } => export::run(&output, to.into(), filter.as_ref(), context),
+        CorpusCommand::Export { output, to, filter } => {
+            export::run(&output, to.into(), filter.as_ref(), context)
+        }
         CorpusCommand::Convert { paths, read, clean, output, to, filter } => {
-            let request = convert::Request { paths, cleaning: cleaning(&clean), output, target: to.into(), filter };
+            let request =
+                convert::Request { paths, cleaning: cleaning(&clean), output, target: to.into(), filter };
             convert::run(request, &read, context)
         }
-        CorpusCommand::Split { paths, read, parts, output } => split::run(&paths, &read, &parts, &output, context),
+        CorpusCommand::Split { paths, read, parts, output } => {
+            split::run(&paths, &read, &parts, &output, context)
+        }
         CorpusCommand::Schema => meta::schema(context),
         CorpusCommand::Formats => meta::formats(context),
     }
@@ -90,7 +95,9 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
     let plan = walk::plan(paths, from)?;
     let options = ReadOptions {
         columns: args.map.clone(),
-        max_record: args.max_record_mb.map_or(context.settings.max_record, |mb| mb.clamp(1, 4000) * 1_000_000),
+        max_record: args
+            .max_record_mb
+            .map_or(context.settings.max_record, |mb| mb.clamp(1, 4000) * 1_000_000),
         strip_nicks: args.strip_nicks,
         ..ReadOptions::default()
     };

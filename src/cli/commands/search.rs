@@ -54,13 +54,21 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(&root)?;
     let lexical = Lexical::open(&root)?;
     if !lexical.is_current(&snapshot) {
-        context.printer.warn("the search index is behind the records; `turnwise index build` brings it up to date");
+        context
+            .printer
+            .warn("the search index is behind the records; `turnwise index build` brings it up to date");
     }
     let found = search(&root, &snapshot, &args.query, args.k, args.window)?;
     context.printer.result(&found, |out| found.write(out))
 }
 
-pub(super) fn search(root: &Path, snapshot: &Snapshot, query: &str, k: usize, window: usize) -> Result<Found> {
+pub(super) fn search(
+    root: &Path,
+    snapshot: &Snapshot,
+    query: &str,
+    k: usize,
+    window: usize,
+) -> Result<Found> {
     let started = Instant::now();
     let lexical = Lexical::open(root)?;
     let mut hits = Vec::new();
@@ -91,7 +99,14 @@ impl Found {
         for (n, hit) in self.hits.iter().enumerate() {
             let about = [hit.domains.join(", "), hit.title.clone().unwrap_or_default()];
             let about: Vec<&str> = about.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
-            writeln!(out, "{DIM}{:>2}.{DIM:#} {NAME}{}{NAME:#}  {DIM}{:.2}  {}{DIM:#}", n + 1, hit.id, hit.score, about.join(" · "))?;
+            writeln!(
+                out,
+                "{DIM}{:>2}.{DIM:#} {NAME}{}{NAME:#}  {DIM}{:.2}  {}{DIM:#}",
+                n + 1,
+                hit.id,
+                hit.score,
+                about.join(" · ")
+            )?;
             for turn in &hit.before {
                 writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
             }

@@ -42,7 +42,10 @@ fn find(snapshot: &Snapshot, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
             return Ok((dialogue, Some(utterance.turn)));
         }
         let last = dialogue.turns.last().map_or(0, |t| t.number.0);
-        return Err(Error::input(format!("{} has no turn {}; its last is {last}", utterance.dialogue, utterance.turn)));
+        return Err(Error::input(format!(
+            "{} has no turn {}; its last is {last}",
+            utterance.dialogue, utterance.turn
+        )));
     }
     Err(Error::Input {
         message: format!("{} holds no dialogue `{id}`", snapshot.root().display()),
@@ -79,7 +82,11 @@ fn write(out: &mut dyn Write, d: &Dialogue, marked: Option<TurnNo>) -> io::Resul
             (name, role) => format!("{name} ({role})"),
         };
         let intent = turn.intent.as_ref().map_or(String::new(), |i| format!("  {DIM}[{i}]{DIM:#}"));
-        writeln!(out, "{BOLD}{mark}{BOLD:#} {DIM}{:>3}{DIM:#} {BOLD}{who}{BOLD:#}: {}{intent}", turn.number, turn.text)?;
+        writeln!(
+            out,
+            "{BOLD}{mark}{BOLD:#} {DIM}{:>3}{DIM:#} {BOLD}{who}{BOLD:#}: {}{intent}",
+            turn.number, turn.text
+        )?;
     }
     Ok(())
 }

@@ -6,13 +6,7 @@ use std::{
 };
 
 use crate::{
-    cli::{
-        Context,
-        args::ReadArgs,
-        commands::convert,
-        output::Output,
-        printer::grouped,
-    },
+    cli::{Context, args::ReadArgs, commands::convert, output::Output, printer::grouped},
     corpus::{
         Dialogue,
         split::Parts,

@@ -68,7 +68,11 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         corpus: count(&snapshot, context)?,
     };
     context.printer.result(&stats, |out| {
-        writeln!(out, "{BOLD}{}{BOLD:#}  generation {}, made {}", stats.index, stats.generation, stats.created)?;
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#}  generation {}, made {}",
+            stats.index, stats.generation, stats.created
+        )?;
         let b = &stats.bytes;
         writeln!(
             out,
@@ -87,7 +91,8 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
 /// Parses on all cores, counts in parts, joins the parts.
 fn count(snapshot: &Snapshot, context: &Context<'_>) -> Result<Statistics> {
     const CHUNK: usize = 4096;
-    let mut progress = Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
+    let mut progress =
+        Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
     let mut records = snapshot.records();
     let mut statistics = Statistics::default();
     let mut done = 0;
@@ -110,8 +115,9 @@ fn count(snapshot: &Snapshot, context: &Context<'_>) -> Result<Statistics> {
             .map(|records| {
                 let mut part = Statistics::default();
                 for json in records {
-                    let dialogue: Dialogue = serde_json::from_slice(json)
-                        .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))?;
+                    let dialogue: Dialogue = serde_json::from_slice(json).map_err(|e| {
+                        Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}"))
+                    })?;
                     part.add(&dialogue);
                 }
                 Ok(part)
@@ -138,7 +144,9 @@ pub(super) fn of_files(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>
 }
 
 fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
-    for (n, what) in [(s.dialogues, "dialogues"), (s.turns, "turns"), (s.speakers, "speakers"), (s.words, "words")] {
+    for (n, what) in
+        [(s.dialogues, "dialogues"), (s.turns, "turns"), (s.speakers, "speakers"), (s.words, "words")]
+    {
         writeln!(out, "  {:>12}  {what}", grouped(n))?;
     }
     spread(out, "turns a dialogue", &s.turns_per_dialogue)?;
@@ -156,7 +164,11 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
 
 fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
     let s = spread.summary();
-    writeln!(out, "  {:>12.1}  {what} {DIM}(least {}, median {}, most {}){DIM:#}", s.mean, s.min, s.median, s.max)
+    writeln!(
+        out,
+        "  {:>12.1}  {what} {DIM}(least {}, median {}, most {}){DIM:#}",
+        s.mean, s.min, s.median, s.max
+    )
 }
 
 /// The most frequent names; the rest is counted.
@@ -170,7 +182,9 @@ fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io:
     let shown: Vec<String> = sorted
         .iter()
         .take(SHOWN)
-        .map(|(name, n)| format!("{} {DIM}{}{DIM:#}", if name.is_empty() { "(none)" } else { name }, grouped(**n)))
+        .map(|(name, n)| {
+            format!("{} {DIM}{}{DIM:#}", if name.is_empty() { "(none)" } else { name }, grouped(**n))
+        })
         .collect();
     let more = match sorted.len().saturating_sub(SHOWN) {
         0 => String::new(),

@@ -49,7 +49,13 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(index: String, files: Files, ingested: &Ingested, totals: Totals, seconds: f64) -> Self {
+    pub(super) fn new(
+        index: String,
+        files: Files,
+        ingested: &Ingested,
+        totals: Totals,
+        seconds: f64,
+    ) -> Self {
         let Ingested { tally, resumed, .. } = ingested;
         Summary { index, files, tally: *tally, resumed_after: *resumed, totals, seconds }
     }
@@ -57,7 +63,8 @@ impl Summary {
     /// One line for each thing that happened; what did not happen is not said.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let t = &self.tally;
-        let formats: Vec<String> = self.files.formats.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+        let formats: Vec<String> =
+            self.files.formats.iter().map(|(name, n)| format!("{name}: {n}")).collect();
         writeln!(
             out,
             "{BOLD}{}{BOLD:#} from {} ({}) in {:.1} s",

@@ -39,21 +39,29 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
             RecordsChecked::Behind { at, of } => {
                 writeln!(out, "  records  at batch {at} of {of}; the next writer brings them up to date")?;
             }
-            RecordsChecked::NotReached => writeln!(out, "  records  not compared, because the log is damaged")?,
+            RecordsChecked::NotReached => {
+                writeln!(out, "  records  not compared, because the log is damaged")?
+            }
         }
         for damage in &report.damage {
             writeln!(out, "  damage   {}: {}", damage.path.display(), damage.what)?;
         }
         if report.damage.is_empty() {
             let turns = counted(report.turns, "turn");
-            writeln!(out, "{} is sound: {} with {turns}", root.display(), counted(report.dialogues, "dialogue"))?;
+            writeln!(
+                out,
+                "{} is sound: {} with {turns}",
+                root.display(),
+                counted(report.dialogues, "dialogue")
+            )?;
         }
         Ok(())
     })?;
     match report.damage.len() as u64 {
         0 => Ok(()),
-        n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place")))
-            .with_hint("`turnwise repair` mends what can be mended; take a copy of the folder first if it matters")),
+        n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place"))).with_hint(
+            "`turnwise repair` mends what can be mended; take a copy of the folder first if it matters",
+        )),
     }
 }
 
@@ -78,7 +86,11 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
             )?;
         }
         if let Some(kept) = &repaired.kept {
-            writeln!(out, "  kept      the damaged log is in {}; remove it when you no longer need it", kept.display())?;
+            writeln!(
+                out,
+                "  kept      the damaged log is in {}; remove it when you no longer need it",
+                kept.display()
+            )?;
         }
         writeln!(
             out,

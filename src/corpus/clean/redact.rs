@@ -24,8 +24,11 @@ fn pattern(text: &str) -> Regex {
 }
 
 // Borders are those of ASCII words: in Chinese a number stands right beside letters.
-static EMAILS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)[\p{Latin}0-9._%+-]+(?:@|\s?\[at\]\s?|\s\(at\)\s)[\p{Latin}0-9-]+(?:\.[\p{Latin}0-9-]+)*\.\p{Latin}{2,}"));
+static EMAILS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)[\p{Latin}0-9._%+-]+(?:@|\s?\[at\]\s?|\s\(at\)\s)[\p{Latin}0-9-]+(?:\.[\p{Latin}0-9-]+)*\.\p{Latin}{2,}",
+    )
+});
 static CARDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?-u:\b)\d(?:[ -]?\d){11,18}(?-u:\b)"));
 static PHONES: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(

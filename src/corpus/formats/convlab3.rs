@@ -87,16 +87,10 @@ impl Format for ConvLab3 {
         let Some((_, Value::Object(first))) = probe.first_element(1) else {
             return Fit::No;
         };
-        let keys = ["dataset", "data_split", "dialogue_id"]
-            .iter()
-            .all(|key| first.contains_key(*key));
+        let keys = ["dataset", "data_split", "dialogue_id"].iter().all(|key| first.contains_key(*key));
         let turn = first.get("turns").and_then(|turns| turns.get(0));
         let utterance = turn.is_none_or(|turn| turn.get("utterance").is_some());
-        if keys && first.contains_key("turns") && utterance {
-            Fit::Yes
-        } else {
-            Fit::No
-        }
+        if keys && first.contains_key("turns") && utterance { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -121,12 +115,9 @@ fn is_companion(probe: &Probe<'_>) -> bool {
         }),
         "db.json" => beside(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
         "dummy_data.json" => beside(&["data/dialogues.json", "dialogues.json", "data.zip"]),
-        "shuffled_dial_ids.json" => beside(&[
-            "data/dialogues.json",
-            "dialogues.json",
-            "data.zip",
-            "dummy_data.json",
-        ]),
+        "shuffled_dial_ids.json" => {
+            beside(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
+        }
         _ => false,
     }
 }
@@ -137,13 +128,8 @@ fn dialogue(record: Record) -> Result<Dialogue, Fail> {
     dialogue.domains = record.domains;
     dialogue.metadata = scalars(record.rest);
     dialogue.metadata.insert("split".into(), record.data_split.into());
-    let goal = record
-        .goal
-        .map(|goal| goal.description)
-        .filter(|goal| !goal.is_empty());
-    dialogue
-        .metadata
-        .extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
+    let goal = record.goal.map(|goal| goal.description).filter(|goal| !goal.is_empty());
+    dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
             // Here the system is the one that answers, never a notice.
@@ -151,17 +137,8 @@ fn dialogue(record: Record) -> Result<Dialogue, Fail> {
             other => tables::known_role(other).unwrap_or(Role::Participant),
         };
         let turn = dialogue.push(utterance.speaker, role, utterance.utterance);
-        let Acts {
-            binary,
-            categorical,
-            open,
-        } = utterance.dialogue_acts;
-        turn.acts = binary
-            .iter()
-            .chain(&categorical)
-            .chain(&open)
-            .map(shown)
-            .collect();
+        let Acts { binary, categorical, open } = utterance.dialogue_acts;
+        turn.acts = binary.iter().chain(&categorical).chain(&open).map(shown).collect();
         turn.metadata = scalars(utterance.rest);
         turn.metadata.remove("utt_idx");
     }
@@ -181,9 +158,7 @@ fn shown(act: &Act) -> String {
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
-    rest.into_iter()
-        .filter(|(_, value)| scalar(value) && !empty(value))
-        .collect()
+    rest.into_iter().filter(|(_, value)| scalar(value) && !empty(value)).collect()
 }
 
 /// The id of a record that does not fit, if it is JSON at all.
@@ -262,10 +237,7 @@ mod tests {
         assert_eq!(fit("dummy_data.json", CHITCHAT), Fit::Companion);
         assert_eq!(fit("db.json", r#"[{"poi": "x"}]"#), Fit::Companion);
         assert_eq!(
-            fit(
-                "ontology.json",
-                r#"{"domains": {"Work": {"description": "", "slots": {}}}}"#
-            ),
+            fit("ontology.json", r#"{"domains": {"Work": {"description": "", "slots": {}}}}"#),
             Fit::Companion
         );
         assert_eq!(fit("ontology.json", r#"{"hotel-area": ["east"]}"#), Fit::No);

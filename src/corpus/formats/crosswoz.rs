@@ -55,9 +55,7 @@ impl Format for CrossWoz {
         let Some((_, Value::Object(first))) = probe.first_element(1) else {
             return Fit::No;
         };
-        let all = ["messages", "goal", "sys-usr"]
-            .iter()
-            .all(|key| first.contains_key(*key));
+        let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
         if all { Fit::Yes } else { Fit::No }
     }
 
@@ -65,9 +63,7 @@ impl Format for CrossWoz {
         let split = input.stem();
         Ok(support::from_elements(input, options, 1, move |element| {
             let id = element.keys.last().cloned().unwrap_or_default();
-            dialogue(&id, element, &split)
-                .map(Some)
-                .map_err(|fail| fail.with_id(Some(id)))
+            dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
         }))
     }
 }
@@ -95,9 +91,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> 
             "usr" => Role::User,
             "sys" => Role::Agent,
             other => {
-                return Err(Fail::new(format!(
-                    "the role is `{other}`, neither `usr` nor `sys`"
-                )));
+                return Err(Fail::new(format!("the role is `{other}`, neither `usr` nor `sys`")));
             }
         };
         let turn = dialogue.push(message.role, role, message.content);

@@ -17,13 +17,7 @@ use crate::{
 
 pub(super) struct Mdc;
 
-const COLUMNS: [&str; 5] = [
-    "session.ID",
-    "Message.ID",
-    "Message.Timestamp",
-    "Message.From",
-    "Message.Text",
-];
+const COLUMNS: [&str; 5] = ["session.ID", "Message.ID", "Message.Timestamp", "Message.From", "Message.Text"];
 
 impl Format for Mdc {
     fn name(&self) -> &'static str {
@@ -45,12 +39,7 @@ impl Format for Mdc {
         // `movie_all` is all of the domain `movie`.
         let stem = input.stem();
         let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
-        Ok(tables::from_turn_rows(
-            input,
-            options,
-            Dialect::TSV,
-            Messages { domain },
-        ))
+        Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
     }
 }
 
@@ -79,12 +68,7 @@ impl TurnRows for Messages {
         let from = cell(3)?;
         let role = Some(from).filter(|from| !from.is_empty());
         let role = role.map(|from| tables::known_role(from).unwrap_or_else(|| Role::from(from)));
-        let mut turn = Turn {
-            text: cell(4)?.to_owned(),
-            speaker: from.to_owned(),
-            role,
-            ..Turn::default()
-        };
+        let mut turn = Turn { text: cell(4)?.to_owned(), speaker: from.to_owned(), role, ..Turn::default() };
         let time = cell(2)?;
         turn.time = read_time(time);
         if turn.time.is_none() && !time.is_empty() {
@@ -97,9 +81,8 @@ impl TurnRows for Messages {
             }
         }
         let number = cell(1)?;
-        let number = number
-            .parse()
-            .map_err(|_| Fail::new(format!("the Message.ID `{number}` is not a number")))?;
+        let number =
+            number.parse().map_err(|_| Fail::new(format!("the Message.ID `{number}` is not a number")))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());
@@ -147,11 +130,7 @@ mod tests {
             serde_json::to_string(&got[0]).unwrap(),
             r#"{"id":"movie-7","source":"mdc","language":"en","time":"2020-01-01T10:00:00Z","domains":["movie"],"turns":[{"number":1,"speaker":"user","role":"user","text":"A film please","time":"2020-01-01T10:00:00Z","acts":["inform(kind=film; day=x)"]},{"number":2,"speaker":"agent","role":"agent","text":"Fine, which?","time":"2020-01-01T10:00:05.25Z","acts":["request(name)","greeting()"]}]}"#
         );
-        let numbers: Vec<_> = got[1]
-            .turns
-            .iter()
-            .map(|t| (t.number.0, &t.metadata["message_id"]))
-            .collect();
+        let numbers: Vec<_> = got[1].turns.iter().map(|t| (t.number.0, &t.metadata["message_id"])).collect();
         assert_eq!(numbers, [(1, &4.into()), (2, &4.into())]);
         assert_eq!(got[1].turns[0].metadata["time"], "later");
     }

@@ -9,15 +9,23 @@ mod canonical;
 mod convlab3;
 mod crosswoz;
 mod csv;
+mod dial2vec;
+mod dialoguecse;
 mod doc2dial;
+mod irc_links;
+mod irc_log;
 mod mdc;
 mod metalwoz;
 mod multiwoz;
+mod place;
+mod response_tsv;
 mod self_dialogue;
 mod sgd;
 mod support;
 mod tables;
 mod task_oriented;
+mod ubuntu_dialogue;
+mod ubuntu_irc;
 
 use std::{
     path::Path,
@@ -118,6 +126,15 @@ pub fn all() -> &'static [&'static dyn Format] {
         &crosswoz::CrossWoz,
         &mdc::Mdc,
         &self_dialogue::SelfDialogue,
+        &ubuntu_irc::UbuntuIrc,
+        &ubuntu_dialogue::UbuntuDialogue,
+        &response_tsv::ResponseTsv,
+        &dial2vec::Session,
+        &dial2vec::Train,
+        &dial2vec::Clustering,
+        &dialoguecse::Train,
+        &dialoguecse::Select,
+        &dialoguecse::Sts,
         &csv::Csv,
     ]
 }

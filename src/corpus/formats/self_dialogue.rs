@@ -56,10 +56,7 @@ impl Format for SelfDialogue {
             Error::data(format!("{name} has no column {missing}; it is not such a batch"))
         })?;
         let blocked = match input.path.as_deref().and_then(blocked_list) {
-            Some(path) => support::read_companion(&path)?
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect(),
+            Some(path) => support::read_companion(&path)?.split_whitespace().map(str::to_owned).collect(),
             None => HashSet::new(),
         };
         let topic = input.folder_name();
@@ -72,11 +69,7 @@ impl Format for SelfDialogue {
 /// The list of blocked workers in a folder above the file.
 fn blocked_list(file: &Path) -> Option<PathBuf> {
     let file = fs::canonicalize(file).ok()?;
-    file.ancestors()
-        .skip(1)
-        .take(3)
-        .map(|folder| folder.join(BLOCKED))
-        .find(|path| path.is_file())
+    file.ancestors().skip(1).take(3).map(|folder| folder.join(BLOCKED)).find(|path| path.is_file())
 }
 
 /// The places of the columns that are used. Where a name comes twice, the first counts.
@@ -96,9 +89,7 @@ impl Columns {
     /// The columns under a header, or the name of one that is missing.
     fn find(header: &[String]) -> Result<Columns, &'static str> {
         let place = |name: &str| header.iter().position(|cell| cell.trim() == name);
-        let sentences: Vec<usize> = (1..)
-            .map_while(|n| place(&format!("Answer.sentence{n}")))
-            .collect();
+        let sentences: Vec<usize> = (1..).map_while(|n| place(&format!("Answer.sentence{n}"))).collect();
         if sentences.is_empty() {
             return Err("Answer.sentence1");
         }
@@ -138,11 +129,7 @@ impl Columns {
             if blocked.contains(worker) {
                 dialogue.metadata.insert("blocked_worker".into(), true.into());
             }
-            let kept = [
-                ("task", self.task),
-                ("status", self.status),
-                ("reject", self.reject),
-            ];
+            let kept = [("task", self.task), ("status", self.status), ("reject", self.reject)];
             for (key, at) in kept.into_iter().chain([("worker", Some(self.worker))]) {
                 let value = at.map_or(Ok(""), cell)?;
                 if !value.is_empty() {
@@ -160,11 +147,7 @@ impl Columns {
                 if text.is_empty() || text == "{}" {
                     continue;
                 }
-                let (speaker, role) = if number % 2 == 1 {
-                    ("p1", Role::User)
-                } else {
-                    ("p2", Role::Agent)
-                };
+                let (speaker, role) = if number % 2 == 1 { ("p1", Role::User) } else { ("p2", Role::Agent) };
                 dialogue.push(speaker, role, text).number = TurnNo(number);
             }
             Ok(dialogue)
@@ -225,13 +208,9 @@ h,,A4,W2
         fs::create_dir_all(batch.parent().unwrap()).unwrap();
         fs::write(&batch, BATCH).unwrap();
         fs::write(dir.path().join(BLOCKED), "W2\nW9\n").unwrap();
-        let read = SelfDialogue
-            .read(Input::open(&batch).unwrap(), &ReadOptions::default())
-            .unwrap();
-        let marks: Vec<_> = read
-            .filter_map(Result::ok)
-            .map(|d| d.metadata.contains_key("blocked_worker"))
-            .collect();
+        let read = SelfDialogue.read(Input::open(&batch).unwrap(), &ReadOptions::default()).unwrap();
+        let marks: Vec<_> =
+            read.filter_map(Result::ok).map(|d| d.metadata.contains_key("blocked_worker")).collect();
         assert_eq!(marks, [false, true]);
         let list = Input::open(&dir.path().join(BLOCKED)).unwrap();
         assert_eq!(SelfDialogue.sniff(&list.probe()), Fit::Companion);

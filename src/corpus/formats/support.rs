@@ -32,7 +32,12 @@ impl Fail {
     }
 
     pub(crate) fn at(self, path: &str, line: u64) -> Problem {
-        Problem::Record(Reject { path: path.to_owned(), line: Some(line), id: self.id, reason: self.reason.into() })
+        Problem::Record(Reject {
+            path: path.to_owned(),
+            line: Some(line),
+            id: self.id,
+            reason: self.reason.into(),
+        })
     }
 }
 
@@ -96,7 +101,9 @@ pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
-        LineError::TooLong { number, bytes, limit } => Problem::Record(reject(number, too_long(bytes, limit))),
+        LineError::TooLong { number, bytes, limit } => {
+            Problem::Record(reject(number, too_long(bytes, limit)))
+        }
         LineError::NotUtf8 { number, column } => {
             Problem::Record(reject(number, format!("invalid UTF-8 at byte {column} of the line")))
         }
@@ -252,10 +259,7 @@ pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
 pub(crate) mod testing {
     //! For the readers' own tests.
 
-    use std::{
-        io::Cursor,
-        path::{Path, PathBuf},
-    };
+    use std::io::Cursor;
 
     use super::*;
     use crate::corpus::formats::Format;
@@ -286,12 +290,6 @@ pub(crate) mod testing {
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         let (format, fit) = crate::corpus::formats::sniff(&input.probe())?;
         (fit > crate::corpus::formats::Fit::Companion).then(|| format.name())
-    }
-
-    /// The folder of real data, where the machine has it.
-    pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(path);
-        full.exists().then_some(full)
     }
 }
 

@@ -22,22 +22,15 @@ use crate::{
 /// The cell at a place as text; beyond the row's end it is empty.
 pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, Fail> {
     let bytes = row.cell(at).unwrap_or_default();
-    std::str::from_utf8(bytes).map_err(|e| {
-        Fail::new(format!(
-            "invalid UTF-8 at byte {} of column {}",
-            e.valid_up_to() + 1,
-            at + 1
-        ))
-    })
+    std::str::from_utf8(bytes)
+        .map_err(|e| Fail::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1)))
 }
 
 /// The first row of a text, if it is all there and UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;
-    row.cells()
-        .map(|cell| String::from_utf8(cell.to_vec()).ok())
-        .collect()
+    row.cells().map(|cell| String::from_utf8(cell.to_vec()).ok()).collect()
 }
 
 /// The role that a word from a table names, where it is one that many corpora use. `system` is taken as chats use
@@ -66,10 +59,7 @@ pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], kee
     if numbers.len() != dialogue.turns.len() {
         return;
     }
-    let mut order: Vec<(u32, _)> = numbers
-        .into_iter()
-        .zip(std::mem::take(&mut dialogue.turns))
-        .collect();
+    let mut order: Vec<(u32, _)> = numbers.into_iter().zip(std::mem::take(&mut dialogue.turns)).collect();
     order.sort_by_key(|(number, _)| *number);
     let unique = order.windows(2).all(|pair| matches!(pair, [a, b] if a.0 < b.0));
     let first = u32::from(order.first().is_some_and(|(number, _)| *number == 0));
@@ -85,12 +75,7 @@ pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], kee
 
 /// The problem that a row error is.
 fn row_problem(path: &str, e: RowError) -> Problem {
-    let reject = |line, reason: String| Reject {
-        path: path.to_owned(),
-        line: Some(line),
-        id: None,
-        reason,
-    };
+    let reject = |line, reason: String| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
         RowError::TooLong { line, bytes, limit } => Problem::Record(reject(line, support::too_long(bytes, limit))),
         RowError::TooWide { line } => Problem::Record(reject(line, "the row has more than 65536 columns".into())),
@@ -240,10 +225,9 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                     (Some(hole), _) => Err(Fail::new(format!(
                         "a row of the dialogue, on line {hole}, cannot be used; the whole dialogue is left out"
                     ))),
-                    (None, Some(_)) if open.size + size > self.limit => Err(Fail::new(support::too_long(
-                        (open.size + size) as u64,
-                        self.limit,
-                    ))),
+                    (None, Some(_)) if open.size + size > self.limit => {
+                        Err(Fail::new(support::too_long((open.size + size) as u64, self.limit)))
+                    }
                     (None, Some(dialogue)) => self.parse.add(dialogue, &row),
                 };
                 match added {
@@ -253,8 +237,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                     }
                     Err(fail) => {
                         open.state = None;
-                        self.ready
-                            .push_back(Err(fail.with_id(Some(id)).at(&self.path, line)));
+                        self.ready.push_back(Err(fail.with_id(Some(id)).at(&self.path, line)));
                     }
                 }
             }
@@ -269,27 +252,14 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                         (None, Vec::new())
                     }
                 };
-                self.open = Some(Open {
-                    id,
-                    line,
-                    size,
-                    numbers,
-                    state,
-                });
+                self.open = Some(Open { id, line, size, numbers, state });
             }
         }
     }
 
     /// Gives out the open dialogue.
     fn close(&mut self) {
-        let Some(Open {
-            id: _,
-            line,
-            size: _,
-            numbers,
-            state: Some(mut dialogue),
-        }) = self.open.take()
-        else {
+        let Some(Open { id: _, line, size: _, numbers, state: Some(mut dialogue) }) = self.open.take() else {
             return;
         };
         number_turns(&mut dialogue, &numbers, self.parse.number_key());
@@ -342,23 +312,15 @@ mod tests {
         for number in numbers {
             dialogue.push("a", Role::User, format!("t{number}"));
         }
-        number_turns(
-            &mut dialogue,
-            &numbers.iter().map(|n| Some(*n)).collect::<Vec<_>>(),
-            "turn",
-        );
+        number_turns(&mut dialogue, &numbers.iter().map(|n| Some(*n)).collect::<Vec<_>>(), "turn");
         dialogue.check().unwrap();
         dialogue.turns.into_iter().map(|t| (t.number.0, t.text)).collect()
     }
 
     #[test]
     fn the_tables_numbers_decide_the_order() {
-        let pairs = |pairs: &[(u32, &str)]| {
-            pairs
-                .iter()
-                .map(|(n, t)| (*n, (*t).to_owned()))
-                .collect::<Vec<_>>()
-        };
+        let pairs =
+            |pairs: &[(u32, &str)]| pairs.iter().map(|(n, t)| (*n, (*t).to_owned())).collect::<Vec<_>>();
         assert_eq!(numbered(&[3, 1, 7]), pairs(&[(1, "t1"), (3, "t3"), (7, "t7")]));
         assert_eq!(numbered(&[0, 2, 1]), pairs(&[(1, "t0"), (2, "t1"), (3, "t2")]));
         assert_eq!(numbered(&[1, 1, 2]), pairs(&[(1, "t1"), (2, "t1"), (3, "t2")]));

@@ -53,61 +53,23 @@ const KNOWN: [(&str, &[&str]); 10] = [
             "id",
         ],
     ),
-    (
-        "turn",
-        &[
-            "turn",
-            "turnid",
-            "turnno",
-            "turnnumber",
-            "turnindex",
-            "messageno",
-            "messagenumber",
-        ],
-    ),
-    (
-        "speaker",
-        &[
-            "speaker",
-            "author",
-            "from",
-            "sender",
-            "speakername",
-            "username",
-            "name",
-            "nick",
-        ],
-    ),
+    ("turn", &["turn", "turnid", "turnno", "turnnumber", "turnindex", "messageno", "messagenumber"]),
+    ("speaker", &["speaker", "author", "from", "sender", "speakername", "username", "name", "nick"]),
     ("role", &["role", "speakerrole", "authorrole", "senderrole"]),
-    (
-        "text",
-        &["text", "message", "utterance", "content", "messagetext", "body"],
-    ),
-    (
-        "time",
-        &["time", "timestamp", "datetime", "date", "createdat", "sentat"],
-    ),
+    ("text", &["text", "message", "utterance", "content", "messagetext", "body"]),
+    ("time", &["time", "timestamp", "datetime", "date", "createdat", "sentat"]),
     ("intent", &["intent"]),
-    (
-        "acts",
-        &["acts", "dialogueacts", "dialogacts", "dialogueact", "dialogact"],
-    ),
+    ("acts", &["acts", "dialogueacts", "dialogacts", "dialogueact", "dialogact"]),
     ("domain", &["domain", "domains", "topic"]),
     ("title", &["title", "subject"]),
 ];
 
 fn plain(name: &str) -> String {
-    name.chars()
-        .filter(|c| c.is_alphanumeric())
-        .flat_map(char::to_lowercase)
-        .collect()
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 fn known(field: &str) -> &'static [&'static str] {
-    KNOWN
-        .iter()
-        .find(|(name, _)| *name == field)
-        .map_or(&[], |(_, names)| names)
+    KNOWN.iter().find(|(name, _)| *name == field).map_or(&[], |(_, names)| names)
 }
 
 impl Columns {
@@ -119,23 +81,14 @@ impl Columns {
                 "{name}: the first row cannot be read; the file is empty or not a table"
             )));
         };
-        let shown = widest
-            .iter()
-            .map(|cell| format!("`{cell}`"))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let shown = widest.iter().map(|cell| format!("`{cell}`")).collect::<Vec<_>>().join(", ");
         let Some(map) = map else {
             return Columns::recognised(beginning).ok_or_else(|| Error::Input {
                 message: format!("{name}: no column is known to hold the text; the columns are {shown}"),
-                hint: Some(format!(
-                    "say which columns mean what, for example --map {}",
-                    example(widest)
-                )),
+                hint: Some(format!("say which columns mean what, for example --map {}", example(widest))),
             });
         };
-        let found = tables
-            .iter()
-            .find_map(|(dialect, row)| Columns::mapped(map, *dialect, row));
+        let found = tables.iter().find_map(|(dialect, row)| Columns::mapped(map, *dialect, row));
         found.ok_or_else(|| {
             let (field, column) = missing(map, widest);
             let near = nearest(&column, widest.iter().map(String::as_str));
@@ -145,10 +98,9 @@ impl Columns {
                 ),
                 hint: Some(match near {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!(
-                        "name a column or count it from 1, for example --map {}",
-                        example(widest)
-                    ),
+                    None => {
+                        format!("name a column or count it from 1, for example --map {}", example(widest))
+                    }
                 }),
             }
         })
@@ -156,9 +108,7 @@ impl Columns {
 
     /// The columns by their names alone, if there is one for the text.
     pub(super) fn recognised(beginning: &str) -> Option<Columns> {
-        let found = readings(beginning)
-            .into_iter()
-            .filter_map(|(dialect, row)| Columns::named(dialect, row));
+        let found = readings(beginning).into_iter().filter_map(|(dialect, row)| Columns::named(dialect, row));
         found.reduce(|best, next| if next.known() > best.known() { next } else { best })
     }
 
@@ -188,21 +138,13 @@ impl Columns {
 
     fn named(dialect: Dialect, row: Vec<String>) -> Option<Columns> {
         let plain: Vec<String> = row.iter().map(|cell| plain(cell)).collect();
-        let place = |field: &str| {
-            known(field)
-                .iter()
-                .find_map(|name| plain.iter().position(|cell| cell == name))
-        };
-        let mut columns = Columns {
-            text: place("text")?,
-            ..Columns::placed(dialect, place)
-        };
+        let place =
+            |field: &str| known(field).iter().find_map(|name| plain.iter().position(|cell| cell == name));
+        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
         // What has no place of its own is kept under its name.
         let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| place(field)).collect();
-        let others = row
-            .iter()
-            .enumerate()
-            .filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
+        let others =
+            row.iter().enumerate().filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
         columns.metadata = others.map(|(at, name)| (name.trim().to_owned(), at)).collect();
         columns.width = row.len();
         columns.header = Some(row);
@@ -212,14 +154,9 @@ impl Columns {
     fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
         missing_in(map, row).is_none().then_some(())?;
         let place = |field: &str| place(map.column(field)?, row);
-        let mut columns = Columns {
-            text: place("text")?,
-            ..Columns::placed(dialect, place)
-        };
-        columns.metadata = map
-            .metadata()
-            .filter_map(|(name, c)| Some((name.to_owned(), self::place(c, row)?)))
-            .collect();
+        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
+        columns.metadata =
+            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), self::place(c, row)?))).collect();
         columns.width = row.len();
         // Named columns come from a header. Numbers need none; there, a first row of known names is one.
         let by_name = |column: &str| column.parse::<usize>().is_err();
@@ -253,10 +190,7 @@ impl Columns {
 /// number of columns, and then the one with most of them.
 fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
     let dialects = [(b'\t', literal_quotes(beginning)), (b',', false), (b';', false)];
-    let dialects = dialects.map(|(delimiter, literal)| Dialect {
-        delimiter,
-        quotes: !literal,
-    });
+    let dialects = dialects.map(|(delimiter, literal)| Dialect { delimiter, quotes: !literal });
     let read = |dialect| Some((dialect, tables::first_row(beginning, dialect)?));
     let mut readings: Vec<_> = dialects.into_iter().filter_map(read).collect();
     let likely = |(dialect, row): &(Dialect, Vec<String>)| {
@@ -270,10 +204,7 @@ fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
 /// Whether the first rows have so many columns each.
 fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
     // The last line may be cut off.
-    let complete = beginning
-        .rfind('\n')
-        .and_then(|end| beginning.get(..end))
-        .unwrap_or(beginning);
+    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
     let mut rows = Rows::new(complete.as_bytes(), dialect, complete.len().max(1));
     for _ in 0..20 {
         match rows.next_row() {
@@ -288,10 +219,7 @@ fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
 /// Whether a table with tabs writes quotes as they are: some cell begins with one and does not end with one. Most
 /// programs that write tabs do not quote; spreadsheets do.
 fn literal_quotes(beginning: &str) -> bool {
-    let complete = beginning
-        .rfind('\n')
-        .and_then(|end| beginning.get(..end))
-        .unwrap_or(beginning);
+    let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
     let mut cells = complete.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
@@ -299,23 +227,13 @@ fn literal_quotes(beginning: &str) -> bool {
 /// The place of a column that is given as a number from 1 or by name. A number is a place first: in a table without
 /// a header, cells that hold numbers are no names.
 fn place(column: &str, row: &[String]) -> Option<usize> {
-    let counted = column
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_sub(1));
-    counted
-        .filter(|at| *at < row.len())
-        .or_else(|| row.iter().position(|cell| cell.trim() == column))
+    let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
 }
 
 fn fields(map: &ColumnMap) -> impl Iterator<Item = (String, &str)> {
-    let known = COLUMN_FIELDS
-        .iter()
-        .filter_map(|field| Some(((*field).to_owned(), map.column(field)?)));
-    known.chain(
-        map.metadata()
-            .map(|(name, column)| (format!("meta.{name}"), column)),
-    )
+    let known = COLUMN_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), map.column(field)?)));
+    known.chain(map.metadata().map(|(name, column)| (format!("meta.{name}"), column)))
 }
 
 fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {

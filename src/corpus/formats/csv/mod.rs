@@ -33,20 +33,13 @@ impl Format for Csv {
             return Fit::No;
         };
         let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
-        if named || columns.known() > 1 {
-            Fit::Maybe
-        } else {
-            Fit::No
-        }
+        if named || columns.known() > 1 { Fit::Maybe } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let columns = Columns::find(&input.name, input.probe().text, options.columns.as_ref())?;
         let dialect = columns.dialect;
-        let turns = Turns {
-            columns,
-            stem: input.stem(),
-        };
+        let turns = Turns { columns, stem: input.stem() };
         Ok(tables::from_turn_rows(input, options, dialect, turns))
     }
 }
@@ -63,10 +56,7 @@ impl TurnRows for Turns {
         };
         let id = tables::text(row, at)?.trim();
         if id.is_empty() {
-            return Err(Fail::new(format!(
-                "the row has no id ({})",
-                self.columns.describe(at)
-            )));
+            return Err(Fail::new(format!("the row has no id ({})", self.columns.describe(at))));
         }
         Ok(id.to_owned())
     }
@@ -91,10 +81,7 @@ impl TurnRows for Turns {
             Some(at) => tables::text(row, at).map(str::trim),
             None => Ok(""),
         };
-        let mut turn = Turn {
-            text: cell(Some(columns.text))?.to_owned(),
-            ..Turn::default()
-        };
+        let mut turn = Turn { text: cell(Some(columns.text))?.to_owned(), ..Turn::default() };
         let (speaker, role) = (cell(columns.speaker)?, cell(columns.role)?);
         turn.speaker = if speaker.is_empty() { role } else { speaker }.to_owned();
         turn.role = match (role, speaker) {
@@ -102,9 +89,7 @@ impl TurnRows for Turns {
             ("", speaker) => tables::known_role(speaker),
             (role, _) => Some(tables::known_role(role).unwrap_or_else(|| role.into())),
         };
-        turn.intent = Some(cell(columns.intent)?)
-            .filter(|intent| !intent.is_empty())
-            .map(str::to_owned);
+        turn.intent = Some(cell(columns.intent)?).filter(|intent| !intent.is_empty()).map(str::to_owned);
         turn.acts = split(cell(columns.acts)?, &['|', ';', ',']);
         let time = cell(columns.time)?;
         turn.time = read_time(time);
@@ -123,9 +108,7 @@ impl TurnRows for Turns {
             number => match number.parse() {
                 Ok(number) => Some(number),
                 Err(_) => {
-                    return Err(Fail::new(format!(
-                        "the turn number `{number}` is not a whole number"
-                    )));
+                    return Err(Fail::new(format!("the turn number `{number}` is not a whole number")));
                 }
             },
         };
@@ -135,9 +118,7 @@ impl TurnRows for Turns {
             }
         }
         if dialogue.title.is_none() {
-            dialogue.title = Some(cell(columns.title)?)
-                .filter(|title| !title.is_empty())
-                .map(str::to_owned);
+            dialogue.title = Some(cell(columns.title)?).filter(|title| !title.is_empty()).map(str::to_owned);
         }
         dialogue.source.clone_from(&self.stem);
         dialogue.turns.push(turn);
@@ -164,11 +145,7 @@ fn split(cell: &str, separators: &[char]) -> Vec<String> {
         }
         depth == 0 && separators.contains(&c)
     });
-    parts
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(str::to_owned)
-        .collect()
+    parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// RFC 3339, a date with or without a time, or seconds or milliseconds since 1970.
@@ -201,17 +178,11 @@ mod tests {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream)?;
         let columns = if map.is_empty() { None } else { Some(map.parse()?) };
-        let options = ReadOptions {
-            columns,
-            ..ReadOptions::default()
-        };
+        let options = ReadOptions { columns, ..ReadOptions::default() };
         let show = |problem| match problem {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
-        Ok(Csv
-            .read(input, &options)?
-            .map(|item| item.map_err(show))
-            .collect())
+        Ok(Csv.read(input, &options)?.map(|item| item.map_err(show)).collect())
     }
 
     const CHAT: &str = "\
@@ -238,10 +209,7 @@ lines\",,returns|refunds,
 
     #[test]
     fn tabs_and_semicolons_are_told() {
-        for text in [
-            "id\trole\ttext\na\tbot\tx; y, z\n",
-            "id;role;text\na;bot;\"x; y, z\"\n",
-        ] {
+        for text in ["id\trole\ttext\na\tbot\tx; y, z\n", "id;role;text\na;bot;\"x; y, z\"\n"] {
             assert_eq!(sniffed("chat.txt", text), Some("csv"));
             let got = read_text(&Csv, "chat.txt", text);
             assert_eq!(
@@ -264,19 +232,10 @@ lines\",,returns|refunds,
         assert_eq!(dialogue.turns[0].metadata["score"], "7");
         // Numbers alone: no header, unless the first row holds names that are known.
         assert_eq!(
-            mapped("x.tsv", "d1\thi\nd1\tho\n", "id=1,text=2").unwrap()[0]
-                .as_ref()
-                .unwrap()
-                .turns
-                .len(),
+            mapped("x.tsv", "d1\thi\nd1\tho\n", "id=1,text=2").unwrap()[0].as_ref().unwrap().turns.len(),
             2
         );
-        assert_eq!(
-            mapped("x.tsv", "id\ttext\nd1\tho\n", "id=1,text=2")
-                .unwrap()
-                .len(),
-            1
-        );
+        assert_eq!(mapped("x.tsv", "id\ttext\nd1\tho\n", "id=1,text=2").unwrap().len(), 1);
     }
 
     #[test]
@@ -289,10 +248,7 @@ lines\",,returns|refunds,
             let got = mapped("x", text, map).unwrap();
             assert_eq!(got.len(), 1, "{text}");
             let dialogue = got[0].as_ref().unwrap();
-            assert_eq!(
-                (dialogue.id.as_str(), dialogue.turns[1].text.as_str()),
-                ("2", "four")
-            );
+            assert_eq!((dialogue.id.as_str(), dialogue.turns[1].text.as_str()), ("2", "four"));
         }
         assert!(mapped("x", "a,b\n", "text=3").is_err());
     }
@@ -307,9 +263,7 @@ lines\",,returns|refunds,
         bytes.truncate(bytes.len() / 2);
         let input = Input::from_stream("t.csv.gz".into(), None, Box::new(Cursor::new(bytes))).unwrap();
         let mut got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
-        let Some(Err(Problem::File(last))) = got.pop() else {
-            panic!("no problem at the end")
-        };
+        let Some(Err(Problem::File(last))) = got.pop() else { panic!("no problem at the end") };
         assert_eq!(last.reason, "the compressed file ends early: it is truncated");
         assert_eq!(last.id, Some(format!("d{}", got.len())));
         assert!(got.len() > 400 && got.iter().all(|d| d.as_ref().is_ok_and(|d| d.turns.len() == 9)));
@@ -327,10 +281,7 @@ lines\",,returns|refunds,
         assert_eq!(sniffed("x.csv", "foo,bar\n1,2\n"), None);
         let e = mapped("x.csv", "foo,bar\n1,2\n", "").unwrap_err();
         assert!(matches!(e, Error::Input { .. }));
-        assert_eq!(
-            e.to_string(),
-            "x.csv: no column is known to hold the text; the columns are `foo`, `bar`"
-        );
+        assert_eq!(e.to_string(), "x.csv: no column is known to hold the text; the columns are `foo`, `bar`");
         assert_eq!(
             e.hint().as_deref(),
             Some("say which columns mean what, for example --map id=foo,text=bar")
@@ -357,10 +308,7 @@ lines\",,returns|refunds,
                 "t.csv:10 (d): the id came before, on rows that others follow; the rows of one dialogue must follow each other: sort the file by its id column",
             ]
         );
-        let ids: Vec<_> = read_text(&Csv, "t.csv", text)
-            .iter()
-            .map(|d| d.id.to_string())
-            .collect();
+        let ids: Vec<_> = read_text(&Csv, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
         assert_eq!(ids, ["d", "f"]);
     }
 
