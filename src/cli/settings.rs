@@ -25,7 +25,7 @@ pub(crate) struct Definition {
 }
 
 /// All settings.
-pub(crate) const DEFINITIONS: [Definition; 9] = [
+pub(crate) const DEFINITIONS: [Definition; 11] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
     Definition {
         key: "indexes_dir",
@@ -47,6 +47,8 @@ pub(crate) const DEFINITIONS: [Definition; 9] = [
         default: "true",
         about: "bring the search index up to date after an ingest",
     },
+    Definition { key: "ingest.batch", default: "1000", about: "dialogues flushed to the disk together" },
+    Definition { key: "store.segment_mb", default: "64", about: "the size at which the log begins a file" },
 ];
 
 /// The file in the working folder.
@@ -85,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) max_errors: u64,
     pub(crate) max_record: usize,
     pub(crate) ingest_index: bool,
+    pub(crate) batch: usize,
+    pub(crate) segment_bytes: u64,
     /// Every key with its value as text and its origin.
     pub(crate) origins: BTreeMap<&'static str, (String, Origin)>,
     /// The files that were looked for, and whether they are there.
@@ -144,6 +148,8 @@ impl Settings {
             max_record: typed::<usize>(&layers, "ingest.max_record_mb", "a number")?.clamp(1, 4000)
                 * 1_000_000,
             ingest_index: typed(&layers, "ingest.index", "true or false")?,
+            batch: typed::<usize>(&layers, "ingest.batch", "a number")?.clamp(1, 100_000),
+            segment_bytes: typed::<u64>(&layers, "store.segment_mb", "a number")?.clamp(1, 1000) * 1_000_000,
             origins: layers,
             files,
         })

@@ -220,7 +220,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         fs::write(&path, "").unwrap();
-        assert!(plan(&[path.clone()], None).err().unwrap().to_string().ends_with("is empty"));
+        assert!(plan(std::slice::from_ref(&path), None).err().unwrap().to_string().ends_with("is empty"));
         fs::write(&path, "\u{1}\u{2}\u{3}").unwrap();
         let e = plan(&[path], None).err().unwrap();
         assert!(e.hint().unwrap().contains("--from"));

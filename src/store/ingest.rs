@@ -31,8 +31,8 @@ use crate::{
     store::{IngestMark, Prepared, Put, Store, directory::KeyMap},
 };
 
-/// Dialogues that are acknowledged together.
-const BATCH_DIALOGUES: usize = 1000;
+/// Dialogues that are acknowledged together, unless told otherwise.
+pub const BATCH_DIALOGUES: usize = 1000;
 /// Or this many bytes, whichever comes first.
 const BATCH_BYTES: usize = 8 << 20;
 /// Or after this time, so that a slow stream does not keep anybody waiting.
@@ -41,7 +41,7 @@ const BATCH_TIME: Duration = Duration::from_secs(2);
 const CHUNK: usize = 250;
 
 /// What to do with the dialogues on the way.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct IngestOptions {
     /// How to read.
     pub read: ReadOptions,
@@ -57,6 +57,23 @@ pub struct IngestOptions {
     pub rejects: Option<PathBuf>,
     /// How many records may be rejected before the ingest stops.
     pub max_errors: u64,
+    /// Dialogues that are flushed to the disk and acknowledged together.
+    pub batch: usize,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        IngestOptions {
+            read: ReadOptions::default(),
+            cleaning: Cleaning::default(),
+            id_prefix: String::new(),
+            source: None,
+            language: None,
+            rejects: None,
+            max_errors: 100,
+            batch: BATCH_DIALOGUES,
+        }
+    }
 }
 
 /// What became of every record. `records` is the sum of the seven that follow it.
@@ -248,7 +265,7 @@ impl Run<'_, '_> {
         for (item, cleaned) in ready {
             add(&mut self.outcome.tally.cleaned, cleaned);
             self.record(item, chunk.source)?;
-            if self.store.pending() >= BATCH_DIALOGUES || self.store.pending_bytes() >= BATCH_BYTES {
+            if self.store.pending() >= self.options.batch || self.store.pending_bytes() >= BATCH_BYTES {
                 self.commit()?;
             }
         }

@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// A segment takes no further batch once it is this long.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
+/// A segment takes no further batch once it is this long, unless told otherwise.
+pub const SEGMENT_BYTES: u64 = 64_000_000;
 /// The bytes in front of a segment's first frame.
 pub const SEGMENT_HEADER_BYTES: u64 = 16;
 const SEGMENT_MAGIC: [u8; 8] = *b"TWLOG\0\0\x01";
@@ -216,6 +216,7 @@ pub struct LogWriter {
     file: File,
     path: PathBuf,
     end: Position,
+    segment_bytes: u64,
 }
 
 impl LogWriter {
@@ -243,7 +244,7 @@ impl LogWriter {
             file.sync_all().at("flush", &path)?;
         }
         files::sync_folder(log)?;
-        let mut writer = LogWriter { log: log.to_owned(), file, path, end };
+        let mut writer = LogWriter { log: log.to_owned(), file, path, end, segment_bytes: SEGMENT_BYTES };
         writer.seek_to_end()?;
         Ok(writer)
     }
@@ -256,7 +257,7 @@ impl LogWriter {
         file.sync_all().at("flush", &path)?;
         files::sync_folder(log)?;
         let end = Position { segment, offset: SEGMENT_HEADER_BYTES };
-        Ok(LogWriter { log: log.to_owned(), file, path, end })
+        Ok(LogWriter { log: log.to_owned(), file, path, end, segment_bytes: SEGMENT_BYTES })
     }
 
     fn seek_to_end(&mut self) -> Result<()> {
@@ -266,10 +267,21 @@ impl LogWriter {
 
     /// Where the next batch will begin. Begins a new segment if the present one is full.
     pub fn place(&mut self) -> Result<Position> {
-        if self.end.offset >= SEGMENT_BYTES {
-            *self = LogWriter::begin(&self.log, self.end.segment + 1)?;
+        if self.is_full() {
+            let segment_bytes = self.segment_bytes;
+            *self = LogWriter { segment_bytes, ..LogWriter::begin(&self.log, self.end.segment + 1)? };
         }
         Ok(self.end)
+    }
+
+    /// Whether the next batch begins a new segment.
+    pub fn is_full(&self) -> bool {
+        self.end.offset >= self.segment_bytes
+    }
+
+    /// Sets the length at which a segment is full.
+    pub fn set_segment_bytes(&mut self, bytes: u64) {
+        self.segment_bytes = bytes;
     }
 
     /// Appends a whole batch and flushes it to the disk. If that fails (a full disk), the log is as it was.

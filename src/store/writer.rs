@@ -110,6 +110,11 @@ impl Store {
         self.view.state.ingest.as_ref()
     }
 
+    /// Sets the length at which the log begins another file.
+    pub fn set_segment_bytes(&mut self, bytes: u64) {
+        self.log.set_segment_bytes(bytes);
+    }
+
     /// How many dialogues wait for [`Store::commit`].
     pub fn pending(&self) -> usize {
         self.pending.puts.len() + self.pending.removed.len()
@@ -223,7 +228,7 @@ impl Store {
         // The buffer is kept for the next batch.
         self.pending.frames = pending.frames;
         self.pending.frames.clear();
-        if self.log.end().offset >= log::SEGMENT_BYTES {
+        if self.log.is_full() {
             self.checkpoint()?;
         }
         Ok(())

@@ -109,13 +109,15 @@ fn damage_in_the_middle_is_an_error_that_names_file_and_byte() {
     }
 }
 
+type Damage<'a> = Box<dyn Fn() + 'a>;
+
 #[test]
 fn derived_files_can_be_damaged_or_gone() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");
     let all = filled(&root);
     let table = fs::read_dir(root.join("tables")).unwrap().next().unwrap().unwrap().path();
-    let cases: [(&str, Box<dyn Fn()>); 5] = [
+    let cases: [(&str, Damage); 5] = [
         ("a table's entry", Box::new(|| flip(&table_of(&root), 200))),
         ("the tables", Box::new(|| fs::remove_dir_all(root.join("tables")).unwrap())),
         ("sled", Box::new(|| fs::write(root.join("records/db"), [9; 3000]).unwrap())),

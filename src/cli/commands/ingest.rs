@@ -32,10 +32,12 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         language: args.language,
         rejects: args.rejects,
         max_errors: args.max_errors.unwrap_or(context.settings.max_errors),
+        batch: context.settings.batch,
     };
     let files = Files::of(&plan);
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
     let mut store = Store::open_or_create(&root, context.command_line)?;
+    store.set_segment_bytes(context.settings.segment_bytes);
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
 
     let mut progress = Progress::new(context.printer, "ingesting", "dialogues", total);
