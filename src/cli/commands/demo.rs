@@ -28,9 +28,9 @@ use crate::{
     },
 };
 
-/// Asked at the end: a plain question, one in other words, one in Chinese.
+/// Asked at the end: two in English, one in Chinese.
 const QUERIES: [&str; 3] =
-    ["parcel signed for but nobody rang", "charged twice for the same thing", "快递显示已签收但没收到"];
+    ["it says delivered but there is no parcel", "charged twice this month", "包裹显示签收但我没收到"];
 
 #[derive(Serialize)]
 struct Shown {
