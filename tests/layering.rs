@@ -110,3 +110,12 @@ fn the_rooms_are_those_of_the_architecture() {
         last = at;
     }
 }
+
+#[test]
+fn the_library_needs_no_asynchronous_runtime() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
+    assert!(lock.contains("name = \"sled\""));
+    for runtime in ["tokio", "async-std", "smol"] {
+        assert!(!lock.contains(&format!("name = \"{runtime}\"")), "{runtime} came in");
+    }
+}

@@ -172,6 +172,16 @@ mod tests {
     }
 
     #[test]
+    fn every_format_is_documented() {
+        let page = include_str!("../../../docs/formats.md");
+        for name in all().iter().map(|f| f.name()) {
+            // `dialoguecse-train`, `-select`, `-sts` share a row.
+            let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
+            assert!(page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)), "{name}");
+        }
+    }
+
+    #[test]
     fn an_unknown_format_gets_a_suggestion() {
         let e = by_name("jsonnl").err().unwrap();
         assert_eq!(e.hint().as_deref(), Some("did you mean `jsonl`?"));
