@@ -9,6 +9,7 @@ use std::{
     io::{BufWriter, Seek, SeekFrom, Write},
     path::PathBuf,
     sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -177,6 +178,7 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
 }
 
 /// A handful of records, all of one source.
+#[derive(Default)]
 struct Chunk {
     source: usize,
     items: Vec<Result<Dialogue, Problem>>,
@@ -210,11 +212,13 @@ impl Run<'_, '_> {
     fn read_all(&mut self, sources: Vec<Source>) -> Result<()> {
         let (sender, receiver) = mpsc::sync_channel::<Chunk>(4);
         let read = self.options.read.clone();
-        // Detached on purpose: a thread that waits for standard input cannot be joined after Ctrl-C. It ends when
+        let gathered = Arc::<Mutex<Chunk>>::default();
+        let gathering = gathered.clone();
+        // Left behind after Ctrl-C on purpose: a thread that waits for standard input cannot be joined. It ends when
         // the receiver is gone.
-        thread::Builder::new()
+        let reader = thread::Builder::new()
             .name("reader".into())
-            .spawn(move || read_sources(sources, &read, &sender))
+            .spawn(move || read_sources(sources, &read, &gathering, &sender))
             .map_err(|e| Error::Internal(format!("no thread for reading: {e}")))?;
         loop {
             if self.control.stop.load(Ordering::Relaxed) {
@@ -225,8 +229,23 @@ impl Run<'_, '_> {
                     self.chunk(chunk)?;
                     (self.control.progress)(&self.outcome.tally);
                 }
-                Err(RecvTimeoutError::Timeout) => self.commit_if_due(BATCH_TIME)?,
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    // The reader may wait for a slow stream with less than a chunk in hand. While it is locked out,
+                    // what it has sent comes before what it has gathered.
+                    let late = {
+                        let mut gathered = lock(&gathered);
+                        receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
+                    };
+                    if !late.items.is_empty() {
+                        self.chunk(late)?;
+                        (self.control.progress)(&self.outcome.tally);
+                    }
+                    self.commit_if_due(BATCH_TIME)?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let panicked = |_| Error::Internal("the reading thread ended early".into());
+                    return reader.join().map_err(panicked);
+                }
             }
         }
     }
@@ -398,37 +417,43 @@ fn add(sum: &mut Cleaned, more: Cleaned) {
 }
 
 /// The reading thread.
-fn read_sources(sources: Vec<Source>, options: &ReadOptions, sender: &mpsc::SyncSender<Chunk>) {
+fn read_sources(
+    sources: Vec<Source>,
+    options: &ReadOptions,
+    gathering: &Mutex<Chunk>,
+    sender: &mpsc::SyncSender<Chunk>,
+) {
     for (number, source) in sources.into_iter().enumerate() {
         let name = source.name.clone();
-        let mut items = Vec::with_capacity(CHUNK);
-        let mut last_sent = Instant::now();
-        match source.read(options) {
-            Ok(dialogues) => {
-                for item in dialogues {
-                    items.push(item);
-                    // A slow stream is handed over bit by bit.
-                    if items.len() == CHUNK || last_sent.elapsed() > Duration::from_millis(500) {
-                        last_sent = Instant::now();
-                        let full = std::mem::replace(&mut items, Vec::with_capacity(CHUNK));
-                        if sender.send(Chunk { source: number, items: full }).is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
-            Err(e) => {
-                let reason = match e.hint() {
-                    Some(hint) => format!("{e} ({hint})"),
-                    None => e.to_string(),
-                };
-                items.push(Err(Problem::File(Reject { path: name, line: None, id: None, reason })));
+        let dialogues = source.read(options).unwrap_or_else(|e| {
+            let reason = match e.hint() {
+                Some(hint) => format!("{e} ({hint})"),
+                None => e.to_string(),
+            };
+            let problem = Problem::File(Reject { path: name, line: None, id: None, reason });
+            Box::new(std::iter::once(Err(problem)))
+        });
+        for item in dialogues {
+            let full = {
+                let mut chunk = lock(gathering);
+                chunk.source = number;
+                chunk.items.push(item);
+                (chunk.items.len() >= CHUNK).then(|| std::mem::take(&mut *chunk))
+            };
+            if full.is_some_and(|chunk| sender.send(chunk).is_err()) {
+                return;
             }
         }
-        if !items.is_empty() && sender.send(Chunk { source: number, items }).is_err() {
+        let rest = std::mem::take(&mut *lock(gathering));
+        if !rest.items.is_empty() && sender.send(rest).is_err() {
             return;
         }
     }
+}
+
+/// A panic while a chunk was held leaves it as it was: a list of whole records.
+fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
+    chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Cleans and prepares a record; done on all cores.
