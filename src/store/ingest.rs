@@ -265,8 +265,13 @@ impl Run<'_, '_> {
         }
         let ready: Vec<_> = rest.into_par_iter().map(|item| ready(item, options)).collect();
         for (item, cleaned) in ready {
+            let before = self.outcome.tally;
             add(&mut self.outcome.tally.cleaned, cleaned);
-            self.record(item, chunk.source)?;
+            if let Err(e) = self.record(item, chunk.source) {
+                // The record that ended the ingest is the first to be read when it goes on.
+                self.outcome.tally = before;
+                return Err(e);
+            }
             if self.store.pending() >= BATCH_DIALOGUES || self.store.pending_bytes() >= BATCH_BYTES {
                 self.commit()?;
             }
@@ -343,12 +348,14 @@ impl Run<'_, '_> {
 
     fn reject(&mut self, reject: Reject) -> Result<()> {
         self.outcome.tally.rejected += 1;
+        let counted = self.rejects.bytes;
         self.rejects.write(&reject)?;
         if self.outcome.first_rejects.len() < 5 {
             self.outcome.first_rejects.push(reject.clone());
         }
         let rejected = self.outcome.tally.rejected;
         if rejected > self.options.max_errors {
+            self.rejects.bytes = counted;
             return Err(Error::TooManyRejects { rejected, allowed: self.options.max_errors, last: reject });
         }
         Ok(())
