@@ -183,10 +183,13 @@ fn nothing_in(folder: &Path, plan: &Plan) -> Error {
     let message = format!("{} holds no file with dialogues", folder.display());
     let hint = match plan.unrecognised.len() {
         0 => "the folder is empty".to_owned(),
-        n => format!(
-            "{n} files are in no format that turnwise recognises, the first: {}; name the format with --from",
-            plan.unrecognised[0].display()
-        ),
+        n => {
+            let files = if n == 1 { "1 file is".to_owned() } else { format!("{n} files are") };
+            let first = plan.unrecognised[0].display();
+            format!(
+                "{files} in no format that turnwise recognises, the first: {first}; name the format with --from"
+            )
+        }
     };
     Error::Data { message, hint: Some(hint) }
 }
@@ -220,7 +223,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         fs::write(&path, "").unwrap();
-        assert!(plan(&[path.clone()], None).err().unwrap().to_string().ends_with("is empty"));
+        assert!(plan(std::slice::from_ref(&path), None).err().unwrap().to_string().ends_with("is empty"));
         fs::write(&path, "\u{1}\u{2}\u{3}").unwrap();
         let e = plan(&[path], None).err().unwrap();
         assert!(e.hint().unwrap().contains("--from"));

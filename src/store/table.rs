@@ -210,7 +210,7 @@ mod tests {
             seq: Seq(n),
             at: Position { segment: 3, offset: n * 7 },
             turns: 9,
-            deleted: n % 5 == 0,
+            deleted: n.is_multiple_of(5),
         }
     }
 

@@ -115,7 +115,8 @@ fn derived_files_can_be_damaged_or_gone() {
     let root = dir.path().join("i");
     let all = filled(&root);
     let table = fs::read_dir(root.join("tables")).unwrap().next().unwrap().unwrap().path();
-    let cases: [(&str, Box<dyn Fn()>); 5] = [
+    type Harm<'a> = (&'a str, Box<dyn Fn() + 'a>);
+    let cases: [Harm<'_>; 5] = [
         ("a table's entry", Box::new(|| flip(&table_of(&root), 200))),
         ("the tables", Box::new(|| fs::remove_dir_all(root.join("tables")).unwrap())),
         ("sled", Box::new(|| fs::write(root.join("records/db"), [9; 3000]).unwrap())),
