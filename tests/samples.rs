@@ -23,7 +23,8 @@ fn all() -> Vec<Dialogue> {
 #[test]
 fn the_sample_corpus_is_what_its_page_says() {
     let all = all();
-    let of = |language: &str| all.iter().filter(|d| d.language.as_deref() == Some(language)).collect::<Vec<_>>();
+    let of =
+        |language: &str| all.iter().filter(|d| d.language.as_deref() == Some(language)).collect::<Vec<_>>();
     let (english, chinese) = (of("en"), of("zh"));
     assert_eq!((all.len(), english.len(), chinese.len()), (280, 240, 40));
     let mut domains = BTreeMap::new();
@@ -37,7 +38,10 @@ fn the_sample_corpus_is_what_its_page_says() {
         let id = &d.id;
         assert!((6..=16).contains(&d.turns.len()), "{id}");
         assert!(d.title.is_some() && d.time.is_some(), "{id}");
-        assert!(d.turns.iter().all(|t| t.intent.is_some() && !t.speaker.is_empty() && !t.text.is_empty()), "{id}");
+        assert!(
+            d.turns.iter().all(|t| t.intent.is_some() && !t.speaker.is_empty() && !t.text.is_empty()),
+            "{id}"
+        );
         let roles: BTreeSet<_> = d.turns.iter().filter_map(|t| t.role.as_ref()).collect();
         assert_eq!(roles, BTreeSet::from([&Role::User, &Role::Agent]), "{id}");
         assert_eq!(d.speakers().len(), 2, "{id}");

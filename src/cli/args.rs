@@ -1,10 +1,13 @@
 //! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
-use crate::corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
+use crate::{
+    corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target},
+    error::Error,
+};
 
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())
@@ -132,13 +135,21 @@ pub(crate) enum Command {
     Man,
 }
 
+/// Parses a value; clap shows one text, so the hint goes into it.
+fn parsed<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: Error| match e.hint() {
+        Some(hint) => format!("{e} ({hint})"),
+        None => e.to_string(),
+    })
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
     /// The format; told by the beginning of each file if not given (`corpus formats` lists them)
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
     /// For CSV and TSV: which column is what, such as id=session,speaker=from,text=message
-    #[arg(long, value_name = "FIELD=COLUMN,…")]
+    #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parsed::<ColumnMap>)]
     pub(crate) map: Option<ColumnMap>,
     /// Remove participants' nicks at the start of utterances (IRC)
     #[arg(long)]
@@ -250,7 +261,7 @@ pub(crate) enum CorpusCommand {
         #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
         to: TargetArg,
         /// Only dialogues that fit, such as 'domain=banking and turns>=6'
-        #[arg(long, value_name = "EXPRESSION")]
+        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
         filter: Option<Filter>,
     },
     /// Turn files of any format into another, without an index
@@ -269,7 +280,7 @@ pub(crate) enum CorpusCommand {
         #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
         to: TargetArg,
         /// Only dialogues that fit, such as 'domain=banking and turns>=6'
-        #[arg(long, value_name = "EXPRESSION")]
+        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
         filter: Option<Filter>,
     },
     /// Split files, or an index, into parts by a seeded draw on each dialogue's id
@@ -279,7 +290,7 @@ pub(crate) enum CorpusCommand {
         #[command(flatten)]
         read: ReadArgs,
         /// The parts and their shares
-        #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…")]
+        #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parsed::<Parts>)]
         parts: Parts,
         /// The folder for one JSONL file a part
         #[arg(short, long, value_name = "FOLDER")]
@@ -320,7 +331,7 @@ pub(crate) struct DeleteArgs {
     #[arg(required_unless_present = "filter")]
     pub(crate) ids: Vec<String>,
     /// All dialogues that fit, such as 'source=old or time<2020-01-01'
-    #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids")]
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parsed::<Filter>)]
     pub(crate) filter: Option<Filter>,
     /// Tell how many it would be and delete nothing
     #[arg(long)]

@@ -351,7 +351,7 @@ fn field(name: &str) -> Result<Field> {
         "turns" => Field::Turns,
         _ => match name.strip_prefix("meta.").filter(|key| !key.is_empty()) {
             Some(key) => Field::Meta(key.to_owned()),
-            None => return Err(Error::unknown_name("field in the filter", name, FIELDS)),
+            None => return Err(Error::unknown_name("filter field", name, FIELDS)),
         },
     })
 }

@@ -183,10 +183,13 @@ fn nothing_in(folder: &Path, plan: &Plan) -> Error {
     let message = format!("{} holds no file with dialogues", folder.display());
     let hint = match plan.unrecognised.len() {
         0 => "the folder is empty".to_owned(),
-        n => format!(
-            "{n} files are in no format that turnwise recognises, the first: {}; name the format with --from",
-            plan.unrecognised[0].display()
-        ),
+        n => {
+            let files = if n == 1 { "1 file is".to_owned() } else { format!("{n} files are") };
+            let first = plan.unrecognised[0].display();
+            format!(
+                "{files} in no format that turnwise recognises, the first: {first}; name the format with --from"
+            )
+        }
     };
     Error::Data { message, hint: Some(hint) }
 }

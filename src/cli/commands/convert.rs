@@ -112,10 +112,11 @@ pub(super) fn each_dialogue(
                     }
                     let allowed = context.settings.max_errors;
                     if problems.rejected > allowed {
-                        return Err(Error::TooManyRejects {
-                            rejected: problems.rejected,
-                            allowed,
-                            last: reject,
+                        let rejected = problems.rejected;
+                        let e = Error::TooManyRejects { rejected, allowed, last: reject };
+                        return Err(Error::Data {
+                            message: e.to_string(),
+                            hint: Some("allow more with TURNWISE_INGEST_MAX_ERRORS=N or the setting ingest.max_errors".into()),
                         });
                     }
                 }

@@ -66,6 +66,14 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     // Whatever happened, what was acknowledged is left in good order for the next start.
     let totals = store.view().totals();
     let closed = store.close();
+    if let Err(Error::TooManyRejects { .. }) = &outcome {
+        context.printer.say(format!(
+            "stopped; what came before is in: {} holds {} with {}",
+            root.display(),
+            counted(totals.dialogues, "dialogue"),
+            counted(totals.turns, "turn")
+        ));
+    }
     let ingested = outcome?;
     closed?;
     tell_rejects(&ingested, &options, context);
@@ -97,7 +105,12 @@ fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<
     let shown = ingested.first_rejects.len() as u64;
     match &options.rejects {
         Some(path) => {
-            context.printer.say(format!("all {} are in {}", counted(rejected, "reject"), path.display()))
+            let verb = if rejected == 1 { "is" } else { "are" };
+            context.printer.say(format!(
+                "{} {verb} listed in {}",
+                counted(rejected, "reject"),
+                path.display()
+            ));
         }
         None if rejected > shown => {
             context

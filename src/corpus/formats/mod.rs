@@ -177,7 +177,10 @@ mod tests {
         for name in all().iter().map(|f| f.name()) {
             // `dialoguecse-train`, `-select`, `-sts` share a row.
             let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
-            assert!(page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)), "{name}");
+            assert!(
+                page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)),
+                "{name}"
+            );
         }
     }
 
