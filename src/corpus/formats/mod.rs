@@ -5,6 +5,9 @@
 //! read, the last item is a [`Problem::File`].
 
 mod canonical;
+mod chat_json;
+mod messages;
+mod sharegpt;
 mod support;
 
 use std::path::Path;
@@ -92,6 +95,8 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &messages::Messages,
+        &sharegpt::ShareGpt,
     ]
 }
 
