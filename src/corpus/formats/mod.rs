@@ -6,9 +6,12 @@
 
 mod canonical;
 mod chat_json;
+mod chat_text;
 mod messages;
 mod sharegpt;
 mod support;
+mod transcript;
+mod transcript_line;
 
 use std::path::Path;
 
@@ -97,6 +100,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &canonical::Canonical,
         &messages::Messages,
         &sharegpt::ShareGpt,
+        &transcript::Transcript,
     ]
 }
 

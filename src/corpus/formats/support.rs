@@ -31,7 +31,7 @@ impl Fail {
         self
     }
 
-    fn at(self, path: &str, line: u64) -> Problem {
+    pub(crate) fn at(self, path: &str, line: u64) -> Problem {
         Problem::Record(Reject { path: path.to_owned(), line: Some(line), id: self.id, reason: self.reason.into() })
     }
 }
@@ -94,7 +94,8 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-fn too_long(bytes: u64, limit: usize) -> String {
+/// That a record is over the limit, and what to do about it.
+pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     format!(
         "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
         bytes as f64 / 1e6,
