@@ -12,6 +12,8 @@ mod sharegpt;
 mod support;
 mod transcript;
 mod transcript_line;
+mod whatsapp;
+mod whatsapp_line;
 
 use std::path::Path;
 
@@ -100,6 +102,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &canonical::Canonical,
         &messages::Messages,
         &sharegpt::ShareGpt,
+        &whatsapp::WhatsApp,
         &transcript::Transcript,
     ]
 }
