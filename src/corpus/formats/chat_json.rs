@@ -259,12 +259,19 @@ pub(super) fn role(name: &str) -> Role {
     }
 }
 
+/// A call of a tool.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    arguments: String,
+}
+
 /// What a `content` holds.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) text: String,
-    /// Calls of tools: name and arguments.
-    pub(super) calls: Vec<(String, String)>,
+    pub(super) calls: Vec<Call>,
     /// Kinds of the parts that hold no text: `image_url`, `input_audio`, …
     pub(super) other: Vec<String>,
     /// The call that it answers, where it is the result of one.
@@ -332,7 +339,7 @@ impl Content {
         let calls: Vec<_> = self
             .calls
             .iter()
-            .map(|(name, arguments)| format!("{name}({arguments})"))
+            .map(|c| format!("{}({})", c.name, c.arguments))
             .collect();
         calls.join("\n")
     }
@@ -340,7 +347,7 @@ impl Content {
 
 /// A call as the common interfaces write it: `{"function": {"name", "arguments"}}`, `{"name", "arguments"}` or
 /// `{"name", "input"}`.
-pub(super) fn call(value: &Record) -> Option<(String, String)> {
+pub(super) fn call(value: &Record) -> Option<Call> {
     let inner = value.get("function").and_then(Value::as_object).unwrap_or(value);
     let name = inner.get("name")?.as_str()?.to_owned();
     let arguments = match inner.get("arguments").or(inner.get("input")) {
@@ -348,5 +355,6 @@ pub(super) fn call(value: &Record) -> Option<(String, String)> {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    Some((name, arguments))
+    let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
+    Some(Call { id, name, arguments })
 }

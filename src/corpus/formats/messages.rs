@@ -107,14 +107,16 @@ fn add_turn(
             Some(one @ Value::Object(_)) => vec![one],
             _ => continue,
         };
-        for call in calls.iter().filter_map(Value::as_object) {
-            let Some((name, arguments)) = chat_json::call(call) else {
-                continue;
-            };
-            if let Some(id) = call.get("id").and_then(Value::as_str) {
-                called.insert(id.to_owned(), name.clone());
-            }
-            content.calls.push((name, arguments));
+        content.calls.extend(
+            calls
+                .iter()
+                .filter_map(Value::as_object)
+                .filter_map(chat_json::call),
+        );
+    }
+    for call in &content.calls {
+        if let Some(id) = &call.id {
+            called.insert(id.clone(), call.name.clone());
         }
     }
     let mut role = chat_json::role(&role_name);
@@ -130,7 +132,7 @@ fn add_turn(
     let turn = dialogue.push(name.unwrap_or(role_name), role, content.text_or_calls());
     turn.time = chat_json::take_time(&mut message);
     turn.metadata = chat_json::rest(message);
-    let calls: Vec<String> = content.calls.into_iter().map(|(name, _)| name).collect();
+    let calls: Vec<String> = content.calls.into_iter().map(|call| call.name).collect();
     for (key, list) in [("tool_calls", calls), ("parts", content.other)] {
         if !list.is_empty() {
             turn.metadata.insert(key.to_owned(), list.into());

@@ -9,6 +9,10 @@ mod chat_json;
 mod chat_text;
 mod messages;
 mod sharegpt;
+mod slack;
+mod slack_message;
+mod slack_names;
+mod slack_text;
 mod support;
 mod transcript;
 mod transcript_line;
@@ -102,6 +106,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &canonical::Canonical,
         &messages::Messages,
         &sharegpt::ShareGpt,
+        &slack::Slack,
         &whatsapp::WhatsApp,
         &transcript::Transcript,
     ]

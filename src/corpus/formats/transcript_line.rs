@@ -143,10 +143,9 @@ fn after_stamp(rest: &str) -> &str {
 /// `Agent (00:12)`.
 fn trailing_stamp(name: &str) -> (&str, Option<&str>) {
     for (open, close) in [('[', ']'), ('(', ')')] {
-        if let Some((name, stamp)) = name.strip_suffix(close).and_then(|name| name.rsplit_once(open)) {
-            if is_stamp(stamp.trim()) {
-                return (name.trim(), Some(stamp.trim()));
-            }
+        let parts = name.strip_suffix(close).and_then(|name| name.rsplit_once(open));
+        if let Some((name, stamp)) = parts.filter(|(_, stamp)| is_stamp(stamp.trim())) {
+            return (name.trim(), Some(stamp.trim()));
         }
     }
     (name, None)

@@ -5,17 +5,17 @@ use jiff::civil::DateTime;
 /// Which number of a date is which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    DayFirst,
-    MonthFirst,
-    YearFirst,
+    DayMonth,
+    MonthDay,
+    YearMonthDay,
 }
 
 impl Order {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Order::DayFirst => "day/month/year",
-            Order::MonthFirst => "month/day/year",
-            Order::YearFirst => "year/month/day",
+            Order::DayMonth => "day/month/year",
+            Order::MonthDay => "month/day/year",
+            Order::YearMonthDay => "year/month/day",
         }
     }
 }
@@ -26,12 +26,15 @@ pub(super) struct Header<'a> {
     numbers: [u16; 3],
     /// The date as it is written.
     pub(super) date: &'a str,
-    clock: (u8, u8, Option<u8>),
+    clock: Clock,
     /// Written as United States locales do: `3/2/26, 9:14 AM`.
     american: bool,
     /// What follows.
     pub(super) rest: &'a str,
 }
+
+/// Hour, minute, second.
+type Clock = (u8, u8, Option<u8>);
 
 /// Marks of writing direction, which the exports put in front of lines, names and notices.
 fn is_mark(c: char) -> bool {
@@ -100,9 +103,9 @@ impl<'a> Header<'a> {
     pub(super) fn time(&self, order: Order) -> Option<DateTime> {
         let [a, b, c] = self.numbers;
         let (year, month, day) = match order {
-            Order::DayFirst => (c, b, a),
-            Order::MonthFirst => (c, a, b),
-            Order::YearFirst => (a, b, c),
+            Order::DayMonth => (c, b, a),
+            Order::MonthDay => (c, a, b),
+            Order::YearMonthDay => (a, b, c),
         };
         let year = if year < 100 { year + 2000 } else { year };
         // WhatsApp began in 2009; what is earlier is a day taken for a year.
@@ -132,7 +135,7 @@ fn number(text: &str, most: usize) -> Option<(u16, &str)> {
 }
 
 /// A time of day: its numbers on the 24-hour clock, and whether it has AM or PM in capitals.
-fn clock(text: &str) -> Option<((u8, u8, Option<u8>), bool, &str)> {
+fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     // Some languages put a word between date and time: `klo`, `um`, `à`, `kl.`; some put the half of the day there.
     let word_end = text.find(|c: char| c.is_ascii_digit())?;
     let word = text[..word_end].trim_matches(is_space);
@@ -195,7 +198,7 @@ fn half(text: &str) -> (Option<bool>, bool, &str) {
 ///    United States write it; else day first. This is an assumption, and said to be one.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     let headers: Vec<Header<'_>> = lines.filter_map(Header::parse).collect();
-    let candidates = [Order::DayFirst, Order::MonthFirst, Order::YearFirst];
+    let candidates = [Order::DayMonth, Order::MonthDay, Order::YearMonthDay];
     let judge = |order: Order| {
         let times: Vec<DateTime> = headers.iter().filter_map(|h| h.time(order)).collect();
         let backwards = times
@@ -208,18 +211,18 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     let best = judged.iter().map(|(score, _)| *score).min().unwrap_or_default();
     let fits = |order: Order| judged.iter().any(|(score, o)| *o == order && *score == best);
     let american = headers.iter().any(|h| h.american);
-    match (fits(Order::DayFirst), fits(Order::MonthFirst)) {
+    match (fits(Order::DayMonth), fits(Order::MonthDay)) {
         (true, true) => (
             if american {
-                Order::MonthFirst
+                Order::MonthDay
             } else {
-                Order::DayFirst
+                Order::DayMonth
             },
             !headers.is_empty(),
         ),
-        (true, false) => (Order::DayFirst, false),
-        (false, true) => (Order::MonthFirst, false),
-        (false, false) => (Order::YearFirst, false),
+        (true, false) => (Order::DayMonth, false),
+        (false, true) => (Order::MonthDay, false),
+        (false, false) => (Order::YearMonthDay, false),
     }
 }
 
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn headers_of_many_locales() {
-        let march = |line: &str| at(line, Order::DayFirst).unwrap_or_default();
+        let march = |line: &str| at(line, Order::DayMonth).unwrap_or_default();
         for line in [
             "[02/03/26, 09:14:05] Ann: x",
             "\u{200e}[02/03/2026, 9:14:05\u{202f}AM] Ann: x",
@@ -371,7 +374,7 @@ mod tests {
         ] {
             assert_eq!(march(line), "2026-03-02T09:14:00 Ann: x", "{line}");
         }
-        let first = |line: &str| at(line, Order::YearFirst).unwrap_or_default();
+        let first = |line: &str| at(line, Order::YearMonthDay).unwrap_or_default();
         assert_eq!(first("2026-03-02, 21:14 - Ann: x"), "2026-03-02T21:14:00 Ann: x");
         assert_eq!(
             first("[2026/3/2 下午9:14:05] Ann: x"),
@@ -402,20 +405,20 @@ mod tests {
                 .collect();
             order(lines.iter().map(String::as_str))
         };
-        assert_eq!(told(&["02/03/26", "13/03/26"], ""), (Order::DayFirst, false));
-        assert_eq!(told(&["02/03/26", "03/13/26"], ""), (Order::MonthFirst, false));
+        assert_eq!(told(&["02/03/26", "13/03/26"], ""), (Order::DayMonth, false));
+        assert_eq!(told(&["02/03/26", "03/13/26"], ""), (Order::MonthDay, false));
         assert_eq!(
             told(&["01/02/26", "01/03/26", "02/01/26"], ""),
-            (Order::MonthFirst, false)
+            (Order::MonthDay, false)
         );
         assert_eq!(
             told(&["02/01/26", "01/02/26", "01/03/26"], ""),
-            (Order::DayFirst, false)
+            (Order::DayMonth, false)
         );
-        assert_eq!(told(&["02/03/26", "03/03/26"], " am"), (Order::DayFirst, true));
-        assert_eq!(told(&["3/2/26"], " AM"), (Order::MonthFirst, true));
-        assert_eq!(told(&["2026-03-02"], ""), (Order::YearFirst, false));
-        assert_eq!(told(&["26/03/02", "26/03/11"], ""), (Order::YearFirst, false));
+        assert_eq!(told(&["02/03/26", "03/03/26"], " am"), (Order::DayMonth, true));
+        assert_eq!(told(&["3/2/26"], " AM"), (Order::MonthDay, true));
+        assert_eq!(told(&["2026-03-02"], ""), (Order::YearMonthDay, false));
+        assert_eq!(told(&["26/03/02", "26/03/11"], ""), (Order::YearMonthDay, false));
     }
 
     #[test]
