@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod chats;
 mod data;
+mod never_panics;
 mod papers;
 mod tables;
 mod task_oriented;

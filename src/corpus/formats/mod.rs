@@ -6,6 +6,8 @@
 
 mod bitod;
 mod canonical;
+mod chat_json;
+mod chat_text;
 mod convlab3;
 mod crosswoz;
 mod csv;
@@ -15,17 +17,27 @@ mod doc2dial;
 mod irc_links;
 mod irc_log;
 mod mdc;
+mod messages;
 mod metalwoz;
 mod multiwoz;
 mod place;
 mod response_tsv;
 mod self_dialogue;
 mod sgd;
+mod sharegpt;
+mod slack;
+mod slack_message;
+mod slack_names;
+mod slack_text;
 mod support;
 mod tables;
 mod task_oriented;
+mod transcript;
+mod transcript_line;
 mod ubuntu_dialogue;
 mod ubuntu_irc;
+mod whatsapp;
+mod whatsapp_line;
 
 use std::{
     path::Path,
@@ -117,6 +129,10 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        &messages::Messages,
+        &sharegpt::ShareGpt,
+        &slack::Slack,
+        &whatsapp::WhatsApp,
         &sgd::Sgd,
         &multiwoz::MultiWoz,
         &metalwoz::MetaLWoz,
@@ -136,6 +152,7 @@ pub fn all() -> &'static [&'static dyn Format] {
         &dialoguecse::Select,
         &dialoguecse::Sts,
         &csv::Csv,
+        &transcript::Transcript,
     ]
 }
 
