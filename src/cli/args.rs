@@ -166,8 +166,6 @@ pub(crate) struct IngestArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    #[command(flatten)]
-    pub(crate) clean: CleanArgs,
     /// Name the corpus these dialogues come from
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
@@ -186,6 +184,9 @@ pub(crate) struct IngestArgs {
     /// Leave the search index as it is
     #[arg(long)]
     pub(crate) no_index: bool,
+    // Last, because its heading holds for whatever follows.
+    #[command(flatten)]
+    pub(crate) clean: CleanArgs,
 }
 
 #[derive(Debug, Args)]
@@ -262,9 +263,9 @@ pub(crate) enum CorpusCommand {
         #[command(flatten)]
         read: ReadArgs,
         #[command(flatten)]
-        clean: CleanArgs,
-        #[command(flatten)]
         write: WriteArgs,
+        #[command(flatten)]
+        clean: CleanArgs,
     },
     /// Split files, or an index, into parts by a seeded draw on each dialogue's id
     Split {
