@@ -239,9 +239,9 @@ impl Error {
             Error::FormatVersion { .. } => Some("ingest the corpus again with this turnwise".to_owned()),
             Error::Busy { .. } => Some("wait until it ends; reading works meanwhile".to_owned()),
             Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => {
-                    Some("free some space and run the same command again: it goes on where it stopped".to_owned())
-                }
+                io::ErrorKind::StorageFull => Some(
+                    "free some space and run the same command again: it goes on where it stopped".to_owned(),
+                ),
                 io::ErrorKind::PermissionDenied => Some("check who owns the file and its mode".to_owned()),
                 _ => None,
             },
@@ -323,7 +323,12 @@ mod tests {
 
     #[test]
     fn a_reject_names_path_line_and_id() {
-        let r = Reject { path: "a.jsonl".into(), line: Some(7), id: Some("d1".into()), reason: "no turns".into() };
+        let r = Reject {
+            path: "a.jsonl".into(),
+            line: Some(7),
+            id: Some("d1".into()),
+            reason: "no turns".into(),
+        };
         assert_eq!(r.to_string(), "a.jsonl:7 (d1): no turns");
     }
 }

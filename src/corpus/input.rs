@@ -4,6 +4,13 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Duration,
 };
 
 use flate2::bufread::MultiGzDecoder;
@@ -13,6 +20,8 @@ use crate::error::{Error, IoContext, Result};
 /// How much of a file is looked at to tell its format.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
+/// How long the next part of a stream may take before what has come is looked at.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A file (or standard input) that is open, decompressed, and positioned at its start.
 pub struct Input {
@@ -22,24 +31,42 @@ pub struct Input {
     pub path: Option<PathBuf>,
     stream: Box<dyn BufRead + Send>,
     head: Vec<u8>,
+    /// Whether nothing follows the head.
+    whole: bool,
 }
 
 impl Input {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Self> {
+        Input::open_counted(path, &Arc::default())
+    }
+
+    /// The same, counting the bytes that are read from the disk, for progress.
+    pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
-            return Input::from_stream("-".into(), None, Box::new(BufReader::new(io::stdin())));
+            let (stream, at_hand) = Piped::standard_input()?.looked_at();
+            return Input::with_head("-".into(), None, Box::new(BufReader::new(stream)), at_hand);
         }
         let file = File::open(path).at("open", path)?;
         if file.metadata().at("read", path)?.is_dir() {
             return Err(Error::input(format!("{} is a folder, not a file", path.display())));
         }
-        let stream = BufReader::with_capacity(BUFFER_BYTES, file);
+        let stream = BufReader::with_capacity(BUFFER_BYTES, Counting { file, read: read.clone() });
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
     /// Wraps any stream; used by tests and by callers that have the bytes in memory.
-    pub fn from_stream(name: String, path: Option<PathBuf>, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
+    pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
+        Input::with_head(name, path, raw, None)
+    }
+
+    /// Looks at the beginning: at so many bytes as are at hand, or else at as many as are looked at in a file.
+    fn with_head(
+        name: String,
+        path: Option<PathBuf>,
+        mut raw: Box<dyn BufRead + Send>,
+        at_hand: Option<usize>,
+    ) -> Result<Self> {
         let magic = raw.fill_buf().at("read", &name)?;
         let mut stream: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw)))
@@ -51,14 +78,19 @@ impl Input {
             raw
         };
         let mut head = Vec::new();
+        let wanted = at_hand.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
         // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
-        let _ = (&mut stream).take(PROBE_BYTES as u64).read_to_end(&mut head);
+        let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
+        let whole = head.len() < wanted;
         let refused = |why: &str, hint: &str| Error::Data {
             message: format!("{name}: {why}"),
             hint: Some(hint.to_owned()),
         };
         if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-            return Err(refused("the text is UTF-16, and turnwise reads UTF-8", "convert it: iconv -f UTF-16 -t UTF-8 FILE"));
+            return Err(refused(
+                "the text is UTF-16, and turnwise reads UTF-8",
+                "convert it: iconv -f UTF-16 -t UTF-8 FILE",
+            ));
         }
         if head.get(257..262) == Some(b"ustar") {
             return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and give the folder"));
@@ -69,7 +101,7 @@ impl Input {
         if head.starts_with(&[0xef, 0xbb, 0xbf]) {
             head.drain(..3);
         }
-        Ok(Input { name, path, stream, head })
+        Ok(Input { name, path, stream, head, whole })
     }
 
     /// What lies at its beginning.
@@ -79,7 +111,7 @@ impl Input {
             Ok(text) => text,
             Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
         };
-        Probe { path: self.path.as_deref(), text, whole: self.head.len() < PROBE_BYTES }
+        Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
     /// The file's name without folder and endings, as a name for what is in it; `stdin` for standard input.
@@ -89,15 +121,110 @@ impl Input {
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }
 
-    /// The name of the folder in which it lies.
+    /// The name of the folder in which it lies, from wherever it is named: `a.json` in `dev` and `dev/a.json` are the
+    /// same.
     pub fn folder_name(&self) -> Option<String> {
-        let name = self.path.as_deref()?.parent()?.file_name()?.to_str()?;
-        Some(name.to_owned())
+        let path = std::path::absolute(self.path.as_deref()?).ok()?;
+        Some(path.parent()?.file_name()?.to_str()?.to_owned())
     }
 
     /// The bytes, from the start.
     pub fn into_stream(self) -> Box<dyn BufRead + Send> {
         Box::new(Cursor::new(self.head).chain(self.stream))
+    }
+}
+
+struct Counting {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.read.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// Standard input, read by a thread of its own, so that what has come can be told from what has not.
+struct Piped {
+    parts: Receiver<io::Result<Vec<u8>>>,
+    current: Cursor<Vec<u8>>,
+    /// Why the stream broke off while it was looked at.
+    broken: Option<io::Error>,
+}
+
+impl Piped {
+    fn standard_input() -> Result<Self> {
+        let (sender, parts) = mpsc::sync_channel(4);
+        // Ends with the stream, or with the process: a thread that waits for standard input cannot be stopped.
+        let spawned = thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut stdin = io::stdin().lock();
+            loop {
+                let mut part = vec![0; 1 << 16];
+                let answer = match stdin.read(&mut part) {
+                    Ok(n) => {
+                        part.truncate(n);
+                        Ok(part)
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => Err(e),
+                };
+                let last = answer.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(answer).is_err() || last {
+                    return;
+                }
+            }
+        });
+        spawned.map_err(|e| Error::Internal(format!("no thread for standard input: {e}")))?;
+        Ok(Piped { parts, current: Cursor::default(), broken: None })
+    }
+
+    /// Waits for the beginning, and says how much of it there is where that is less than is looked at in a file. A slow
+    /// stream of JSON lines is known by its first line; all others are waited for.
+    fn looked_at(mut self) -> (Self, Option<usize>) {
+        let mut head = Vec::new();
+        let mut known = false;
+        while head.len() < PROBE_BYTES {
+            let part = match known {
+                true => self.parts.recv_timeout(PATIENCE).ok(),
+                false => self.parts.recv().ok(),
+            };
+            match part {
+                Some(Ok(part)) if !part.is_empty() => head.extend(part),
+                Some(answer) => {
+                    self.broken = answer.err();
+                    break;
+                }
+                None => {
+                    let at_hand = head.len();
+                    self.current = Cursor::new(head);
+                    return (self, Some(at_hand));
+                }
+            }
+            known = known || begins_with_json_line(&head);
+        }
+        self.current = Cursor::new(head);
+        (self, None)
+    }
+}
+
+fn begins_with_json_line(head: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', head) else { return false };
+    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&head[..end]).is_ok()
+}
+
+impl Read for Piped {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.current.position() == self.current.get_ref().len() as u64 {
+            if let Some(e) = self.broken.take() {
+                return Err(e);
+            }
+            // Where the thread is gone, the stream has ended.
+            self.current = Cursor::new(self.parts.recv().unwrap_or_else(|_| Ok(Vec::new()))?);
+        }
+        self.current.read(buffer)
     }
 }
 

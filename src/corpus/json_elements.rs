@@ -112,7 +112,11 @@ impl<R: BufRead> Elements<R> {
             }
             if !top.empty {
                 if b != b',' {
-                    return Err(self.bytes.broken(format!("expected `,` or `{}`, found {}", close as char, show(b))));
+                    return Err(self.bytes.broken(format!(
+                        "expected `,` or `{}`, found {}",
+                        close as char,
+                        show(b)
+                    )));
                 }
                 b = self.bytes.need()?;
                 top.position += 1;
@@ -316,13 +320,19 @@ mod tests {
 
     #[test]
     fn deeper_values_carry_the_whole_way() {
-        assert_eq!(all(r#"{"v":1,"d":{"x":[{},{}],"y":[3]}}"#, 3, 99), ["d/x/0 1 {}", "d/x/1 1 {}", "d/y/0 1 3"]);
+        assert_eq!(
+            all(r#"{"v":1,"d":{"x":[{},{}],"y":[3]}}"#, 3, 99),
+            ["d/x/0 1 {}", "d/x/1 1 {}", "d/y/0 1 3"]
+        );
     }
 
     #[test]
     fn a_value_over_the_bound_is_skipped_and_damage_ends_the_file() {
         assert_eq!(all("[\"0123456789\",7]", 1, 5), ["long 1 12", "1 1 7"]);
-        assert_eq!(all("[1,\n{\"a\":", 1, 99), ["0 1 1", "broken 2 the file ends in the middle of a JSON value"]);
+        assert_eq!(
+            all("[1,\n{\"a\":", 1, 99),
+            ["0 1 1", "broken 2 the file ends in the middle of a JSON value"]
+        );
         assert_eq!(all("[1 2]", 1, 99), ["0 1 1", "broken 1 expected `,` or `]`, found `2`"]);
         assert_eq!(all("", 1, 99), ["broken 1 the file is empty"]);
         let deep = "[".repeat(100_000);

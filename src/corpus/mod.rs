@@ -2,14 +2,17 @@
 
 pub mod clean;
 mod dialogue;
+pub mod filter;
 pub mod formats;
 pub mod input;
 pub mod json_elements;
 pub mod lines;
+pub mod rows;
 mod schema;
 pub mod split;
 pub mod stats;
 pub mod walk;
+pub mod writers;
 
 pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, Time, Turn};
 pub use schema::json_schema;

@@ -29,13 +29,30 @@ enum Place {
 }
 
 impl Source {
+    /// A source that is open already: bytes in memory, or a stream of the caller's.
+    pub fn opened(input: Input, format: &'static dyn Format) -> Self {
+        Source { name: input.name.clone(), format, place: Place::Opened(Box::new(input)) }
+    }
+
     /// Opens it and gives its dialogues.
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
         match self.place {
             Place::Opened(input) => self.format.read(*input, options),
-            Place::File(path) => self.format.read(Input::open(&path)?, options),
+            Place::File(path) => self.format.read(Input::open_counted(&path, &options.bytes_read)?, options),
             Place::Folder(path) => self.format.read_folder(&path, options),
         }
+    }
+
+    /// Tells it from others and from an earlier state of itself: path, length, time of change. Standard input has none.
+    pub fn identity(&self) -> Option<String> {
+        let path = match &self.place {
+            Place::Opened(_) => return None,
+            Place::File(path) | Place::Folder(path) => path,
+        };
+        let metadata = fs::metadata(path).ok()?;
+        let changed = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        let path = fs::canonicalize(path).ok()?;
+        Some(format!("{}|{}|{}", path.display(), metadata.len(), changed.as_nanos()))
     }
 
     /// The bytes on disk, if that is known, for progress.
@@ -88,7 +105,10 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
             Some((format, Fit::Maybe | Fit::Yes)) => format,
             Some((format, _)) => {
                 return Err(Error::Data {
-                    message: format!("{name} belongs to a corpus of the format {} but holds no dialogues", format.name()),
+                    message: format!(
+                        "{name} belongs to a corpus of the format {} but holds no dialogues",
+                        format.name()
+                    ),
                     hint: Some("give the folder it lies in".to_owned()),
                 });
             }
@@ -104,7 +124,8 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         },
     };
     // A file is opened again when its turn comes, so that a long list does not hold as many descriptors.
-    let place = if path == Path::new("-") { Place::Opened(Box::new(input)) } else { Place::File(path.to_owned()) };
+    let place =
+        if path == Path::new("-") { Place::Opened(Box::new(input)) } else { Place::File(path.to_owned()) };
     Ok(Source { name, format, place })
 }
 
@@ -162,10 +183,13 @@ fn nothing_in(folder: &Path, plan: &Plan) -> Error {
     let message = format!("{} holds no file with dialogues", folder.display());
     let hint = match plan.unrecognised.len() {
         0 => "the folder is empty".to_owned(),
-        n => format!(
-            "{n} files are in no format that turnwise recognises, the first: {}; name the format with --from",
-            plan.unrecognised[0].display()
-        ),
+        n => {
+            let files = if n == 1 { "1 file is".to_owned() } else { format!("{n} files are") };
+            let first = plan.unrecognised[0].display();
+            format!(
+                "{files} in no format that turnwise recognises, the first: {first}; name the format with --from"
+            )
+        }
     };
     Error::Data { message, hint: Some(hint) }
 }
@@ -188,7 +212,8 @@ mod tests {
         write("photo.bin", "\u{1}\u{2}");
         write(".hidden", record);
         let plan = plan(&[dir.path().to_owned()], None).unwrap();
-        let names: Vec<_> = plan.sources.iter().map(|s| s.name.rsplit('/').next().unwrap().to_owned()).collect();
+        let names: Vec<_> =
+            plan.sources.iter().map(|s| s.name.rsplit('/').next().unwrap().to_owned()).collect();
         assert_eq!(names, ["a.jsonl", "two.jsonl"]);
         assert_eq!(plan.unrecognised.len(), 1);
     }
@@ -198,7 +223,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         fs::write(&path, "").unwrap();
-        assert!(plan(&[path.clone()], None).err().unwrap().to_string().ends_with("is empty"));
+        assert!(plan(std::slice::from_ref(&path), None).err().unwrap().to_string().ends_with("is empty"));
         fs::write(&path, "\u{1}\u{2}\u{3}").unwrap();
         let e = plan(&[path], None).err().unwrap();
         assert!(e.hint().unwrap().contains("--from"));

@@ -7,9 +7,7 @@ use turnwise::corpus::{Dialogue, formats::ReadOptions};
 use crate::data;
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/corpora/fixtures")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpora/fixtures").join(name)
 }
 
 /// Reads a fixture, checks what holds for all, and shows each dialogue in a line.
@@ -22,19 +20,12 @@ fn read(name: &str, format: &str) -> (Vec<Dialogue>, Vec<String>) {
 }
 
 fn ids(dialogues: &[Dialogue]) -> Vec<String> {
-    dialogues
-        .iter()
-        .map(|d| format!("{} {}", d.id, d.turns.len()))
-        .collect()
+    dialogues.iter().map(|d| format!("{} {}", d.id, d.turns.len())).collect()
 }
 
 fn turns(dialogue: &Dialogue) -> Vec<String> {
     let role = |t: &turnwise::corpus::Turn| t.role.as_ref().map(ToString::to_string).unwrap_or_default();
-    dialogue
-        .turns
-        .iter()
-        .map(|t| format!("{}/{}: {}", t.speaker, role(t), t.text))
-        .collect()
+    dialogue.turns.iter().map(|t| format!("{}/{}: {}", t.speaker, role(t), t.text)).collect()
 }
 
 #[test]
@@ -42,10 +33,7 @@ fn messages() {
     let (lines, problems) = read("messages.jsonl", "messages");
     assert_eq!(ids(&lines), ["chat-1 7", "chat-2 3", "messages-000004 2"]);
     assert!(problems.is_empty(), "{problems:?}");
-    assert_eq!(
-        turns(&lines[0])[4],
-        "assistant/agent: find_order({\"order\":\"G-2207\"})"
-    );
+    assert_eq!(turns(&lines[0])[4], "assistant/agent: find_order({\"order\":\"G-2207\"})");
     assert!(turns(&lines[0])[5].starts_with("find_order/tool: "));
     assert_eq!(lines[0].metadata["shop"], "north");
     assert_eq!(lines[1].language.as_deref(), Some("fr"));
@@ -54,14 +42,8 @@ fn messages() {
     let (array, problems) = read("messages.json", "messages");
     assert_eq!(ids(&array), ["41 4", "42 2"]);
     assert!(problems.is_empty(), "{problems:?}");
-    assert_eq!(
-        turns(&array[0])[2],
-        "list_bills/tool: 2 bills: 31.20 (paper), 31.20 (e-mail)"
-    );
-    assert_eq!(
-        array[0].turns[0].time.unwrap().to_string(),
-        "2026-04-01T06:02:00Z"
-    );
+    assert_eq!(turns(&array[0])[2], "list_bills/tool: 2 bills: 31.20 (paper), 31.20 (e-mail)");
+    assert_eq!(array[0].turns[0].time.unwrap().to_string(), "2026-04-01T06:02:00Z");
 }
 
 #[test]
@@ -69,10 +51,7 @@ fn sharegpt() {
     let (array, problems) = read("sharegpt.json", "sharegpt");
     assert_eq!(ids(&array), ["Qx7_1 4", "Qx7_2 3"]);
     assert_eq!(problems.len(), 1);
-    assert!(
-        problems[0].ends_with("sharegpt.json:2 (Qx7_0): the dialogue has no turns"),
-        "{problems:?}"
-    );
+    assert!(problems[0].ends_with("sharegpt.json:2 (Qx7_0): the dialogue has no turns"), "{problems:?}");
     assert_eq!(turns(&array[1])[0], "system/system: Speak like a pirate.");
 
     let (lines, problems) = read("sharegpt.jsonl", "sharegpt");
@@ -85,20 +64,10 @@ fn sharegpt() {
 #[test]
 fn transcripts() {
     let (calls, problems) = read("transcript.txt", "transcript");
-    assert_eq!(
-        ids(&calls),
-        [
-            "transcript-000001 4",
-            "transcript-000002 4",
-            "transcript-000003 3"
-        ]
-    );
+    assert_eq!(ids(&calls), ["transcript-000001 4", "transcript-000002 4", "transcript-000003 3"]);
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(calls[0].title.as_deref(), Some("The van in the wrong street"));
-    assert_eq!(
-        turns(&calls[0])[2],
-        "Customer/user: yes. ROAD\nand it says so on the door"
-    );
+    assert_eq!(turns(&calls[0])[2], "Customer/user: yes. ROAD\nand it says so on the door");
     assert_eq!(calls[1].title.as_deref(), Some("A call about a meter"));
     assert_eq!(calls[1].time.unwrap().to_string(), "2026-03-02T09:14:00Z");
     assert!(turns(&calls[1])[1].starts_with("Mrs. de Boer/participant: "));
@@ -118,14 +87,8 @@ fn whatsapp() {
             "WhatsApp Chat with Boiler-2026-03-21T19:00 3",
         ]
     );
-    assert_eq!(
-        turns(&android[0])[2],
-        "Opa Henk/participant: he came\nhe looked at it\n\nhe went away"
-    );
-    assert_eq!(
-        turns(&android[0])[4],
-        "Lena/participant: did it look like this: red light, left side?"
-    );
+    assert_eq!(turns(&android[0])[2], "Opa Henk/participant: he came\nhe looked at it\n\nhe went away");
+    assert_eq!(turns(&android[0])[4], "Lena/participant: did it look like this: red light, left side?");
     assert_eq!(android[2].turns[2].metadata["deleted"], true);
     assert_eq!(
         turns(&android[3])[1..],
@@ -147,18 +110,12 @@ fn whatsapp() {
         ]
     );
     assert_eq!(iphone[0].title.as_deref(), Some("Harbour crew"));
-    assert_eq!(
-        turns(&iphone[0])[1],
-        "Amadou/participant: @Sven sand is in the blue box"
-    );
+    assert_eq!(turns(&iphone[0])[1], "Amadou/participant: @Sven sand is in the blue box");
     assert_eq!(
         turns(&iphone[1])[0],
         "+47 555 0142/participant: who took the long ladder\nI need it before two"
     );
-    assert_eq!(
-        iphone[1].turns[1].metadata["attachment"],
-        "00000007-PHOTO-2026-03-02-13-31-09.jpg"
-    );
+    assert_eq!(iphone[1].turns[1].metadata["attachment"], "00000007-PHOTO-2026-03-02-13-31-09.jpg");
     assert_eq!(iphone[2].turns[0].metadata["edited"], true);
     assert_eq!(turns(&iphone[2]), ["Amadou/participant: home"]);
 }
@@ -179,10 +136,7 @@ fn slack() {
         ]
     );
     assert_eq!(all[0].title.as_deref(), Some("ana m, Bo Lindqvist"));
-    assert_eq!(
-        turns(&all[0])[1],
-        "ana m/participant: in #general they said soup :bowl_with_spoon:"
-    );
+    assert_eq!(turns(&all[0])[1], "ana m/participant: in #general they said soup :bowl_with_spoon:");
     assert_eq!(
         turns(&all[1]),
         [
@@ -192,17 +146,11 @@ fn slack() {
     );
     assert_eq!(all[1].metadata["left_out"], 1);
     assert_eq!(all[2].time.unwrap().to_string(), "2026-03-02T09:16:40.0003Z");
-    assert_eq!(
-        turns(&all[2])[3],
-        "Bo Lindqvist/participant: Found them under my coat."
-    );
+    assert_eq!(turns(&all[2])[3], "Bo Lindqvist/participant: Found them under my coat.");
     assert_eq!(all[3].metadata["without_root"], true);
     assert_eq!(
         turns(&all[4]),
-        [
-            "/system: @ana m set the channel topic: posters",
-            "nadia/participant: hello, I'm new"
-        ]
+        ["/system: @ana m set the channel topic: posters", "nadia/participant: hello, I'm new"]
     );
     assert_eq!(
         turns(&all[5]),
@@ -232,15 +180,9 @@ fn ids_of_slack_dialogues_stay_when_later_days_are_added() {
     let add = |day: &str| fs::copy(fixture("slack/general").join(day), general.join(day)).unwrap();
     let read = || data::read(dir.path(), None, &ReadOptions::default()).dialogues;
     add("2026-03-02.json");
-    assert_eq!(
-        ids(&read()),
-        ["C01GEN-2026-03-02 2", "C01GEN-1772443000.000300 2"]
-    );
+    assert_eq!(ids(&read()), ["C01GEN-2026-03-02 2", "C01GEN-1772443000.000300 2"]);
     add("2026-03-04.json");
-    assert_eq!(
-        ids(&read())[..2],
-        ["C01GEN-2026-03-02 2", "C01GEN-1772443000.000300 4"]
-    );
+    assert_eq!(ids(&read())[..2], ["C01GEN-2026-03-02 2", "C01GEN-1772443000.000300 4"]);
 }
 
 #[test]
@@ -248,11 +190,7 @@ fn a_damaged_slack_export_gives_what_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let channel = dir.path().join("general");
     fs::create_dir(&channel).unwrap();
-    fs::write(
-        dir.path().join("users.json"),
-        r#"[{"id":"U01ANA","name":"ana"},{"name":"x"},{"id"#,
-    )
-    .unwrap();
+    fs::write(dir.path().join("users.json"), r#"[{"id":"U01ANA","name":"ana"},{"name":"x"},{"id"#).unwrap();
     fs::write(channel.join("2026-03-01.json"), "not json").unwrap();
     fs::write(
         channel.join("2026-03-02.json"),
@@ -263,11 +201,8 @@ fn a_damaged_slack_export_gives_what_can_be_read() {
     let read = data::read(dir.path(), None, &ReadOptions::default());
     assert_eq!(ids(&read.dialogues), ["general-2026-03-02 1"]);
     assert_eq!(turns(&read.dialogues[0]), ["ana/participant: hi"]);
-    let problems: Vec<_> = read
-        .problems
-        .iter()
-        .map(|p| p.replace(&dir.path().display().to_string(), ""))
-        .collect();
+    let problems: Vec<_> =
+        read.problems.iter().map(|p| p.replace(&dir.path().display().to_string(), "")).collect();
     assert_eq!(
         problems,
         [

@@ -46,18 +46,14 @@ pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
     let elements = |text: &str| -> Vec<Record> {
         let elements = Elements::at_depth(text.as_bytes(), 1, text.len());
         let whole = elements.map_while(Result::ok).take(ENOUGH);
-        whole
-            .filter_map(|e| serde_json::from_slice(&e.json).ok())
-            .collect()
+        whole.filter_map(|e| serde_json::from_slice(&e.json).ok()).collect()
     };
     match shape(probe) {
         Shape::Array => elements(probe.text),
         Shape::Object => elements(&format!("[{}]", probe.text)),
-        Shape::Lines => probe
-            .lines()
-            .take(ENOUGH)
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect(),
+        Shape::Lines => {
+            probe.lines().take(ENOUGH).filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
     }
 }
 
@@ -79,18 +75,12 @@ where
         Shape::Array => input,
         Shape::Object => {
             let (name, path) = (input.name.clone(), input.path.clone());
-            let array = Cursor::new(b"[")
-                .chain(input.into_stream())
-                .chain(Cursor::new(b"]"));
+            let array = Cursor::new(b"[").chain(input.into_stream()).chain(Cursor::new(b"]"));
             Input::from_stream(name, path, Box::new(array))?
         }
     };
     Ok(support::from_elements(input, options, 1, move |element| {
-        let place = element
-            .keys
-            .last()
-            .and_then(|key| key.parse::<u64>().ok())
-            .map_or(0, |n| n + 1);
+        let place = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
         parse(record(&element.json)?, &stem, place).map(Some)
     }))
 }
@@ -130,11 +120,7 @@ pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialo
     dialogue.title = take_text(record, &["title"]);
     dialogue.time = take_time(record);
     dialogue.language = ["language", "lang"].iter().find_map(|&key| {
-        let tag = record
-            .get(key)?
-            .as_str()
-            .filter(|tag| is_language_tag(tag))?
-            .to_owned();
+        let tag = record.get(key)?.as_str().filter(|tag| is_language_tag(tag))?.to_owned();
         record.remove(key);
         Some(tag)
     });
@@ -160,11 +146,7 @@ fn scalar_text(value: &Value) -> Option<String> {
 /// The first of these keys that holds a text, taken out of the record.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|&key| {
-        let text = record
-            .get(key)?
-            .as_str()
-            .filter(|text| !text.trim().is_empty())?
-            .to_owned();
+        let text = record.get(key)?.as_str().filter(|text| !text.trim().is_empty())?.to_owned();
         record.remove(key);
         Some(text)
     })
@@ -172,16 +154,7 @@ pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
 
 /// The time under one of its usual names: RFC 3339, or seconds or milliseconds since 1970. What is no time stays.
 pub(super) fn take_time(record: &mut Record) -> Option<Time> {
-    [
-        "time",
-        "timestamp",
-        "created_at",
-        "create_time",
-        "created",
-        "date",
-    ]
-    .iter()
-    .find_map(|&key| {
+    ["time", "timestamp", "created_at", "create_time", "created", "date"].iter().find_map(|&key| {
         let time = match record.get(key)? {
             Value::String(text) => Time::parse(text)?,
             Value::Number(n) => {
@@ -200,12 +173,7 @@ pub(super) fn take_time(record: &mut Record) -> Option<Time> {
 /// (tool schemas, token logs) is left out, except for the names of the tools.
 pub(super) fn rest(mut record: Record) -> Metadata {
     let mut metadata = Metadata::new();
-    let tools = names(
-        record
-            .remove("tools")
-            .as_ref()
-            .or(record.remove("functions").as_ref()),
-    );
+    let tools = names(record.remove("tools").as_ref().or(record.remove("functions").as_ref()));
     if !tools.is_empty() {
         metadata.insert("tools".to_owned(), tools.into());
     }
@@ -231,17 +199,8 @@ fn is_flat(value: &Value) -> bool {
 
 /// The names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
 fn names(tools: Option<&Value>) -> Vec<String> {
-    let list = tools
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let name = |tool: &Value| {
-        tool.get("function")
-            .unwrap_or(tool)
-            .get("name")?
-            .as_str()
-            .map(str::to_owned)
-    };
+    let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);
     list.iter().filter_map(name).collect()
 }
 
@@ -305,25 +264,16 @@ impl Content {
     }
 
     fn part(&mut self, part: &Record, depth: usize) {
-        let kind = part
-            .get("type")
-            .or(part.get("content_type"))
-            .and_then(Value::as_str)
-            .unwrap_or("text");
+        let kind = part.get("type").or(part.get("content_type")).and_then(Value::as_str).unwrap_or("text");
         match kind {
             "tool_use" => self.calls.extend(call(part)),
             "tool_result" => {
-                let id = part
-                    .get("tool_use_id")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
+                let id = part.get("tool_use_id").and_then(Value::as_str).unwrap_or_default();
                 self.answers = Some(id.to_owned());
                 self.add(part.get("content").unwrap_or(&Value::Null), depth + 1);
             }
             _ => {
-                let text = ["text", "refusal", "parts", "value"]
-                    .iter()
-                    .find_map(|&key| part.get(key));
+                let text = ["text", "refusal", "parts", "value"].iter().find_map(|&key| part.get(key));
                 if !text.is_some_and(|text| self.add(text, depth + 1)) {
                     self.other.push(kind.to_owned());
                 }
@@ -336,11 +286,7 @@ impl Content {
         if !self.text.trim().is_empty() {
             return self.text.clone();
         }
-        let calls: Vec<_> = self
-            .calls
-            .iter()
-            .map(|c| format!("{}({})", c.name, c.arguments))
-            .collect();
+        let calls: Vec<_> = self.calls.iter().map(|c| format!("{}({})", c.name, c.arguments)).collect();
         calls.join("\n")
     }
 }

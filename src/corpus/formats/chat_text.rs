@@ -67,12 +67,7 @@ const TURN_BYTES: u64 = 64;
 impl Draft {
     /// Begins at a line of the file; at most `limit` bytes are held.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
-        Draft {
-            dialogue,
-            line,
-            bytes: 0,
-            limit,
-        }
+        Draft { dialogue, line, bytes: 0, limit }
     }
 
     fn is_over(&mut self, more: u64) -> bool {

@@ -38,9 +38,7 @@ impl Format for Messages {
         let fits = |record: &Record| {
             let list = record.get("messages").and_then(Value::as_array);
             list.and_then(|list| list.first()).is_some_and(|m| {
-                let said = ["content", "tool_calls", "function_call"]
-                    .iter()
-                    .any(|key| m.get(key).is_some());
+                let said = ["content", "tool_calls", "function_call"].iter().any(|key| m.get(key).is_some());
                 m.get("role").is_some_and(Value::is_string) && said
             })
         };
@@ -49,18 +47,9 @@ impl Format for Messages {
             return Fit::Yes;
         }
         // The first record may be longer than what is looked at.
-        let head: String = probe
-            .text
-            .chars()
-            .take(400)
-            .filter(|c| !c.is_whitespace())
-            .collect();
+        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
         let head = head.trim_start_matches('[');
-        if sample.is_empty() && head.starts_with(r#"{"messages":[{"role":"#) {
-            Fit::Maybe
-        } else {
-            Fit::No
-        }
+        if sample.is_empty() && head.starts_with(r#"{"messages":[{"role":"#) { Fit::Maybe } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -107,12 +96,7 @@ fn add_turn(
             Some(one @ Value::Object(_)) => vec![one],
             _ => continue,
         };
-        content.calls.extend(
-            calls
-                .iter()
-                .filter_map(Value::as_object)
-                .filter_map(chat_json::call),
-        );
+        content.calls.extend(calls.iter().filter_map(Value::as_object).filter_map(chat_json::call));
     }
     for call in &content.calls {
         if let Some(id) = &call.id {
@@ -120,10 +104,7 @@ fn add_turn(
         }
     }
     let mut role = chat_json::role(&role_name);
-    let answers = message
-        .get("tool_call_id")
-        .and_then(Value::as_str)
-        .or(content.answers.as_deref());
+    let answers = message.get("tool_call_id").and_then(Value::as_str).or(content.answers.as_deref());
     let tool = answers.and_then(|id| called.get(id)).cloned();
     if content.answers.is_some() {
         role = Role::Other("tool".into());
@@ -147,10 +128,7 @@ mod tests {
     use crate::corpus::formats::support::testing::{problems, read_text, sniffed};
 
     fn turns(d: &Dialogue) -> Vec<String> {
-        d.turns
-            .iter()
-            .map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text))
-            .collect()
+        d.turns.iter().map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text)).collect()
     }
 
     #[test]
@@ -163,16 +141,9 @@ mod tests {
             assert_eq!(got[0].id.as_str(), "chats-000001");
             assert_eq!(
                 turns(&got[0]),
-                [
-                    "system/system: Be brief.",
-                    "Ana/user: Is it open?",
-                    "assistant/agent: Until\nsix."
-                ]
+                ["system/system: Be brief.", "Ana/user: Is it open?", "assistant/agent: Until\nsix."]
             );
-            assert_eq!(
-                got[0].turns[2].metadata["parts"],
-                serde_json::json!(["image_url"])
-            );
+            assert_eq!(got[0].turns[2].metadata["parts"], serde_json::json!(["image_url"]));
             let metadata = serde_json::to_string(&got[0].metadata).unwrap();
             assert_eq!(metadata, r#"{"score":0.5,"shop":"north"}"#);
             assert!(problems(&Messages, "chats.json", &text).is_empty());
@@ -235,10 +206,7 @@ mod tests {
 
     #[test]
     fn a_first_record_beyond_the_head_is_still_told() {
-        let long = format!(
-            r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#,
-            "x".repeat(400_000)
-        );
+        let long = format!(r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#, "x".repeat(400_000));
         assert_eq!(sniffed("a.jsonl", &long), Some("messages"));
         assert_eq!(read_text(&Messages, "a.jsonl", &long).len(), 1);
     }
@@ -246,10 +214,7 @@ mod tests {
     #[test]
     fn other_json_is_not_taken() {
         assert_eq!(sniffed("a.jsonl", r#"{"messages":[{"text":"x"}]}"#), None);
-        assert_eq!(
-            sniffed("a.json", r#"{"7":{"messages":[{"role":"usr","content":"x"}]}}"#),
-            None
-        );
+        assert_eq!(sniffed("a.json", r#"{"7":{"messages":[{"role":"usr","content":"x"}]}}"#), None);
         assert_eq!(sniffed("a.json", "[]"), None);
     }
 }

@@ -4,22 +4,40 @@
 //! A record that cannot be used becomes a [`Problem::Record`] and reading goes on; when the rest of a file cannot be
 //! read, the last item is a [`Problem::File`].
 
+mod bitod;
 mod canonical;
 mod chat_json;
 mod chat_text;
+mod convlab3;
+mod crosswoz;
+mod csv;
+mod dial2vec;
+mod dialoguecse;
+mod doc2dial;
+mod irc_links;
+mod irc_log;
+mod mdc;
 mod messages;
+mod metalwoz;
+mod multiwoz;
+mod place;
+mod response_tsv;
+mod self_dialogue;
+mod sgd;
 mod sharegpt;
 mod slack;
-mod slack_message;
-mod slack_names;
-mod slack_text;
 mod support;
+mod tables;
+mod task_oriented;
 mod transcript;
-mod transcript_line;
+mod ubuntu_dialogue;
+mod ubuntu_irc;
 mod whatsapp;
-mod whatsapp_line;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use crate::{
     corpus::{
@@ -65,11 +83,13 @@ pub struct ReadOptions {
     pub max_record: usize,
     /// Remove participants' nicks at the start of an utterance (IRC).
     pub strip_nicks: bool,
+    /// Counts the bytes read from the disk, for progress.
+    pub bytes_read: Arc<AtomicU64>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false }
+        ReadOptions { columns: None, max_record: 64 << 20, strip_nicks: false, bytes_read: Arc::default() }
     }
 }
 
@@ -108,6 +128,25 @@ pub fn all() -> &'static [&'static dyn Format] {
         &sharegpt::ShareGpt,
         &slack::Slack,
         &whatsapp::WhatsApp,
+        &sgd::Sgd,
+        &multiwoz::MultiWoz,
+        &metalwoz::MetaLWoz,
+        &bitod::BiTod,
+        &doc2dial::Doc2Dial,
+        &convlab3::ConvLab3,
+        &crosswoz::CrossWoz,
+        &mdc::Mdc,
+        &self_dialogue::SelfDialogue,
+        &ubuntu_irc::UbuntuIrc,
+        &ubuntu_dialogue::UbuntuDialogue,
+        &response_tsv::ResponseTsv,
+        &dial2vec::Session,
+        &dial2vec::Train,
+        &dial2vec::Clustering,
+        &dialoguecse::Train,
+        &dialoguecse::Select,
+        &dialoguecse::Sts,
+        &csv::Csv,
         &transcript::Transcript,
     ]
 }
@@ -142,6 +181,19 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), before);
         assert!(all().iter().all(|f| !f.about().is_empty()));
+    }
+
+    #[test]
+    fn every_format_is_documented() {
+        let page = include_str!("../../../docs/formats.md");
+        for name in all().iter().map(|f| f.name()) {
+            // `dialoguecse-train`, `-select`, `-sts` share a row.
+            let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
+            assert!(
+                page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -43,10 +43,7 @@ impl Format for ShareGpt {
             (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
         };
         let fits = |record: &Record| {
-            let list = LISTS
-                .iter()
-                .find_map(|&key| record.get(key))
-                .and_then(Value::as_array);
+            let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
             list.and_then(|list| list.first()).is_some_and(is_turn)
         };
         let sample = chat_json::sample(probe);
@@ -54,12 +51,7 @@ impl Format for ShareGpt {
             return Fit::Yes;
         }
         // The first record may be longer than what is looked at.
-        let head: String = probe
-            .text
-            .chars()
-            .take(400)
-            .filter(|c| !c.is_whitespace())
-            .collect();
+        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
         let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
         if long { Fit::Maybe } else { Fit::No }
     }
@@ -78,9 +70,7 @@ fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail
         _ => None,
     });
     let Some((key, turns)) = list else {
-        return Err(fail(
-            "the record has no list `conversations` (or `conversation`, `items`)".to_owned(),
-        ));
+        return Err(fail("the record has no list `conversations` (or `conversation`, `items`)".to_owned()));
     };
     record.remove(key);
     if let Some(text) = chat_json::take_text(&mut record, &["system", "system_prompt"]) {
@@ -109,10 +99,7 @@ fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static s
         }
         return Ok(());
     };
-    let value = TEXTS
-        .iter()
-        .find_map(|&key| turn.remove(key))
-        .ok_or("has no `value`")?;
+    let value = TEXTS.iter().find_map(|&key| turn.remove(key)).ok_or("has no `value`")?;
     let content = Content::of(&value).ok_or("has a `value` that is not a text")?;
     let name = chat_json::take_text(&mut turn, &["name"]);
     let added = dialogue.push(
@@ -134,10 +121,7 @@ mod tests {
     use crate::corpus::formats::support::testing::{problems, read_text, sniffed};
 
     fn turns(d: &Dialogue) -> Vec<String> {
-        d.turns
-            .iter()
-            .map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text))
-            .collect()
+        d.turns.iter().map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text)).collect()
     }
 
     #[test]
@@ -154,10 +138,8 @@ mod tests {
                 let got = read_text(&ShareGpt, "s.json", &text);
                 assert_eq!(got.len(), 1);
                 assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("k_0", "s"));
-                let said: Vec<_> = turns(&got[0])
-                    .iter()
-                    .map(|t| t.split_once('/').unwrap().1.to_owned())
-                    .collect();
+                let said: Vec<_> =
+                    turns(&got[0]).iter().map(|t| t.split_once('/').unwrap().1.to_owned()).collect();
                 assert_eq!(said, ["user: Why is it wet?", "agent: It rained."]);
             }
         }
@@ -178,16 +160,10 @@ mod tests {
             ]
         );
         assert_eq!(got.language, None);
-        assert_eq!(
-            serde_json::to_string(&got.metadata).unwrap(),
-            r#"{"language":"English","model":"m1"}"#
-        );
+        assert_eq!(serde_json::to_string(&got.metadata).unwrap(), r#"{"language":"English","model":"m1"}"#);
         assert_eq!(got.turns[1].metadata["weight"], 0);
         let chinese = text.replace("English", "zh-CN");
-        assert_eq!(
-            read_text(&ShareGpt, "s.jsonl", &chinese)[0].language.as_deref(),
-            Some("zh-CN")
-        );
+        assert_eq!(read_text(&ShareGpt, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
     }
 
     #[test]

@@ -32,7 +32,12 @@ impl Fail {
     }
 
     pub(crate) fn at(self, path: &str, line: u64) -> Problem {
-        Problem::Record(Reject { path: path.to_owned(), line: Some(line), id: self.id, reason: self.reason.into() })
+        Problem::Record(Reject {
+            path: path.to_owned(),
+            line: Some(line),
+            id: self.id,
+            reason: self.reason.into(),
+        })
     }
 }
 
@@ -82,11 +87,23 @@ pub(crate) fn made_id(stem: &str, place: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{place:06}"))
 }
 
+/// A dialog act of parts, any but the first of which may be empty: `inform(hotel-area=north)`.
+pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
+    let place = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    match (place.as_str(), value) {
+        ("", "") => intent.to_owned(),
+        (place, "") => format!("{intent}({place})"),
+        (place, value) => format!("{intent}({place}={value})"),
+    }
+}
+
 /// The problem that a line error is.
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
-        LineError::TooLong { number, bytes, limit } => Problem::Record(reject(number, too_long(bytes, limit))),
+        LineError::TooLong { number, bytes, limit } => {
+            Problem::Record(reject(number, too_long(bytes, limit)))
+        }
         LineError::NotUtf8 { number, column } => {
             Problem::Record(reject(number, format!("invalid UTF-8 at byte {column} of the line")))
         }
@@ -94,7 +111,6 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-/// That a record is over the limit, and what to do about it.
 pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     format!(
         "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
@@ -243,10 +259,7 @@ pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
 pub(crate) mod testing {
     //! For the readers' own tests.
 
-    use std::{
-        io::Cursor,
-        path::{Path, PathBuf},
-    };
+    use std::io::Cursor;
 
     use super::*;
     use crate::corpus::formats::Format;
@@ -277,12 +290,6 @@ pub(crate) mod testing {
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         let (format, fit) = crate::corpus::formats::sniff(&input.probe())?;
         (fit > crate::corpus::formats::Fit::Companion).then(|| format.name())
-    }
-
-    /// The folder of real data, where the machine has it.
-    pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(path);
-        full.exists().then_some(full)
     }
 }
 

@@ -10,6 +10,8 @@
 //!   `comments`.
 //! - The role is told by well-known names (`Customer`, `Agent 2`, `Support (Ana)`, …); all others are participants.
 
+mod line;
+
 use std::collections::BTreeSet;
 
 use crate::{
@@ -19,13 +21,14 @@ use crate::{
             Dialogues, Fit, Format, ReadOptions,
             chat_text::{self, Draft, LineReader, Out},
             support::{self, Fail},
-            transcript_line::{Kind, is_role_name, kind, role, spoken},
         },
         input::{Input, Probe},
         lines::Line,
     },
     error::Result,
 };
+
+use line::{Kind, is_role_name, kind, role, spoken};
 
 pub(super) struct Transcript;
 
@@ -240,10 +243,7 @@ impl Reader {
             Some(mut draft) => {
                 let comments = std::mem::take(&mut self.heading.comments);
                 if !comments.is_empty() {
-                    draft
-                        .dialogue
-                        .metadata
-                        .insert("comments".to_owned(), comments.into());
+                    draft.dialogue.metadata.insert("comments".to_owned(), comments.into());
                 }
                 out.push_back(draft.finish(&self.path));
             }
@@ -264,10 +264,7 @@ mod tests {
     use crate::corpus::formats::support::testing::{problems, read_text, sniffed};
 
     fn show(text: &str) -> Vec<String> {
-        read_text(&Transcript, "calls.txt", text)
-            .iter()
-            .map(show_one)
-            .collect()
+        read_text(&Transcript, "calls.txt", text).iter().map(show_one).collect()
     }
 
     fn show_one(d: &Dialogue) -> String {
@@ -276,12 +273,7 @@ mod tests {
             .iter()
             .map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text))
             .collect();
-        format!(
-            "{} [{}] {}",
-            d.id,
-            d.title.clone().unwrap_or_default(),
-            turns.join(" | ")
-        )
+        format!("{} [{}] {}", d.id, d.title.clone().unwrap_or_default(), turns.join(" | "))
     }
 
     #[test]
@@ -348,33 +340,18 @@ mod tests {
         let text = format!("A: {}\nB: {}\n\nA: x\nB: y\n", "a".repeat(300), "b".repeat(300));
         let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
         let input = Input::from_stream("t.txt".into(), Some("t.txt".into()), stream).unwrap();
-        let options = ReadOptions {
-            max_record: 500,
-            ..ReadOptions::default()
-        };
+        let options = ReadOptions { max_record: 500, ..ReadOptions::default() };
         let got: Vec<_> = Transcript.read(input, &options).unwrap().collect();
         let reason = format!("{:?}", got[0].as_ref().unwrap_err());
-        assert!(
-            reason.contains("over the limit") && reason.contains("t-000001"),
-            "{reason}"
-        );
+        assert!(reason.contains("over the limit") && reason.contains("t-000001"), "{reason}");
         assert_eq!(got[1].as_ref().unwrap().id.as_str(), "t-000002");
     }
 
     #[test]
     fn other_text_is_not_taken() {
-        assert_eq!(
-            sniffed("a.txt", "name: x\nversion: 1\nauthor: me\nlicense: none\n"),
-            None
-        );
-        assert_eq!(
-            sniffed("a.txt", "Dear all,\nhere is the list: a, b.\nYours\nAnn\n"),
-            None
-        );
-        assert_eq!(
-            sniffed("a.txt", "[12:01] <ann> bob: hi\n[12:02] <bob> ann: yo\n"),
-            None
-        );
+        assert_eq!(sniffed("a.txt", "name: x\nversion: 1\nauthor: me\nlicense: none\n"), None);
+        assert_eq!(sniffed("a.txt", "Dear all,\nhere is the list: a, b.\nYours\nAnn\n"), None);
+        assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n[12:02] <bob> ann: yo\n"), None);
         assert_eq!(sniffed("a.yaml", "user: a\nagent: b\nuser: c\nagent: d\n"), None);
         assert_eq!(sniffed("a.json", "{\n\"user\": 1,\n\"agent\": 2}"), None);
     }

@@ -16,6 +16,9 @@
 //! - `<Media omitted>` and the like stay as text, and are told in the turn's metadata (`media`, `attachment`), as are
 //!   deleted and edited messages (`deleted`, `edited`).
 
+mod line;
+mod said;
+
 use jiff::{SignedDuration, civil::DateTime};
 
 use crate::{
@@ -25,7 +28,6 @@ use crate::{
             Dialogues, Fit, Format, ReadOptions,
             chat_text::{self, Draft, LineReader, Out},
             support::Fail,
-            whatsapp_line::{Header, Order, Said, clean, order, without_edited},
         },
         input::{Input, Probe},
         lines::Line,
@@ -33,6 +35,9 @@ use crate::{
     error::Result,
     ids::DialogueId,
 };
+
+use line::{Header, Order, clean, order};
+use said::{Said, without_edited};
 
 pub(super) struct WhatsApp;
 
@@ -56,10 +61,7 @@ impl Format for WhatsApp {
             return Fit::No;
         };
         let more: Vec<_> = lines.filter_map(Header::parse).collect();
-        let talk = more
-            .iter()
-            .chain([&first])
-            .any(|header| Said::parse(header.rest).speaker.is_some());
+        let talk = more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
         if talk { Fit::Yes } else { Fit::No }
     }
 
@@ -69,9 +71,7 @@ impl Format for WhatsApp {
             stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
             stem => stem,
         };
-        let title = ["WhatsApp Chat with ", "WhatsApp Chat - "]
-            .iter()
-            .find_map(|p| stem.strip_prefix(p));
+        let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
         let reader = Reader {
             path: input.name.clone(),
             title: title.unwrap_or(&stem).to_owned(),
@@ -148,11 +148,7 @@ fn is_far(last: DateTime, next: DateTime) -> bool {
 
 fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
     let said = Said::parse(header.rest);
-    let role = if said.speaker.is_some() {
-        Role::Participant
-    } else {
-        Role::System
-    };
+    let role = if said.speaker.is_some() { Role::Participant } else { Role::System };
     let edited = without_edited(&said.text);
     let text = edited.unwrap_or(&said.text);
     let Some(turn) = draft.turn(&said.speaker.unwrap_or_default(), role, text) else {
@@ -185,11 +181,7 @@ fn continue_message(draft: &mut Draft, line: &str) {
 
 impl Reader {
     fn begin(&mut self, header: &Header<'_>, time: DateTime, line: u64, out: &mut Out) {
-        let format = if header.has_seconds() {
-            "%Y-%m-%dT%H:%M:%S"
-        } else {
-            "%Y-%m-%dT%H:%M"
-        };
+        let format = if header.has_seconds() { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M" };
         match DialogueId::new(format!("{}-{}", self.stem, time.strftime(format))) {
             Ok(id) => {
                 let mut dialogue = Dialogue::new(id);
@@ -245,17 +237,8 @@ I mean it
         let shown: Vec<_> = got
             .iter()
             .map(|d| {
-                let turns: Vec<_> = d
-                    .turns
-                    .iter()
-                    .map(|t| format!("{}: {}", t.speaker, t.text))
-                    .collect();
-                format!(
-                    "{} [{}] {}",
-                    d.id,
-                    d.title.clone().unwrap_or_default(),
-                    turns.join(" | ")
-                )
+                let turns: Vec<_> = d.turns.iter().map(|t| format!("{}: {}", t.speaker, t.text)).collect();
+                format!("{} [{}] {}", d.id, d.title.clone().unwrap_or_default(), turns.join(" | "))
             })
             .collect();
         assert_eq!(
@@ -309,27 +292,13 @@ I mean it
             ]
         );
         let got = read_text(&WhatsApp, "c.txt", text);
-        assert_eq!(
-            got.last()
-                .unwrap()
-                .turns
-                .iter()
-                .map(|t| &*t.text)
-                .collect::<Vec<_>>(),
-            ["b", "e"]
-        );
+        assert_eq!(got.last().unwrap().turns.iter().map(|t| &*t.text).collect::<Vec<_>>(), ["b", "e"]);
     }
 
     #[test]
     fn other_text_is_not_taken() {
         assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n"), None);
-        assert_eq!(
-            sniffed(
-                "a.txt",
-                "02/03/2026, 09:14 - started\n02/03/2026, 09:14 - stopped\n"
-            ),
-            None
-        );
+        assert_eq!(sniffed("a.txt", "02/03/2026, 09:14 - started\n02/03/2026, 09:14 - stopped\n"), None);
         assert_eq!(
             sniffed(
                 "a.txt",

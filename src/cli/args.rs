@@ -1,0 +1,357 @@
+//! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
+
+use crate::{
+    corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target},
+    error::Error,
+};
+
+const STYLES: styling::Styles = styling::Styles::styled()
+    .header(styling::AnsiColor::Green.on_default().bold())
+    .usage(styling::AnsiColor::Green.on_default().bold())
+    .literal(styling::AnsiColor::Cyan.on_default().bold())
+    .placeholder(styling::AnsiColor::Cyan.on_default());
+
+/// Make conversations searchable.
+///
+/// turnwise reads dialogue corpora in the formats people have, keeps them in an index that loses nothing, and finds
+/// the turn you mean. `turnwise demo` shows it on a corpus that comes with it.
+#[derive(Debug, Parser)]
+#[command(name = "turnwise", version, styles = STYLES, max_term_width = 110, propagate_version = false)]
+#[command(after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check did not hold, 2 wrong input, 3 bad data, 4 a damaged index, \
+5 busy, 6 something is unavailable, 70 a bug in turnwise, 130 interrupted.";
+
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// The index: a name (looked for in ./indexes) or a path with a slash
+    #[arg(short, long, global = true, value_name = "NAME|PATH")]
+    pub(crate) index: Option<String>,
+    /// How results are printed
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Print results and errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print details about what happens
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Show no progress
+    #[arg(long, global = true)]
+    pub(crate) no_progress: bool,
+    /// Use so many threads; 0 is one for each core
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Seed whatever draws at random
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Read settings from this file instead of ./turnwise.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Jsonl,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Format::Text => "text",
+            Format::Json => "json",
+            Format::Jsonl => "jsonl",
+        })
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        <Format as ValueEnum>::from_str(text, false)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ingest the sample dialogues into indexes/demo and search them
+    Demo,
+    /// Read dialogues into an index
+    Ingest(IngestArgs),
+    /// Find utterances by their words
+    Search(SearchArgs),
+    /// Look at, convert and split corpora
+    #[command(subcommand)]
+    Corpus(CorpusCommand),
+    /// Count what an index holds
+    Stats,
+    /// Remove dialogues from an index
+    Delete(DeleteArgs),
+    /// Bring the search index up to date
+    #[command(subcommand)]
+    Index(IndexCommand),
+    /// Check every checksum and count of an index
+    Verify,
+    /// Mend a damaged index from what can still be read
+    Repair,
+    /// Copy an index, with checksums, into a new folder
+    Backup {
+        /// The folder to make
+        target: PathBuf,
+    },
+    /// Make an index from a backup
+    Restore {
+        /// The folder that `backup` wrote
+        source: PathBuf,
+    },
+    /// Look whether this machine and this folder are fit for work
+    Doctor,
+    /// Show or begin settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Parses a value; clap shows one text, so the hint goes into it.
+fn parsed<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: Error| match e.hint() {
+        Some(hint) => format!("{e} ({hint})"),
+        None => e.to_string(),
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// The format; told by the beginning of each file if not given (`corpus formats` lists them)
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+    /// For CSV and TSV: which column is what, such as id=session,speaker=from,text=message
+    #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parsed::<ColumnMap>)]
+    pub(crate) map: Option<ColumnMap>,
+    /// Remove participants' nicks at the start of utterances (IRC)
+    #[arg(long)]
+    pub(crate) strip_nicks: bool,
+    /// The longest record, in megabytes
+    #[arg(long, value_name = "N")]
+    pub(crate) max_record_mb: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IngestArgs {
+    /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+    #[command(flatten)]
+    pub(crate) clean: CleanArgs,
+    /// Name the corpus these dialogues come from
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Put this in front of every dialogue's id
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) id_prefix: String,
+    /// The language of dialogues that name none (BCP 47: en, zh, pt-BR)
+    #[arg(long, value_name = "TAG")]
+    pub(crate) language: Option<String>,
+    /// List rejected records in this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rejects: Option<PathBuf>,
+    /// Stop when more records than this are rejected
+    #[arg(long, value_name = "N")]
+    pub(crate) max_errors: Option<u64>,
+    /// Leave the search index as it is
+    #[arg(long)]
+    pub(crate) no_index: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cleaning")]
+pub(crate) struct CleanArgs {
+    /// Make consecutive turns of a speaker one turn
+    #[arg(long)]
+    pub(crate) merge_turns: bool,
+    /// Leave out dialogues with fewer turns
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) min_turns: usize,
+    /// Bring texts into a Unicode normal form
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) normalize: Option<FormArg>,
+    /// Leave out dialogues with the same turns as another
+    #[arg(long)]
+    pub(crate) dedupe: bool,
+    /// Replace e-mail addresses, phone numbers and card numbers by placeholders
+    #[arg(long)]
+    pub(crate) redact: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum FormArg {
+    /// Composed
+    Nfc,
+    /// Composed, and width and ligatures unified
+    Nfkc,
+}
+
+impl From<FormArg> for Form {
+    fn from(form: FormArg) -> Self {
+        match form {
+            FormArg::Nfc => Form::Nfc,
+            FormArg::Nfkc => Form::Nfkc,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// What to look for
+    pub(crate) query: String,
+    /// How many hits
+    #[arg(short, default_value_t = 10, value_name = "N")]
+    pub(crate) k: usize,
+    /// Show so many turns before and after each hit
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) window: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CorpusCommand {
+    /// Count what files, or an index, hold
+    Stats {
+        /// Files and folders; without any, the index is counted
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Show dialogues of an index
+    Show {
+        /// Dialogue ids, or utterance ids (DIALOGUE#TURN)
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Write the dialogues of an index
+    Export {
+        /// The file; `-` is standard output
+        #[arg(short, long, default_value = "-", value_name = "FILE")]
+        output: PathBuf,
+        /// The format to write
+        #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
+        to: TargetArg,
+        /// Only dialogues that fit, such as 'domain=banking and turns>=6'
+        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+        filter: Option<Filter>,
+    },
+    /// Turn files of any format into another, without an index
+    Convert {
+        /// Files and folders; `-` is standard input
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        read: ReadArgs,
+        #[command(flatten)]
+        clean: CleanArgs,
+        /// The file; `-` is standard output
+        #[arg(short, long, default_value = "-", value_name = "FILE")]
+        output: PathBuf,
+        /// The format to write
+        #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
+        to: TargetArg,
+        /// Only dialogues that fit, such as 'domain=banking and turns>=6'
+        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+        filter: Option<Filter>,
+    },
+    /// Split files, or an index, into parts by a seeded draw on each dialogue's id
+    Split {
+        /// Files and folders; without any, the index is split
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        read: ReadArgs,
+        /// The parts and their shares
+        #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parsed::<Parts>)]
+        parts: Parts,
+        /// The folder for one JSONL file a part
+        #[arg(short, long, value_name = "FOLDER")]
+        output: PathBuf,
+    },
+    /// Print the JSON Schema of turnwise's own format
+    Schema,
+    /// List the formats that can be read
+    Formats,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum TargetArg {
+    /// turnwise's own: one dialogue a line
+    Jsonl,
+    /// One turn a row
+    Csv,
+    /// Chat-completion messages, one dialogue a line
+    Messages,
+    /// Speaker: text
+    Transcript,
+}
+
+impl From<TargetArg> for Target {
+    fn from(target: TargetArg) -> Self {
+        match target {
+            TargetArg::Jsonl => Target::Jsonl,
+            TargetArg::Csv => Target::Csv,
+            TargetArg::Messages => Target::Messages,
+            TargetArg::Transcript => Target::Transcript,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// Dialogue ids
+    #[arg(required_unless_present = "filter")]
+    pub(crate) ids: Vec<String>,
+    /// All dialogues that fit, such as 'source=old or time<2020-01-01'
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parsed::<Filter>)]
+    pub(crate) filter: Option<Filter>,
+    /// Tell how many it would be and delete nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexCommand {
+    /// Take in what came since the last time, or build it anew if it is lost
+    Build,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the settings in force
+    Show {
+        /// And where each comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Write a turnwise.toml with every setting explained
+    Init,
+}

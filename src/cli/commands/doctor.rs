@@ -1,0 +1,136 @@
+//! `turnwise doctor`: whether this machine and this folder are fit for work.
+
+use std::{fs, io::Write, path::Path, time::Instant};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context, indexes,
+        printer::{BOLD, DIM, bytes},
+    },
+    error::{Error, Result},
+    store::{Manifest, Snapshot, files, lock::WriterLock},
+};
+
+#[derive(Serialize)]
+struct Finding {
+    what: String,
+    is: String,
+    problem: Option<String>,
+}
+
+pub(super) fn run(context: &Context<'_>) -> Result<()> {
+    let mut findings = Vec::new();
+    let mut add = |what: &str, is: String, problem: Option<String>| {
+        findings.push(Finding { what: what.to_owned(), is, problem });
+    };
+    let slow =
+        cfg!(debug_assertions).then(|| "this is a debug build, many times slower; use --release".to_owned());
+    add(
+        "turnwise",
+        format!("{} ({})", env!("CARGO_PKG_VERSION"), if slow.is_some() { "debug" } else { "release" }),
+        slow,
+    );
+    add("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), None);
+    add("processor", processor(), None);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    add("threads", format!("{} of {cores} cores", context.settings.threads), None);
+    for (path, found) in &context.settings.files {
+        add("settings", format!("{} ({})", path.display(), if *found { "read" } else { "not there" }), None);
+    }
+    let folder = &context.settings.indexes_dir;
+    match try_folder(folder) {
+        Ok(milliseconds) => add(
+            "indexes",
+            format!("{} can be written; a flush to the disk takes {milliseconds:.1} ms", folder.display()),
+            (milliseconds > 200.0)
+                .then(|| "the disk is slow to flush: every batch of an ingest waits for it".to_owned()),
+        ),
+        Err(e) => add("indexes", folder.display().to_string(), Some(e.to_string())),
+    }
+    for name in indexes::list(folder) {
+        let (is, problem) = state_of(&folder.join(&name));
+        add(&format!("index {name}"), is, problem);
+    }
+    let problems = findings.iter().filter(|f| f.problem.is_some()).count();
+    context.printer.results(&findings, |out| {
+        for finding in &findings {
+            let mark = if finding.problem.is_some() { "!" } else { " " };
+            writeln!(out, "{BOLD}{mark}{BOLD:#} {DIM}{:<12}{DIM:#}  {}", finding.what, finding.is)?;
+            if let Some(problem) = &finding.problem {
+                writeln!(out, "  {:<12}  {problem}", "")?;
+            }
+        }
+        Ok(())
+    })?;
+    let broken = findings.iter().any(|f| f.problem.is_some() && f.what != "turnwise");
+    match broken {
+        true => Err(Error::Assertion(format!("{problems} of {} findings need attention", findings.len()))),
+        false => Ok(()),
+    }
+}
+
+/// How long a small file takes to reach the disk.
+fn try_folder(folder: &Path) -> Result<f64> {
+    let existed = folder.is_dir();
+    let write = || -> std::io::Result<f64> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!(".doctor-{}", std::process::id()));
+        let started = Instant::now();
+        let mut file = fs::File::create(&path)?;
+        let written = file.write_all(&[7; 4096]).and_then(|()| file.sync_all());
+        let took = started.elapsed().as_secs_f64() * 1e3;
+        fs::remove_file(&path)?;
+        written.map(|()| took)
+    };
+    let outcome = write().map_err(|source| Error::Io { action: "write in", path: folder.to_owned(), source });
+    if !existed {
+        let _ = fs::remove_dir(folder);
+    }
+    outcome
+}
+
+fn state_of(root: &Path) -> (String, Option<String>) {
+    match Snapshot::open(root) {
+        Err(e) => (String::new(), Some(format!("{e}; {}", e.hint().unwrap_or_default()))),
+        Ok(snapshot) => {
+            let busy = match Manifest::exists(root).then(|| WriterLock::acquire(root, "turnwise doctor")) {
+                Some(Err(Error::Busy { holder, .. })) => format!(", being written by {holder}"),
+                _ => String::new(),
+            };
+            let totals = snapshot.totals();
+            let size = bytes(files::folder_bytes(root));
+            (format!("{} dialogues, {} turns, {size}{busy}", totals.dialogues, totals.turns), None)
+        }
+    }
+}
+
+/// The processor's name and what it offers for vectors.
+fn processor() -> String {
+    let name = fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            Some(text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| "unknown".to_owned());
+    format!("{name}, {}", simd())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn simd() -> &'static str {
+    if is_x86_feature_detected!("avx512vnni") {
+        "AVX-512 with VNNI"
+    } else if is_x86_feature_detected!("avx512f") {
+        "AVX-512"
+    } else if is_x86_feature_detected!("avx2") {
+        "AVX2"
+    } else {
+        "SSE2"
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn simd() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "NEON" } else { "no vector extensions known" }
+}

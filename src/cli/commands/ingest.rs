@@ -1,0 +1,122 @@
+//! `turnwise ingest`.
+
+use std::sync::atomic::Ordering;
+
+use crate::{
+    cli::{
+        Context,
+        args::IngestArgs,
+        commands::{
+            self, index,
+            summary::{Files, Summary},
+        },
+        printer::{counted, grouped},
+        progress::Progress,
+        signals,
+    },
+    error::{Error, Result},
+    store::{
+        Snapshot, Store,
+        ingest::{Control, IngestOptions, Ingested, ingest},
+    },
+};
+
+pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
+    let root = context.index()?;
+    let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    let options = IngestOptions {
+        read,
+        cleaning: commands::cleaning(&args.clean),
+        id_prefix: args.id_prefix,
+        source: args.source,
+        language: args.language,
+        rejects: args.rejects,
+        max_errors: args.max_errors.unwrap_or(context.settings.max_errors),
+        batch: context.settings.batch,
+    };
+    let files = Files::of(&plan);
+    let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
+    let mut store = Store::open_or_create(&root, context.command_line)?;
+    store.set_segment_bytes(context.settings.segment_bytes);
+    store.notices().iter().for_each(|notice| context.printer.warn(notice));
+
+    let mut progress = Progress::new(context.printer, "ingesting", "dialogues", total);
+    let bytes_read = options.read.bytes_read.clone();
+    let progress_cell = std::cell::RefCell::new(&mut progress);
+    let outcome = ingest(
+        &mut store,
+        plan,
+        &options,
+        Control {
+            stop: signals::stop(),
+            progress: &mut |tally| {
+                progress_cell.borrow_mut().set(bytes_read.load(Ordering::Relaxed), tally.records);
+            },
+            acknowledged: &mut |tally| {
+                context.printer.detail(format!("acknowledged: {} records", tally.records));
+            },
+            resumed: &mut |records| {
+                let text = format!("going on after record {}, where the last run stopped", grouped(records));
+                progress_cell.borrow().say(&text);
+            },
+        },
+    );
+    let seconds = progress.seconds();
+    drop(progress);
+    // Whatever happened, what was acknowledged is left in good order for the next start.
+    let totals = store.view().totals();
+    let closed = store.close();
+    if let Err(Error::TooManyRejects { .. }) = &outcome {
+        context.printer.say(format!(
+            "stopped; what came before is in: {} holds {} with {}",
+            root.display(),
+            counted(totals.dialogues, "dialogue"),
+            counted(totals.turns, "turn")
+        ));
+    }
+    let ingested = outcome?;
+    closed?;
+    tell_rejects(&ingested, &options, context);
+    if context.settings.ingest_index && !args.no_index {
+        index::update(&root, &Snapshot::open(&root)?, context)?;
+    }
+    let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
+    context.printer.result(&summary, |out| summary.write(out))?;
+    match ingested.tally.damaged_files {
+        0 => Ok(()),
+        n => Err(Error::Data {
+            message: format!("{} could not be read to the end; what came before is in", counted(n, "file")),
+            hint: Some(
+                "get whole copies and run the same command again: what is there already is passed over"
+                    .into(),
+            ),
+        }),
+    }
+}
+
+fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {
+    let rejected = ingested.tally.rejected;
+    if rejected == 0 {
+        return;
+    }
+    for reject in &ingested.first_rejects {
+        context.printer.warn(format!("rejected: {reject}"));
+    }
+    let shown = ingested.first_rejects.len() as u64;
+    match &options.rejects {
+        Some(path) => {
+            let verb = if rejected == 1 { "is" } else { "are" };
+            context.printer.say(format!(
+                "{} {verb} listed in {}",
+                counted(rejected, "reject"),
+                path.display()
+            ));
+        }
+        None if rejected > shown => {
+            context
+                .printer
+                .hint(format!("{} more; --rejects FILE lists them all", grouped(rejected - shown)));
+        }
+        None => {}
+    }
+}

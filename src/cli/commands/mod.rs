@@ -1,0 +1,108 @@
+//! One file a command. Each gets plain values and a [`Context`]; what it prints goes through the printer.
+
+mod backup;
+mod config;
+mod convert;
+mod delete;
+mod demo;
+mod doctor;
+mod export;
+mod index;
+mod ingest;
+mod meta;
+mod search;
+mod show;
+mod split;
+mod stats;
+mod summary;
+mod verify;
+
+use std::path::PathBuf;
+
+use crate::{
+    cli::{
+        Context,
+        args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
+    },
+    corpus::{
+        clean::Cleaning,
+        formats::{self, ReadOptions},
+        walk::{self, Plan},
+    },
+    error::Result,
+};
+
+pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
+    match command {
+        Command::Demo => demo::run(context),
+        Command::Ingest(args) => ingest::run(args, context),
+        Command::Search(args) => search::run(&args, context),
+        Command::Corpus(command) => corpus(command, context),
+        Command::Stats => stats::of_index(context),
+        Command::Delete(args) => delete::run(&args, context),
+        Command::Index(IndexCommand::Build) => index::build(context),
+        Command::Verify => verify::verify(context),
+        Command::Repair => verify::repair(context),
+        Command::Backup { target } => backup::backup(&target, context),
+        Command::Restore { source } => backup::restore(&source, context),
+        Command::Doctor => doctor::run(context),
+        Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
+        Command::Config(ConfigCommand::Init) => config::init(context),
+        Command::Completions { shell } => meta::completions(shell),
+        Command::Man => meta::manual(),
+    }
+}
+
+fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
+    match command {
+        CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
+        CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
+        CorpusCommand::Show { ids } => show::run(&ids, context),
+        CorpusCommand::Export { output, to, filter } => {
+            export::run(&output, to.into(), filter.as_ref(), context)
+        }
+        CorpusCommand::Convert { paths, read, clean, output, to, filter } => {
+            let request =
+                convert::Request { paths, cleaning: cleaning(&clean), output, target: to.into(), filter };
+            convert::run(request, &read, context)
+        }
+        CorpusCommand::Split { paths, read, parts, output } => {
+            split::run(&paths, &read, &parts, &output, context)
+        }
+        CorpusCommand::Schema => meta::schema(context),
+        CorpusCommand::Formats => meta::formats(context),
+    }
+}
+
+fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
+    Cleaning {
+        normalize: args.normalize.map(Into::into),
+        merge_turns: args.merge_turns,
+        min_turns: args.min_turns,
+        redact: args.redact,
+        dedupe: args.dedupe,
+    }
+}
+
+/// What is to be read, and how.
+fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
+    let from = args.from.as_deref().map(formats::by_name).transpose()?;
+    // A map is for tables, so that naming the format as well would be a chore.
+    let from = match (from, &args.map) {
+        (None, Some(_)) => Some(formats::by_name("csv")?),
+        (from, _) => from,
+    };
+    let plan = walk::plan(paths, from)?;
+    let options = ReadOptions {
+        columns: args.map.clone(),
+        max_record: args
+            .max_record_mb
+            .map_or(context.settings.max_record, |mb| mb.clamp(1, 4000) * 1_000_000),
+        strip_nicks: args.strip_nicks,
+        ..ReadOptions::default()
+    };
+    for path in &plan.unrecognised {
+        context.printer.detail(format!("not recognised: {}", path.display()));
+    }
+    Ok((plan, options))
+}

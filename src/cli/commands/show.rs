@@ -1,0 +1,92 @@
+//! `turnwise corpus show`.
+
+use std::io::{self, Write};
+
+use crate::{
+    cli::{
+        Context,
+        printer::{BOLD, DIM, NAME},
+    },
+    corpus::{Dialogue, Role},
+    error::{Error, Result},
+    ids::{DialogueId, TurnNo, UtteranceId},
+    store::Snapshot,
+};
+
+pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
+    let snapshot = context.snapshot()?;
+    let mut found = Vec::new();
+    for id in ids {
+        found.push(find(&snapshot, id)?);
+    }
+    let dialogues: Vec<&Dialogue> = found.iter().map(|(dialogue, _)| dialogue).collect();
+    context.printer.results(&dialogues, |out| {
+        found.iter().enumerate().try_for_each(|(n, (dialogue, turn))| {
+            if n > 0 {
+                writeln!(out)?;
+            }
+            write(out, dialogue, *turn)
+        })
+    })
+}
+
+/// A dialogue by its id, or by the id of one of its utterances. An id may itself end in `#` and a number.
+fn find(snapshot: &Snapshot, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+    if let Some(dialogue) = snapshot.get(&DialogueId::new(id)?)? {
+        return Ok((dialogue, None));
+    }
+    if let Ok(utterance) = id.parse::<UtteranceId>()
+        && let Some(dialogue) = snapshot.get(&utterance.dialogue)?
+    {
+        if dialogue.turns.iter().any(|t| t.number == utterance.turn) {
+            return Ok((dialogue, Some(utterance.turn)));
+        }
+        let last = dialogue.turns.last().map_or(0, |t| t.number.0);
+        return Err(Error::input(format!(
+            "{} has no turn {}; its last is {last}",
+            utterance.dialogue, utterance.turn
+        )));
+    }
+    Err(Error::Input {
+        message: format!("{} holds no dialogue `{id}`", snapshot.root().display()),
+        hint: Some("`turnwise search` finds ids, `turnwise corpus export` lists all".to_owned()),
+    })
+}
+
+fn write(out: &mut dyn Write, d: &Dialogue, marked: Option<TurnNo>) -> io::Result<()> {
+    writeln!(out, "{BOLD}{NAME}{}{NAME:#}{BOLD:#}  {}", d.id, d.title.as_deref().unwrap_or_default())?;
+    let mut facts: Vec<String> = Vec::new();
+    let mut fact = |name: &str, value: String| {
+        if !value.is_empty() {
+            facts.push(format!("{DIM}{name}{DIM:#} {value}"));
+        }
+    };
+    fact("domain", d.domains.join(", "));
+    fact("intent", d.intents.join(", "));
+    fact("source", d.source.clone());
+    fact("language", d.language.clone().unwrap_or_default());
+    fact("time", d.time.map_or(String::new(), |t| t.to_string()));
+    for (key, value) in &d.metadata {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        fact(key, text.chars().take(60).collect());
+    }
+    if !facts.is_empty() {
+        writeln!(out, "{}", facts.join("  "))?;
+    }
+    for turn in &d.turns {
+        let mark = if marked == Some(turn.number) { ">" } else { " " };
+        let role = turn.role.as_ref().map_or("", Role::as_str);
+        let who = match (turn.speaker.as_str(), role) {
+            ("", role) => role.to_owned(),
+            (name, "") => name.to_owned(),
+            (name, role) => format!("{name} ({role})"),
+        };
+        let intent = turn.intent.as_ref().map_or(String::new(), |i| format!("  {DIM}[{i}]{DIM:#}"));
+        writeln!(
+            out,
+            "{BOLD}{mark}{BOLD:#} {DIM}{:>3}{DIM:#} {BOLD}{who}{BOLD:#}: {}{intent}",
+            turn.number, turn.text
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `turnwise corpus split`.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cli::{Context, args::ReadArgs, commands::convert, output::Output, printer::grouped},
+    corpus::{
+        Dialogue,
+        split::Parts,
+        writers::{Target, Writer},
+    },
+    error::Result,
+};
+
+struct Part {
+    name: String,
+    path: PathBuf,
+    out: Output,
+    count: u64,
+}
+
+pub(super) fn run(
+    paths: &[PathBuf],
+    read: &ReadArgs,
+    parts: &Parts,
+    folder: &Path,
+    context: &Context<'_>,
+) -> Result<()> {
+    let mut outputs = Vec::new();
+    for name in parts.names() {
+        let path = folder.join(format!("{name}.jsonl"));
+        outputs.push(Part { name: name.to_owned(), out: Output::create(&path)?, path, count: 0 });
+    }
+    let seed = context.settings.seed;
+    let mut give = |dialogue: Dialogue| {
+        let part = &mut outputs[parts.part_of(&dialogue.id, seed)];
+        part.count += 1;
+        part.out.with(|out| Writer::new(Target::Jsonl).write(out, &dialogue))
+    };
+    let problems = if paths.is_empty() {
+        context.snapshot()?.dialogues().try_for_each(|d| give(d?))?;
+        convert::Problems::default()
+    } else {
+        convert::each_dialogue(paths, read, "splitting", context, &mut give)?
+    };
+    let mut counts = BTreeMap::new();
+    let mut lines = Vec::new();
+    for part in outputs {
+        part.out.finish()?;
+        lines.push(format!("{:>12}  {}", grouped(part.count), part.path.display()));
+        counts.insert(part.name, part.count);
+    }
+    context.printer.result(&counts, |out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    problems.into_result()
+}

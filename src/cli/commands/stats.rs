@@ -1,0 +1,194 @@
+//! `turnwise stats` and `turnwise corpus stats`.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::ReadArgs,
+        commands::convert,
+        printer::{BOLD, DIM, bytes, grouped},
+        progress::Progress,
+        signals,
+    },
+    corpus::{
+        Dialogue,
+        stats::{Spread, Statistics},
+    },
+    error::{Error, Result},
+    store::{Snapshot, files},
+};
+
+/// What an index holds.
+#[derive(Serialize)]
+struct OfIndex {
+    index: String,
+    generation: u64,
+    batch: u64,
+    created: String,
+    bytes: Bytes,
+    rejected: u64,
+    #[serde(flatten)]
+    corpus: Statistics,
+}
+
+#[derive(Serialize)]
+struct Bytes {
+    log: u64,
+    records: u64,
+    tables: u64,
+    lexical: u64,
+    total: u64,
+}
+
+pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
+    let snapshot = context.snapshot()?;
+    let root = snapshot.root();
+    let of = |name: &str| files::folder_bytes(&root.join(name));
+    let stats = OfIndex {
+        index: root.display().to_string(),
+        generation: snapshot.generation(),
+        batch: snapshot.batch(),
+        created: snapshot.created().to_string(),
+        bytes: Bytes {
+            log: of("log"),
+            records: of("records"),
+            tables: of("tables"),
+            lexical: of("lexical"),
+            total: files::folder_bytes(root),
+        },
+        rejected: snapshot.rejected(),
+        corpus: count(&snapshot, context)?,
+    };
+    context.printer.result(&stats, |out| {
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#}  generation {}, made {}",
+            stats.index, stats.generation, stats.created
+        )?;
+        let b = &stats.bytes;
+        writeln!(
+            out,
+            "  {:>12}  on disk {DIM}(log {}, records {}, tables {}, lexical {}){DIM:#}",
+            bytes(b.total),
+            bytes(b.log),
+            bytes(b.records),
+            bytes(b.tables),
+            bytes(b.lexical)
+        )?;
+        writeln!(out, "  {:>12}  rejected by its ingests", grouped(stats.rejected))?;
+        write(&stats.corpus, out)
+    })
+}
+
+/// Parses on all cores, counts in parts, joins the parts.
+fn count(snapshot: &Snapshot, context: &Context<'_>) -> Result<Statistics> {
+    const CHUNK: usize = 4096;
+    let mut progress =
+        Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
+    let mut records = snapshot.records();
+    let mut statistics = Statistics::default();
+    let mut done = 0;
+    loop {
+        let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK);
+        while chunk.len() < CHUNK
+            && let Some(record) = records.next_record()
+        {
+            chunk.push(record?.json.to_vec());
+        }
+        if chunk.is_empty() {
+            return Ok(statistics);
+        }
+        if signals::stopped() {
+            return Err(Error::Interrupted { hint: None });
+        }
+        done += chunk.len() as u64;
+        let counted = chunk
+            .par_chunks(256)
+            .map(|records| {
+                let mut part = Statistics::default();
+                for json in records {
+                    let dialogue: Dialogue = serde_json::from_slice(json).map_err(|e| {
+                        Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}"))
+                    })?;
+                    part.add(&dialogue);
+                }
+                Ok(part)
+            })
+            .try_reduce(Statistics::default, |a, b| Ok(a.joined(b)))?;
+        statistics = statistics.joined(counted);
+        progress.set(done, done);
+    }
+}
+
+pub(super) fn of_files(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> Result<()> {
+    let mut statistics = Statistics::default();
+    let problems = convert::each_dialogue(paths, read, "counting", context, &mut |dialogue| {
+        statistics.add(&dialogue);
+        Ok(())
+    })?;
+    context.printer.result(&statistics, |out| {
+        if problems.rejected > 0 {
+            writeln!(out, "  {:>12}  rejected", grouped(problems.rejected))?;
+        }
+        write(&statistics, out)
+    })?;
+    problems.into_result()
+}
+
+fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
+    for (n, what) in
+        [(s.dialogues, "dialogues"), (s.turns, "turns"), (s.speakers, "speakers"), (s.words, "words")]
+    {
+        writeln!(out, "  {:>12}  {what}", grouped(n))?;
+    }
+    spread(out, "turns a dialogue", &s.turns_per_dialogue)?;
+    spread(out, "words a turn", &s.words_per_turn)?;
+    spread(out, "speakers a dialogue", &s.speakers_per_dialogue)?;
+    if let Some((first, last)) = s.times {
+        writeln!(out, "  {DIM}from{DIM:#} {first} {DIM}to{DIM:#} {last}")?;
+    }
+    names(out, "languages", &s.languages)?;
+    names(out, "sources", &s.sources)?;
+    names(out, "domains", &s.domains)?;
+    names(out, "roles", &s.roles)?;
+    names(out, "intents", &s.intents)
+}
+
+fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
+    let s = spread.summary();
+    writeln!(
+        out,
+        "  {:>12.1}  {what} {DIM}(least {}, median {}, most {}){DIM:#}",
+        s.mean, s.min, s.median, s.max
+    )
+}
+
+/// The most frequent names; the rest is counted.
+fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
+    const SHOWN: usize = 8;
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let shown: Vec<String> = sorted
+        .iter()
+        .take(SHOWN)
+        .map(|(name, n)| {
+            format!("{} {DIM}{}{DIM:#}", if name.is_empty() { "(none)" } else { name }, grouped(**n))
+        })
+        .collect();
+    let more = match sorted.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!(", {DIM}and {n} more{DIM:#}"),
+    };
+    writeln!(out, "  {BOLD}{what}{BOLD:#} ({}): {}{more}", sorted.len(), shown.join(", "))
+}

@@ -1,0 +1,113 @@
+//! What an ingest says at its end.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::{
+    cli::printer::{BOLD, DIM, counted, grouped},
+    corpus::walk::Plan,
+    store::{
+        Totals,
+        ingest::{Ingested, Tally},
+    },
+};
+
+/// The files of a plan, counted.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Files {
+    pub(super) read: usize,
+    pub(super) without_dialogues: usize,
+    pub(super) not_recognised: Vec<String>,
+    pub(super) formats: Vec<(String, usize)>,
+}
+
+impl Files {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let mut formats = std::collections::BTreeMap::<String, usize>::new();
+        for source in &plan.sources {
+            *formats.entry(source.format.name().to_owned()).or_default() += 1;
+        }
+        Files {
+            read: plan.sources.len(),
+            without_dialogues: plan.companions.len(),
+            not_recognised: plan.unrecognised.iter().map(|p| p.display().to_string()).collect(),
+            formats: formats.into_iter().collect(),
+        }
+    }
+}
+
+/// An ingest's result, for people and for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) index: String,
+    pub(super) files: Files,
+    pub(super) tally: Tally,
+    pub(super) resumed_after: u64,
+    pub(super) totals: Totals,
+    pub(super) seconds: f64,
+}
+
+impl Summary {
+    pub(super) fn new(
+        index: String,
+        files: Files,
+        ingested: &Ingested,
+        totals: Totals,
+        seconds: f64,
+    ) -> Self {
+        let Ingested { tally, resumed, .. } = ingested;
+        Summary { index, files, tally: *tally, resumed_after: *resumed, totals, seconds }
+    }
+
+    /// One line for each thing that happened; what did not happen is not said.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let t = &self.tally;
+        let formats: Vec<String> =
+            self.files.formats.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} from {} ({}) in {:.1} s",
+            counted(t.records, "record"),
+            counted(self.files.read as u64, "file"),
+            formats.join(", "),
+            self.seconds
+        )?;
+        let mut row = |n: u64, what: &str| match n {
+            0 => Ok(()),
+            _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
+        };
+        row(t.added, "added")?;
+        row(t.replaced, "replaced (same id, other content)")?;
+        row(t.unchanged, "unchanged (there already)")?;
+        row(t.repeated, "read twice, kept once")?;
+        row(t.too_short, "left out: too few turns")?;
+        row(t.duplicates, "left out: duplicates of another dialogue")?;
+        row(t.rejected, "rejected")?;
+        let c = &t.cleaned;
+        let mut cleaned = |n: u64, what: &str| match n {
+            0 => Ok(()),
+            _ => writeln!(out, "  {:>12}  {DIM}cleaning:{DIM:#} {what}", grouped(n)),
+        };
+        cleaned(c.normalized_turns, "turns normalised")?;
+        cleaned(c.merged_turns, "turns merged into the one before")?;
+        cleaned(c.emails, "e-mail addresses redacted")?;
+        cleaned(c.phones, "phone numbers redacted")?;
+        cleaned(c.cards, "card numbers redacted")?;
+        if self.files.without_dialogues > 0 {
+            let n = self.files.without_dialogues as u64;
+            writeln!(out, "  {:>12}  {DIM}files of the corpus without dialogues{DIM:#}", grouped(n))?;
+        }
+        if let Some(first) = self.files.not_recognised.first() {
+            let n = self.files.not_recognised.len() as u64;
+            writeln!(out, "  {:>12}  files not recognised, such as {first}", grouped(n))?;
+        }
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} now holds {} with {}",
+            self.index,
+            counted(self.totals.dialogues, "dialogue"),
+            counted(self.totals.turns, "turn")
+        )
+    }
+}

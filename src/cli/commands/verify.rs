@@ -1,0 +1,103 @@
+//! `turnwise verify` and `turnwise repair`.
+
+use crate::{
+    cli::{
+        Context,
+        commands::index,
+        printer::{bytes, counted, grouped},
+        progress::Progress,
+    },
+    error::{Error, Result},
+    store::{
+        Snapshot, files, repair as mend,
+        verify::{self as check, RecordsChecked},
+    },
+};
+
+pub(super) fn verify(context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let total = files::folder_bytes(&root.join("log"));
+    let mut progress = Progress::new(context.printer, "verifying", "bytes", Some(total));
+    let mut read = 0;
+    let report = check::verify(&root, context.command_line, &mut |bytes| {
+        read += bytes;
+        progress.set(read, read);
+    })?;
+    drop(progress);
+    context.printer.result(&report, |out| {
+        writeln!(
+            out,
+            "  log      {} in {}, {}",
+            counted(report.frames, "frame"),
+            counted(report.segments as u64, "segment"),
+            bytes(report.bytes)
+        )?;
+        writeln!(out, "  tables   {}", report.tables)?;
+        match &report.records {
+            RecordsChecked::Compared(n) => writeln!(out, "  records  {} compared with the log", grouped(*n))?,
+            RecordsChecked::InUse(who) => writeln!(out, "  records  not compared: in use by {who}")?,
+            RecordsChecked::Behind { at, of } => {
+                writeln!(out, "  records  at batch {at} of {of}; the next writer brings them up to date")?;
+            }
+            RecordsChecked::NotReached => {
+                writeln!(out, "  records  not compared, because the log is damaged")?
+            }
+        }
+        for damage in &report.damage {
+            writeln!(out, "  damage   {}: {}", damage.path.display(), damage.what)?;
+        }
+        if report.damage.is_empty() {
+            let turns = counted(report.turns, "turn");
+            writeln!(
+                out,
+                "{} is sound: {} with {turns}",
+                root.display(),
+                counted(report.dialogues, "dialogue")
+            )?;
+        }
+        Ok(())
+    })?;
+    match report.damage.len() as u64 {
+        0 => Ok(()),
+        n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place"))).with_hint(
+            "`turnwise repair` mends what can be mended; take a copy of the folder first if it matters",
+        )),
+    }
+}
+
+pub(super) fn repair(context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let repaired = mend::repair(&root, context.command_line)?;
+    if context.settings.ingest_index {
+        index::update(&root, &Snapshot::open(&root)?, context)?;
+    }
+    context.printer.result(&repaired, |out| {
+        for place in &repaired.damaged_places {
+            writeln!(out, "  damaged   {place}")?;
+        }
+        if !repaired.damaged_places.is_empty() {
+            writeln!(out, "  recovered {} from the second copy", counted(repaired.recovered, "record"))?;
+        }
+        if repaired.missing > 0 {
+            writeln!(
+                out,
+                "  missing   {}: deletes, records replaced since, or lost",
+                counted(repaired.missing, "log entry").replace("entrys", "entries")
+            )?;
+        }
+        if let Some(kept) = &repaired.kept {
+            writeln!(
+                out,
+                "  kept      the damaged log is in {}; remove it when you no longer need it",
+                kept.display()
+            )?;
+        }
+        writeln!(
+            out,
+            "{} is made anew: {} with {}",
+            root.display(),
+            counted(repaired.dialogues, "dialogue"),
+            counted(repaired.turns, "turn")
+        )
+    })
+}

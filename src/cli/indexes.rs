@@ -1,0 +1,61 @@
+//! From `-i NAME` to a folder.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    cli::Context,
+    error::{Error, Result, nearest},
+    store::{Manifest, Snapshot},
+};
+
+/// The indexes in the folder of indexes, by name.
+pub(crate) fn list(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter(|entry| Manifest::exists(&entry.path()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+impl Context<'_> {
+    /// The folder that `-i` (or the setting `index`) means: a path as it is, a plain name in the folder of indexes.
+    pub(crate) fn index(&self) -> Result<PathBuf> {
+        let Some(name) = &self.settings.index else {
+            let known = list(&self.settings.indexes_dir);
+            return Err(Error::Input {
+                message: "no index is named".to_owned(),
+                hint: Some(match known.len() {
+                    0 => "name one with -i, for example -i chats".to_owned(),
+                    _ => format!("name one with -i; there are: {}", known.join(", ")),
+                }),
+            });
+        };
+        let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
+        Ok(if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) })
+    }
+
+    /// The folder of an index that exists.
+    pub(crate) fn existing_index(&self) -> Result<PathBuf> {
+        let path = self.index()?;
+        if Manifest::exists(&path) || path.join("log").is_dir() {
+            return Ok(path);
+        }
+        let parent = path.parent().unwrap_or(Path::new("."));
+        let known = list(parent);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hint = match nearest(&name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "`turnwise ingest -i NAME FILE…` makes one".to_owned(),
+            None => format!("in {} there are: {}", parent.display(), known.join(", ")),
+        };
+        Err(Error::NoIndex { path, hint: Some(hint) })
+    }
+
+    /// Opens an index that exists, for reading.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::open(&self.existing_index()?)
+    }
+}

@@ -1,0 +1,118 @@
+//! The command line: arguments, settings, printing, one file a command.
+
+mod args;
+mod commands;
+mod env_vars;
+mod indexes;
+mod output;
+mod printer;
+mod progress;
+mod settings;
+mod signals;
+
+use std::{ffi::OsString, io, process::ExitCode};
+
+use clap::{CommandFactory, Parser, error::ErrorKind};
+
+use crate::{
+    cli::{args::Cli, printer::Printer, settings::Settings},
+    error::{Class, Error, Result},
+};
+
+/// Runs the program with these arguments, the program's name first.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    install_panic_hook();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(e) => return usage(&e),
+    };
+    // A panic anywhere below is a bug; the hook has said so, and the exit code says it too.
+    let outcome = std::panic::catch_unwind(|| run(cli, &command_line(&args)));
+    outcome.unwrap_or_else(|_| ExitCode::from(Class::Internal.exit_code()))
+}
+
+fn run(cli: Cli, command_line: &str) -> ExitCode {
+    let settings = match Settings::resolve(&cli.global) {
+        Ok(settings) => settings,
+        Err(e) => return fail(&Printer::plain(), &e),
+    };
+    let printer = Printer::new(&settings, &cli.global);
+    let outcome = start_threads(&settings)
+        .and_then(|()| signals::install())
+        .and_then(|()| commands::run(cli.command, &Context { settings, printer: &printer, command_line }));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => fail(&printer, &e),
+    }
+}
+
+/// What every command is given.
+pub(crate) struct Context<'a> {
+    pub(crate) settings: Settings,
+    pub(crate) printer: &'a Printer,
+    /// As typed, for the lock file.
+    pub(crate) command_line: &'a str,
+}
+
+fn start_threads(settings: &Settings) -> Result<()> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(settings.threads)
+        .build_global()
+        .map_err(|e| Error::Internal(format!("cannot start {} threads: {e}", settings.threads)))
+}
+
+fn fail(printer: &Printer, e: &Error) -> ExitCode {
+    // Whoever reads our output has seen enough: that is no failure.
+    if let Error::Io { source, .. } = e
+        && source.kind() == io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::SUCCESS;
+    }
+    printer.error(e);
+    ExitCode::from(e.class().exit_code())
+}
+
+fn usage(e: &clap::Error) -> ExitCode {
+    let printed = e.print();
+    match e.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ if printed.is_err() => ExitCode::SUCCESS,
+        _ => ExitCode::from(Class::Input.exit_code()),
+    }
+}
+
+fn command_line(args: &[OsString]) -> String {
+    let mut words = args.iter().map(|a| a.to_string_lossy());
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit(['/', '\\']).next().unwrap_or("turnwise").to_owned();
+    let mut line = words.fold(program, |line, word| line + " " + &word);
+    if line.len() > 200 {
+        let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= 200).last().unwrap_or(0);
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+/// A panic is a bug and says so, with the place; the ones that are caught and turned into errors stay silent.
+fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        if crate::store::records::panic_is_caught() {
+            return;
+        }
+        let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
+        let what = info
+            .payload()
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| info.payload().downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        Printer::plain().error(&Error::Internal(format!("{what}{place}")));
+    }));
+}
+
+/// The definition of the command line, for completions, the manual and tests.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,84 @@
+//! Where a corpus is written: standard output, or a file that appears whole or not at all.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    error::{Error, IoContext, Result},
+    store::files,
+};
+
+/// A file or standard output; `.gz` and `.zst` are compressed.
+pub(crate) struct Output {
+    name: PathBuf,
+    stream: Stream,
+    temporary: Option<PathBuf>,
+}
+
+enum Stream {
+    Plain(BufWriter<Box<dyn Write>>),
+    Gz(flate2::write::GzEncoder<BufWriter<Box<dyn Write>>>),
+    Zst(zstd::Encoder<'static, BufWriter<Box<dyn Write>>>),
+    Ended,
+}
+
+impl Output {
+    /// Opens it. `-` is standard output.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let name = path.to_owned();
+        if path == Path::new("-") {
+            let stream = Stream::Plain(BufWriter::with_capacity(1 << 16, Box::new(io::stdout())));
+            return Ok(Output { name: "standard output".into(), stream, temporary: None });
+        }
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).at("create", parent)?;
+        }
+        let temporary = files::beside(path);
+        let file: Box<dyn Write> = Box::new(File::create(&temporary).at("create", &temporary)?);
+        let file = BufWriter::with_capacity(1 << 18, file);
+        let stream = match path.extension().and_then(|e| e.to_str()) {
+            Some("gz") => Stream::Gz(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
+            Some("zst") => Stream::Zst(zstd::Encoder::new(file, 3).at("write", path)?),
+            _ => Stream::Plain(file),
+        };
+        Ok(Output { name, stream, temporary: Some(temporary) })
+    }
+
+    /// Writes through `f`, naming the output in an error.
+    pub(crate) fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
+        let stream: &mut dyn Write = match &mut self.stream {
+            Stream::Plain(s) => s,
+            Stream::Gz(s) => s,
+            Stream::Zst(s) => s,
+            Stream::Ended => return Err(Error::Internal("an output was used after its end".into())),
+        };
+        f(stream).at("write to", &self.name)
+    }
+
+    /// Ends it; only now does the file have its name.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.with(|out| out.flush())?;
+        let rest = match std::mem::replace(&mut self.stream, Stream::Ended) {
+            Stream::Plain(_) | Stream::Ended => None,
+            Stream::Gz(s) => Some(s.finish().at("write to", &self.name)?),
+            Stream::Zst(s) => Some(s.finish().at("write to", &self.name)?),
+        };
+        rest.map_or(Ok(()), |mut s| s.flush()).at("write to", &self.name)?;
+        match self.temporary.take() {
+            Some(temporary) => fs::rename(&temporary, &self.name).at("create", &self.name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // Not finished: what was begun is no result.
+        if let Some(temporary) = &self.temporary {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Who may say what, and where: data goes to standard output, all else to standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::{
+    cli::{
+        args::{Format, GlobalArgs},
+        settings::Settings,
+    },
+    error::{Error, IoContext, Result},
+};
+
+/// Decides what is printed.
+pub(crate) struct Printer {
+    pub(crate) format: Format,
+    quiet: bool,
+    verbose: u8,
+    progress: bool,
+}
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const HINT: Style = AnsiColor::Green.on_default().bold();
+
+impl Printer {
+    pub(crate) fn new(settings: &Settings, args: &GlobalArgs) -> Self {
+        Printer {
+            format: settings.format,
+            quiet: args.quiet,
+            verbose: args.verbose,
+            progress: settings.progress && !args.quiet,
+        }
+    }
+
+    /// For what must be said before settings are known.
+    pub(crate) fn plain() -> Self {
+        Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
+    }
+
+    /// Whether progress is shown, and if so, whether on a terminal.
+    pub(crate) fn progress(&self) -> Option<bool> {
+        self.progress.then(|| io::stderr().is_terminal())
+    }
+
+    /// Whether details were asked for.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
+    /// A line for people about what happens.
+    pub(crate) fn say(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            self.line(text.as_ref());
+        }
+    }
+
+    /// A line for those who asked for details.
+    pub(crate) fn detail(&self, text: impl AsRef<str>) {
+        if self.is_verbose() && !self.quiet {
+            self.line(&format!("{DIM}{}{DIM:#}", text.as_ref()));
+        }
+    }
+
+    /// Something to know that is no failure. Shown even if quiet.
+    pub(crate) fn warn(&self, text: impl AsRef<str>) {
+        self.line(&format!("{WARNING}warning{WARNING:#}: {}", text.as_ref()));
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(&self, text: impl AsRef<str>) {
+        self.line(&format!("{HINT}hint{HINT:#}: {}", text.as_ref()));
+    }
+
+    /// A failure with its hint.
+    pub(crate) fn error(&self, e: &Error) {
+        self.line(&format!("{ERROR}error{ERROR:#}: {e}"));
+        if let Some(hint) = e.hint() {
+            self.hint(hint);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        // Where even standard error is gone, nobody is left to tell.
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    }
+
+    /// Prints a result: JSON in the formats for programs, else what `text` writes.
+    pub(crate) fn result<T: serde::Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        let mut out = io::BufWriter::new(anstream::stdout().lock());
+        let written = match self.format {
+            Format::Text => text(&mut out),
+            Format::Json => serde_json::to_writer_pretty(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+            Format::Jsonl => {
+                serde_json::to_writer(&mut out, value).map_err(io::Error::from).and_then(|()| writeln!(out))
+            }
+        };
+        written.and_then(|()| out.flush()).at("write to", "standard output")
+    }
+
+    /// Prints a list of results: one JSON array, one JSON object a line, or what `text` writes for each.
+    pub(crate) fn results<T: serde::Serialize>(
+        &self,
+        values: &[T],
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        match self.format {
+            Format::Jsonl => {
+                let mut out = io::BufWriter::new(anstream::stdout().lock());
+                let written = values.iter().try_for_each(|v| {
+                    serde_json::to_writer(&mut out, v).map_err(io::Error::from).and_then(|()| writeln!(out))
+                });
+                written.and_then(|()| out.flush()).at("write to", "standard output")
+            }
+            _ => self.result(&values, text),
+        }
+    }
+}
+
+/// A number with thin groups: 1234567 is `1,234,567`.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Bytes as people read them.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} B"),
+        1_000..1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.2} GB", n as f64 / 1e9),
+    }
+}
+
+/// `1 dialogue`, `2 dialogues`.
+pub(crate) fn counted(n: u64, one: &str) -> String {
+    match n {
+        1 => format!("1 {one}"),
+        _ => format!("{} {one}s", grouped(n)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1000), grouped(1234567)),
+            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
+        );
+        assert_eq!(
+            (bytes(12), bytes(1500), bytes(2_500_000)),
+            ("12 B".into(), "1.5 kB".into(), "2.5 MB".into())
+        );
+        assert_eq!((counted(1, "turn"), counted(1200, "turn")), ("1 turn".into(), "1,200 turns".into()));
+    }
+}

@@ -1,0 +1,109 @@
+//! Progress: a bar on a terminal, a plain line every few seconds elsewhere, nothing where it is off.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::printer::{Printer, grouped};
+
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
+/// How far a long command has come.
+pub(crate) struct Progress<'a> {
+    printer: &'a Printer,
+    kind: Kind,
+    what: &'static str,
+    unit: &'static str,
+    total: Option<u64>,
+    started: Instant,
+    last: Instant,
+}
+
+enum Kind {
+    Off,
+    Bar(ProgressBar),
+    Plain,
+}
+
+impl<'a> Progress<'a> {
+    /// Begins. `total` is what `done` in [`Progress::set`] grows to, if that is known.
+    pub(crate) fn new(
+        printer: &'a Printer,
+        what: &'static str,
+        unit: &'static str,
+        total: Option<u64>,
+    ) -> Self {
+        let kind = match printer.progress() {
+            None => Kind::Off,
+            Some(false) => Kind::Plain,
+            Some(true) => Kind::Bar(bar(what, total)),
+        };
+        let now = Instant::now();
+        Progress { printer, kind, what, unit, total, started: now, last: now }
+    }
+
+    /// Tells how much of the total is done and how many units that were.
+    pub(crate) fn set(&mut self, done: u64, units: u64) {
+        let rate = units as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
+        match &self.kind {
+            Kind::Off => {}
+            Kind::Bar(bar) => {
+                bar.set_position(done.min(self.total.unwrap_or(u64::MAX)));
+                bar.set_message(format!("{} {}, {}/s", grouped(units), self.unit, grouped(rate as u64)));
+            }
+            Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
+                self.last = Instant::now();
+                let left = self.total.filter(|t| *t > 0 && done > 0).map(|total| {
+                    let fraction = (done as f64 / total as f64).min(1.0);
+                    let seconds = self.started.elapsed().as_secs_f64() * (1.0 - fraction) / fraction;
+                    format!(", {:.0}%, about {seconds:.0} s left", fraction * 100.0)
+                });
+                self.printer.say(format!(
+                    "{}: {} {}, {}/s{}",
+                    self.what,
+                    grouped(units),
+                    self.unit,
+                    grouped(rate as u64),
+                    left.unwrap_or_default()
+                ));
+            }
+            Kind::Plain => {}
+        }
+    }
+
+    /// Says something above the bar.
+    pub(crate) fn say(&self, text: &str) {
+        match &self.kind {
+            Kind::Bar(bar) => bar.suspend(|| self.printer.say(text)),
+            _ => self.printer.say(text),
+        }
+    }
+
+    /// Seconds since the beginning.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        if let Kind::Bar(bar) = &self.kind {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => {
+            (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}  {eta} left")
+        }
+        None => (ProgressBar::new_spinner(), "{prefix} {spinner}  {msg}  {elapsed}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what);
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}

@@ -1,0 +1,303 @@
+//! Settings: defaults < user file < `./turnwise.toml` < `TURNWISE_*` < flags, resolved once into a plain struct.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        args::{Format, GlobalArgs},
+        env_vars,
+    },
+    error::{Error, IoContext, Result},
+};
+
+/// A setting as it can stand in a file.
+pub(crate) struct Definition {
+    pub(crate) key: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) about: &'static str,
+}
+
+/// All settings.
+pub(crate) const DEFINITIONS: [Definition; 11] = [
+    Definition { key: "index", default: "", about: "the index used where -i is not given" },
+    Definition {
+        key: "indexes_dir",
+        default: "indexes",
+        about: "the folder in which indexes are looked for by name",
+    },
+    Definition { key: "format", default: "text", about: "how results are printed: text, json or jsonl" },
+    Definition { key: "progress", default: "true", about: "show progress on long commands" },
+    Definition { key: "threads", default: "0", about: "threads to use; 0 is one for each core" },
+    Definition { key: "seed", default: "0", about: "the seed of everything that draws at random" },
+    Definition {
+        key: "ingest.max_errors",
+        default: "100",
+        about: "rejected records after which an ingest stops",
+    },
+    Definition { key: "ingest.max_record_mb", default: "64", about: "the longest record, in megabytes" },
+    Definition {
+        key: "ingest.index",
+        default: "true",
+        about: "bring the search index up to date after an ingest",
+    },
+    Definition { key: "ingest.batch", default: "1000", about: "dialogues flushed to the disk together" },
+    Definition { key: "store.segment_mb", default: "64", about: "the size at which the log begins a file" },
+];
+
+/// The file in the working folder.
+pub(crate) const LOCAL_FILE: &str = "turnwise.toml";
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Origin {
+    Default,
+    File(PathBuf),
+    Environment(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => path.display().fmt(f),
+            Origin::Environment(name) => f.write_str(name),
+            Origin::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// The settings in force.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) index: Option<String>,
+    pub(crate) indexes_dir: PathBuf,
+    pub(crate) format: Format,
+    pub(crate) progress: bool,
+    pub(crate) threads: usize,
+    pub(crate) seed: u64,
+    pub(crate) max_errors: u64,
+    pub(crate) max_record: usize,
+    pub(crate) ingest_index: bool,
+    pub(crate) batch: usize,
+    pub(crate) segment_bytes: u64,
+    /// Every key with its value as text and its origin.
+    pub(crate) origins: BTreeMap<&'static str, (String, Origin)>,
+    /// The files that were looked for, and whether they are there.
+    pub(crate) files: Vec<(PathBuf, bool)>,
+}
+
+impl Settings {
+    pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self> {
+        let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        Settings::resolve_from(args, &environment)
+    }
+
+    fn resolve_from(args: &GlobalArgs, environment: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut layers: BTreeMap<&'static str, (String, Origin)> =
+            DEFINITIONS.iter().map(|d| (d.key, (d.default.to_owned(), Origin::Default))).collect();
+        let mut files = Vec::new();
+        let user_file = user_folder(environment).map(|folder| folder.join("turnwise").join("config.toml"));
+        let local_file = args.config.clone().unwrap_or_else(|| LOCAL_FILE.into());
+        for path in user_file.into_iter().chain([local_file]) {
+            let required = args.config.as_deref() == Some(&path);
+            let found = read_file(&path, required)?;
+            files.push((path.clone(), found.is_some()));
+            for (key, value) in found.unwrap_or_default() {
+                layers.insert(key, (value, Origin::File(path.clone())));
+            }
+        }
+        for definition in &DEFINITIONS {
+            let name = env_vars::of_setting(definition.key);
+            if let Some(value) = environment(&name) {
+                layers.insert(definition.key, (value, Origin::Environment(name)));
+            }
+        }
+        let mut flag = |key: &'static str, flag: &'static str, value: Option<String>| {
+            if let Some(value) = value {
+                layers.insert(key, (value, Origin::Flag(flag)));
+            }
+        };
+        flag("index", "--index", args.index.clone());
+        flag("format", "--format", args.format.map(|f| f.to_string()));
+        flag("progress", "--no-progress", args.no_progress.then(|| "false".to_owned()));
+        flag("threads", "--threads", args.threads.map(|n| n.to_string()));
+        flag("seed", "--seed", args.seed.map(|n| n.to_string()));
+
+        let get = |key: &str| layers.get(key).map(|(value, _)| value.clone()).unwrap_or_default();
+        let threads: usize = typed(&layers, "threads", "a number")?;
+        Ok(Settings {
+            index: Some(get("index")).filter(|name| !name.is_empty()),
+            indexes_dir: get("indexes_dir").into(),
+            format: typed(&layers, "format", "text, json or jsonl")?,
+            progress: typed(&layers, "progress", "true or false")?,
+            threads: match threads {
+                0 => std::thread::available_parallelism().map_or(1, usize::from),
+                n => n.min(1024),
+            },
+            seed: typed(&layers, "seed", "a number")?,
+            max_errors: typed(&layers, "ingest.max_errors", "a number")?,
+            max_record: typed::<usize>(&layers, "ingest.max_record_mb", "a number")?.clamp(1, 4000)
+                * 1_000_000,
+            ingest_index: typed(&layers, "ingest.index", "true or false")?,
+            batch: typed::<usize>(&layers, "ingest.batch", "a number")?.clamp(1, 100_000),
+            segment_bytes: typed::<u64>(&layers, "store.segment_mb", "a number")?.clamp(1, 1000) * 1_000_000,
+            origins: layers,
+            files,
+        })
+    }
+}
+
+fn typed<T: FromStr>(
+    layers: &BTreeMap<&'static str, (String, Origin)>,
+    key: &'static str,
+    expected: &str,
+) -> Result<T> {
+    let (value, origin) = layers.get(key).ok_or_else(|| Error::Internal(format!("no setting {key}")))?;
+    value.parse().map_err(|_| Error::Input {
+        message: format!("the setting `{key}` is `{value}`, and must be {expected}"),
+        hint: Some(format!("it comes from: {origin}")),
+    })
+}
+
+fn user_folder(environment: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let home = || environment(env_vars::HOME).map(|home| Path::new(&home).join(".config"));
+    environment(env_vars::XDG_CONFIG_HOME).map(PathBuf::from).or_else(home)
+}
+
+/// The settings of a file, or `None` if there is none.
+fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, String)>>> {
+    let text = match fs::read_to_string(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !required => return Ok(None),
+        other => other.at("read", path)?,
+    };
+    let wrong = |message: String, hint: Option<String>| Error::Input {
+        message: format!("{}: {message}", path.display()),
+        hint: hint
+            .or_else(|| Some("`turnwise config init` writes a file with all settings explained".to_owned())),
+    };
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+        let line = e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        wrong(format!("line {line}: {}", e.message()), None)
+    })?;
+    let mut found = Vec::new();
+    flatten("", &table, &mut |key, value| {
+        let definition = DEFINITIONS.iter().find(|d| d.key == key).ok_or_else(|| {
+            let e = Error::unknown_name("setting", &key, DEFINITIONS.iter().map(|d| d.key));
+            wrong(e.to_string(), e.hint())
+        })?;
+        let value = match value {
+            toml::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        found.push((definition.key, value));
+        Ok(())
+    })?;
+    Ok(Some(found))
+}
+
+fn flatten(
+    prefix: &str,
+    table: &toml::Table,
+    f: &mut dyn FnMut(String, &toml::Value) -> Result<()>,
+) -> Result<()> {
+    for (name, value) in table {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&key, inner, f)?,
+            other => f(key, other)?,
+        }
+    }
+    Ok(())
+}
+
+/// A settings file with every setting explained and none set.
+pub(crate) fn template() -> String {
+    let mut text = String::from(
+        "# Settings of turnwise. Every line is a default: remove its `#` to change it.\n\
+         # Stronger than this file are TURNWISE_* variables and flags; `turnwise config show --origin` tells\n\
+         # which value is in force and where it comes from.\n",
+    );
+    let mut section = "";
+    for definition in &DEFINITIONS {
+        let (table, name) = definition.key.rsplit_once('.').unwrap_or(("", definition.key));
+        if table != section {
+            section = table;
+            text.push_str(&format!("\n[{table}]"));
+        }
+        let plain = definition.default.parse::<f64>().is_ok() || definition.default.parse::<bool>().is_ok();
+        let value = if plain { definition.default.to_owned() } else { format!("{:?}", definition.default) };
+        text.push_str(&format!("\n# {}\n# {name} = {value}\n", definition.about));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> GlobalArgs {
+        GlobalArgs::default()
+    }
+
+    #[test]
+    fn later_layers_are_stronger() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.toml");
+        fs::write(&file, "threads = 3\nseed = 5\n[ingest]\nmax_errors = 7\n").unwrap();
+        let env = |name: &str| match name {
+            "TURNWISE_SEED" => Some("6".to_owned()),
+            _ => None,
+        };
+        let mut global = args();
+        global.config = Some(file.clone());
+        let s = Settings::resolve_from(&global, &env).unwrap();
+        assert_eq!((s.threads, s.seed, s.max_errors), (3, 6, 7));
+        assert_eq!(s.origins["seed"].1, Origin::Environment("TURNWISE_SEED".into()));
+        assert_eq!(s.origins["threads"].1, Origin::File(file));
+        global.seed = Some(9);
+        assert_eq!(Settings::resolve_from(&global, &env).unwrap().seed, 9);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.toml");
+        let mut global = args();
+        global.config = Some(file.clone());
+        let error = |text: &str| {
+            fs::write(&file, text).unwrap();
+            Settings::resolve_from(&global, &|_| None).err().unwrap()
+        };
+        assert_eq!(error("thread = 3").hint().as_deref(), Some("did you mean `threads`?"));
+        assert!(error("\nthreads = ").to_string().contains("line 2"));
+        assert!(error("threads = \"many\"").to_string().contains("must be a number"));
+        global.config = Some(dir.path().join("none.toml"));
+        assert!(Settings::resolve_from(&global, &|_| None).is_err());
+    }
+
+    #[test]
+    fn the_template_is_a_valid_file_that_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.toml");
+        fs::write(&file, template()).unwrap();
+        assert_eq!(read_file(&file, true).unwrap().unwrap(), []);
+        // And with every `#` in front of a setting removed it sets every default.
+        let set: String = template()
+            .lines()
+            .map(|l| l.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(l))
+            .fold(String::new(), |t, l| t + l + "\n");
+        fs::write(&file, set).unwrap();
+        let values = read_file(&file, true).unwrap().unwrap();
+        let expected: Vec<_> = DEFINITIONS.iter().map(|d| (d.key, d.default.to_owned())).collect();
+        assert_eq!(BTreeMap::from_iter(values), BTreeMap::from_iter(expected));
+    }
+}

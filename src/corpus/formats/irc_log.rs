@@ -1,0 +1,136 @@
+//! The lines of an IRC log: who says what at which minute, on a clock that only has hours and minutes.
+
+/// What a line of a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogLine<'a> {
+    /// Somebody says something.
+    Said(Said<'a>),
+    /// A notice of the server or the client: joins, parts, changes of nick or mode.
+    System,
+    /// Neither.
+    Unknown,
+}
+
+/// Something said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said<'a> {
+    pub(super) nick: &'a str,
+    pub(super) text: &'a str,
+    /// `action` for `/me waves`, `notice` for a message sent as one, nothing for speech.
+    pub(super) act: Option<&'static str>,
+}
+
+/// Reads a line: the clock it shows, in minutes since midnight, and what it is.
+pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
+    if line.starts_with("===") {
+        return (None, LogLine::System);
+    }
+    let Some((clock, rest)) = clock(line) else {
+        return (None, LogLine::Unknown);
+    };
+    let rest = rest.trim_start();
+    let what = if rest.starts_with("===") || rest.starts_with("***") {
+        LogLine::System
+    } else {
+        said(rest).map_or(LogLine::Unknown, LogLine::Said)
+    };
+    (Some(clock), what)
+}
+
+fn said(rest: &str) -> Option<Said<'_>> {
+    let (nick, text, act) = if let Some(rest) = rest.strip_prefix('<') {
+        let (nick, text) = rest.split_once('>')?;
+        (nick, text, None)
+    } else if let Some(rest) = rest.strip_prefix("* ") {
+        let (nick, text) = rest.trim_start().split_once(' ').unwrap_or((rest, ""));
+        (nick, text, Some("action"))
+    } else {
+        let (to, text) = rest.strip_prefix('-')?.split_once("- ")?;
+        (to.split_once(':')?.0, text, Some("notice"))
+    };
+    // Some clients show a user's rank before the nick.
+    let nick = nick.trim().trim_start_matches(['@', '+', '%']);
+    (!nick.is_empty()).then(|| Said { nick, text: text.trim(), act })
+}
+
+/// `[03:41]` (or `[03:41:07]`) at a line's start, and what follows it.
+fn clock(line: &str) -> Option<(i64, &str)> {
+    let (clock, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let mut parts = clock.split(':').map(|part| part.parse::<u8>().ok());
+    let (hour, minute) = (parts.next()??, parts.next()??);
+    (hour < 24 && minute < 60).then_some((i64::from(hour) * 60 + i64::from(minute), rest))
+}
+
+/// Whether text looks like a line of such a log.
+pub(super) fn is_log_line(line: &str) -> bool {
+    !matches!(parse(line), (_, LogLine::Unknown))
+}
+
+const HOUR: i64 = 60;
+
+/// Makes the clock of a log run on over midnight.
+///
+/// The #ubuntu logs up to 2007 show twelve hours without saying which half of the day: there `12:59` is followed by
+/// `01:00`, or `11:59` by `00:00`, which is a minute later and not half a day earlier.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    last: Option<i64>,
+    /// What is added for the days or half days that have gone by.
+    passed: i64,
+    /// A clock that has shown 13:00 or later has twenty-four hours.
+    whole_days: bool,
+}
+
+impl Clock {
+    /// The running minute of a line that shows `clock`.
+    pub(super) fn run(&mut self, clock: i64) -> i64 {
+        self.whole_days |= clock >= 13 * HOUR;
+        if let Some(last) = self.last {
+            if !self.whole_days && last >= 11 * HOUR && clock < 2 * HOUR {
+                self.passed += 12 * HOUR;
+            } else if clock < last - HOUR {
+                // Less than an hour back is a line out of order.
+                self.passed += 24 * HOUR;
+            }
+        }
+        self.last = Some(clock);
+        self.passed + clock
+    }
+
+    /// The running minute of the last line that showed a clock, and what it showed.
+    pub(super) fn now(&self) -> Option<(i64, i64)> {
+        self.last.map(|last| (self.passed + last, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart() {
+        let said = |nick, text, act| LogLine::Said(Said { nick, text, act });
+        assert_eq!(parse("[03:41] <amy> is it: on?"), (Some(221), said("amy", "is it: on?", None)));
+        assert_eq!(parse("[03:41:20] <@amy> "), (Some(221), said("amy", "", None)));
+        assert_eq!(parse("[10:00]  * amy waves"), (Some(600), said("amy", "waves", Some("action"))));
+        assert_eq!(parse("[10:00]  * amy"), (Some(600), said("amy", "", Some("action"))));
+        assert_eq!(parse("[10:00] -amy:#room- hello"), (Some(600), said("amy", "hello", Some("notice"))));
+        assert_eq!(parse("=== amy has joined #room"), (None, LogLine::System));
+        assert_eq!(parse("[10:00] === amy has joined #room"), (Some(600), LogLine::System));
+        assert_eq!(parse("[25:00] <amy> x"), (None, LogLine::Unknown));
+        assert_eq!(parse("amy: hello"), (None, LogLine::Unknown));
+    }
+
+    #[test]
+    fn the_clock_runs_on_over_midnight_and_over_noon() {
+        let run = |clocks: &[i64]| {
+            let mut clock = Clock::default();
+            clocks.iter().map(|&c| clock.run(c)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(&[23 * 60 + 59, 0, 1]), [1439, 1440, 1441]);
+        assert_eq!(run(&[12 * 60 + 59, 60]), [779, 780]);
+        assert_eq!(run(&[11 * 60 + 59, 1]), [719, 721]);
+        // A line out of order by a minute is not a day later.
+        assert_eq!(run(&[100, 99, 101]), [100, 99, 101]);
+    }
+}

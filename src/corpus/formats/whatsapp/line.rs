@@ -1,0 +1,278 @@
+//! The beginning of a message in a WhatsApp export: when; and the order of day and month.
+
+use jiff::civil::DateTime;
+
+/// Which number of a date is which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    DayMonth,
+    MonthDay,
+    YearMonthDay,
+}
+
+impl Order {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Order::DayMonth => "day/month/year",
+            Order::MonthDay => "month/day/year",
+            Order::YearMonthDay => "year/month/day",
+        }
+    }
+}
+
+/// The beginning of a message: `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header<'a> {
+    numbers: [u16; 3],
+    /// The date as it is written.
+    pub(super) date: &'a str,
+    clock: Clock,
+    /// Written as United States locales do: `3/2/26, 9:14 AM`.
+    american: bool,
+    /// What follows.
+    pub(super) rest: &'a str,
+}
+
+/// Hour, minute, second.
+type Clock = (u8, u8, Option<u8>);
+
+/// Marks of writing direction, which the exports put in front of lines, names and notices.
+pub(super) fn is_mark(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+pub(super) fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\u{a0}' | '\u{202f}' | '\u{2009}')
+}
+
+/// A text without the marks that the export added.
+pub(super) fn clean(text: &str) -> String {
+    let text: String = text.chars().filter(|&c| c == '\u{200f}' || !is_mark(c)).collect();
+    text.trim().to_owned()
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
+        let line = line.trim_start_matches(is_mark);
+        let (bracketed, text) = match line.strip_prefix('[') {
+            Some(text) => (true, text),
+            None => (false, line),
+        };
+        let (first, after) = number(text, 4)?;
+        let separator = after.chars().next().filter(|c| matches!(c, '/' | '.' | '-'))?;
+        let part = |text: &'a str| text.strip_prefix(separator).map(|t| t.trim_start_matches(is_space));
+        let (second, after) = number(part(after)?, 2)?;
+        let (third, after) = number(part(after)?, 4)?;
+        let date = &text[..text.len() - after.len()];
+        // `12. 3. 2026.`
+        let after = after.strip_prefix('.').unwrap_or(after);
+        let after = match after.strip_prefix(',') {
+            Some(after) => after,
+            // [2026-03-02 09:14] is how everyone writes times.
+            None if separator != '-' => after,
+            None => return None,
+        };
+        let time = after.trim_start_matches(is_space);
+        if time.len() == after.len() {
+            return None;
+        }
+        let (clock, upper, after) = clock(time)?;
+        let rest = if bracketed {
+            after.trim_start_matches(is_space).strip_prefix(']')?
+        } else {
+            let after = after.trim_start_matches(is_space);
+            after
+                .strip_prefix("- ")
+                .or_else(|| after.strip_prefix("– "))
+                .or_else(|| (after == "-").then_some(""))?
+        };
+        let padded = date.starts_with('0') || date.contains(&format!("{separator}0"));
+        Some(Header {
+            numbers: [first, second, third],
+            date,
+            clock,
+            american: separator == '/' && upper && !padded,
+            rest: rest.trim_start_matches(is_space),
+        })
+    }
+
+    /// The moment, in the time zone of the phone. `None` if there is no such day in this order.
+    pub(super) fn time(&self, order: Order) -> Option<DateTime> {
+        let [a, b, c] = self.numbers;
+        let (year, month, day) = match order {
+            Order::DayMonth => (c, b, a),
+            Order::MonthDay => (c, a, b),
+            Order::YearMonthDay => (a, b, c),
+        };
+        let year = if year < 100 { year + 2000 } else { year };
+        // WhatsApp began in 2009; what is earlier is a day taken for a year.
+        if year < 2009 {
+            return None;
+        }
+        let (hour, minute, second) = self.clock;
+        let second = i8::try_from(second.unwrap_or(0)).ok()?;
+        let [month, day] = [i8::try_from(month).ok()?, i8::try_from(day).ok()?];
+        let (hour, minute) = (i8::try_from(hour).ok()?, i8::try_from(minute).ok()?);
+        DateTime::new(i16::try_from(year).ok()?, month, day, hour, minute, second, 0).ok()
+    }
+
+    /// Whether the time has seconds.
+    pub(super) fn has_seconds(&self) -> bool {
+        self.clock.2.is_some()
+    }
+}
+
+/// A number of at most so many digits.
+fn number(text: &str, most: usize) -> Option<(u16, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || digits > most {
+        return None;
+    }
+    Some((text[..digits].parse().ok()?, &text[digits..]))
+}
+
+/// A time of day: its numbers on the 24-hour clock, and whether it has AM or PM in capitals.
+fn clock(text: &str) -> Option<(Clock, bool, &str)> {
+    // Some languages put a word between date and time: `klo`, `um`, `à`, `kl.`; some put the half of the day there.
+    let word_end = text.find(|c: char| c.is_ascii_digit())?;
+    let word = text[..word_end].trim_matches(is_space);
+    if word.chars().count() > 4 || word.chars().any(|c| !c.is_alphabetic() && c != '.') {
+        return None;
+    }
+    let half_before = match word {
+        "上午" | "午前" | "오전" => Some(false),
+        "下午" | "午後" | "오후" => Some(true),
+        _ => None,
+    };
+    let (hour, after) = number(&text[word_end..], 2)?;
+    let separator = after.chars().next().filter(|c| matches!(c, ':' | '.'))?;
+    let (minute, after) = number(after.strip_prefix(separator)?, 2)?;
+    let (second, after) = match after.strip_prefix(separator).and_then(|t| number(t, 2)) {
+        Some((second, after)) => (Some(second), after),
+        None => (None, after),
+    };
+    let (half_after, upper, after) = half(after);
+    let hour = match half_before.or(half_after) {
+        Some(_) if hour > 12 || hour == 0 => return None,
+        Some(pm) => hour % 12 + if pm { 12 } else { 0 },
+        None => hour,
+    };
+    let second = second.map(u8::try_from).transpose().ok()?;
+    let clock = (u8::try_from(hour).ok()?, u8::try_from(minute).ok()?, second);
+    Some((clock, upper, after))
+}
+
+/// `AM`, `pm`, `a.m.`, `p. m.` after a time, if it is there.
+fn half(text: &str) -> (Option<bool>, bool, &str) {
+    let trimmed = text.trim_start_matches(is_space);
+    let mut letters = String::new();
+    let mut used = 0;
+    for c in trimmed.chars() {
+        match c {
+            'a' | 'p' | 'A' | 'P' if letters.is_empty() => letters.push(c),
+            'm' | 'M' if letters.len() == 1 => letters.push(c),
+            '.' if !letters.is_empty() => {}
+            c if is_space(c) && letters.len() == 1 => {}
+            _ => break,
+        }
+        used += c.len_utf8();
+    }
+    match letters.to_ascii_lowercase().as_str() {
+        half @ ("am" | "pm") => (Some(half == "pm"), letters == "AM" || letters == "PM", &trimmed[used..]),
+        _ => (None, false, text),
+    }
+}
+
+/// In which order the dates at the beginning of a file are written, and whether that is only assumed.
+///
+/// 1. The order in which the most dates exist (there is no 31st month, and no message from before 2009).
+/// 2. If that is several: the one in which time goes backwards the least.
+/// 3. If that is several: month first if it is `3/2/26, 9:14 AM` with capitals and without zeros in front, as the
+///    United States write it; else day first. This is an assumption, and said to be one.
+pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
+    let headers: Vec<Header<'_>> = lines.filter_map(Header::parse).collect();
+    let candidates = [Order::DayMonth, Order::MonthDay, Order::YearMonthDay];
+    let judge = |order: Order| {
+        let times: Vec<DateTime> = headers.iter().filter_map(|h| h.time(order)).collect();
+        let backwards = times.windows(2).filter(|pair| matches!(pair, [a, b] if b < a)).count();
+        (headers.len() - times.len(), backwards)
+    };
+    let judged = candidates.map(|order| (judge(order), order));
+    let best = judged.iter().map(|(score, _)| *score).min().unwrap_or_default();
+    let fits = |order: Order| judged.iter().any(|(score, o)| *o == order && *score == best);
+    let american = headers.iter().any(|h| h.american);
+    match (fits(Order::DayMonth), fits(Order::MonthDay)) {
+        (true, true) => (if american { Order::MonthDay } else { Order::DayMonth }, !headers.is_empty()),
+        (true, false) => (Order::DayMonth, false),
+        (false, true) => (Order::MonthDay, false),
+        (false, false) => (Order::YearMonthDay, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: &str, order: Order) -> Option<String> {
+        let header = Header::parse(line)?;
+        Some(format!("{} {}", header.time(order)?, header.rest))
+    }
+
+    #[test]
+    fn headers_of_many_locales() {
+        let march = |line: &str| at(line, Order::DayMonth).unwrap_or_default();
+        for line in [
+            "[02/03/26, 09:14:05] Ann: x",
+            "\u{200e}[02/03/2026, 9:14:05\u{202f}AM] Ann: x",
+            "[02.03.26, 09:14:05] Ann: x",
+            "[2.3.2026 klo 9.14.05] Ann: x",
+        ] {
+            assert_eq!(march(line), "2026-03-02T09:14:05 Ann: x", "{line}");
+        }
+        for line in [
+            "02/03/2026, 09:14 - Ann: x",
+            "2/3/26, 9:14 AM - Ann: x",
+            "02/03/26, 9:14\u{202f}am – Ann: x",
+            "02/03/2026, 9:14 a. m. - Ann: x",
+            "02.03.26, 09:14 - Ann: x",
+            "02.03.2026. 09:14 - Ann: x",
+            "02-03-2026, 09:14 - Ann: x",
+            "02/03/2026 à 09:14 - Ann: x",
+        ] {
+            assert_eq!(march(line), "2026-03-02T09:14:00 Ann: x", "{line}");
+        }
+        let first = |line: &str| at(line, Order::YearMonthDay).unwrap_or_default();
+        assert_eq!(first("2026-03-02, 21:14 - Ann: x"), "2026-03-02T21:14:00 Ann: x");
+        assert_eq!(first("[2026/3/2 下午9:14:05] Ann: x"), "2026-03-02T21:14:05 Ann: x");
+        assert_eq!(march("2/3/26, 12:00 AM - Ann: x"), "2026-03-02T00:00:00 Ann: x");
+        assert_eq!(march("2/3/26, 12:00 pm - Ann: x"), "2026-03-02T12:00:00 Ann: x");
+        for no in [
+            "[2026-03-02 09:14] Ann: x",
+            "2026-03-02 09:14:05,123 - name - INFO",
+            "02/03/2026 is the day",
+            "[12:01] <ann> x",
+            "13/3/26, 13:14 PM - Ann: x",
+            "1/2/3",
+            "",
+            "[",
+        ] {
+            assert_eq!(Header::parse(no), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_day_and_month_is_told_by_the_data() {
+        let told = |dates: &[&str], tail: &str| {
+            let lines: Vec<String> = dates.iter().map(|d| format!("{d}, 9:14{tail} - Ann: x")).collect();
+            order(lines.iter().map(String::as_str))
+        };
+        assert_eq!(told(&["02/03/26", "13/03/26"], ""), (Order::DayMonth, false));
+        assert_eq!(told(&["02/03/26", "03/13/26"], ""), (Order::MonthDay, false));
+        assert_eq!(told(&["01/02/26", "01/03/26", "02/01/26"], ""), (Order::MonthDay, false));
+        assert_eq!(told(&["02/01/26", "01/02/26", "01/03/26"], ""), (Order::DayMonth, false));
+        assert_eq!(told(&["02/03/26", "03/03/26"], " am"), (Order::DayMonth, true));
+        assert_eq!(told(&["3/2/26"], " AM"), (Order::MonthDay, true));
+        assert_eq!(told(&["2026-03-02"], ""), (Order::YearMonthDay, false));
+        assert_eq!(told(&["26/03/02", "26/03/11"], ""), (Order::YearMonthDay, false));
+    }
+}

@@ -1,0 +1,3 @@
+//! Search indexes, each derived from the records and made anew whenever it is lost.
+
+pub mod lexical;

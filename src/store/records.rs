@@ -1,0 +1,166 @@
+//! The records in sled, by sequence number: a second copy beside the log, each able to mend the other.
+//!
+//! Keys are sequence numbers and therefore come in order, which is what sled is good at: random keys cost it ten times
+//! the memory. The writer alone opens it (sled admits one process); readers in other processes use the log.
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    error::{Error, Result},
+    ids::Seq,
+};
+
+/// sled's page cache. Appending in key order needs no more.
+const CACHE_BYTES: u64 = 64 << 20;
+/// Sorts before every sequence number: the batch up to which this copy has come, changed in one step with it.
+const APPLIED_KEY: &[u8] = b"";
+
+thread_local! {
+    /// Whether a panic on this thread is expected, caught and turned into an error. A panic hook may ask.
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread is about to be caught and reported as an error.
+pub fn panic_is_caught() -> bool {
+    CAUGHT.get()
+}
+
+/// The sled side of a store.
+pub struct Records {
+    path: PathBuf,
+    db: sled::Db,
+}
+
+impl Records {
+    /// Opens or creates it. Any failure means that it is damaged and can be made anew from the log.
+    pub fn open(path: &Path) -> Result<Self> {
+        let config = sled::Config::new()
+            .path(path)
+            .cache_capacity(CACHE_BYTES)
+            // The log is what survives a crash; flushing here is asked for at checkpoints only.
+            .flush_every_ms(None)
+            .mode(sled::Mode::HighThroughput);
+        let db = guarded(path, || config.open())?;
+        Ok(Records { path: path.to_owned(), db })
+    }
+
+    /// The batch up to which it has come.
+    pub fn applied(&self) -> Result<u64> {
+        let value = guarded(&self.path, || self.db.get(APPLIED_KEY))?;
+        Ok(value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
+    }
+
+    /// Applies a batch: all of it or nothing.
+    pub fn apply<'a>(
+        &self,
+        batch: u64,
+        puts: impl Iterator<Item = (Seq, &'a [u8])>,
+        removed: impl Iterator<Item = Seq>,
+    ) -> Result<()> {
+        let mut change = sled::Batch::default();
+        for (seq, json) in puts {
+            change.insert(&seq.0.to_be_bytes(), json);
+        }
+        for seq in removed {
+            change.remove(&seq.0.to_be_bytes());
+        }
+        change.insert(APPLIED_KEY, &batch.to_le_bytes());
+        guarded(&self.path, || self.db.apply_batch(change))
+    }
+
+    /// A record.
+    pub fn get(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
+        let value = guarded(&self.path, || self.db.get(seq.0.to_be_bytes()))?;
+        Ok(value.map(|v| v.to_vec()))
+    }
+
+    /// All records in order.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(Seq, Vec<u8>)>> + '_ {
+        let mut inner = self.db.iter();
+        std::iter::from_fn(move || {
+            loop {
+                let next = guarded(&self.path, || inner.next().transpose());
+                return match next {
+                    Ok(None) => None,
+                    Err(e) => Some(Err(e)),
+                    Ok(Some((key, value))) => match key.as_ref().try_into() {
+                        Ok(key) => Some(Ok((Seq(u64::from_be_bytes(key)), value.to_vec()))),
+                        Err(_) => continue,
+                    },
+                };
+            }
+        })
+    }
+
+    /// Writes out what is in memory, to shorten the next start.
+    pub fn flush(&self) -> Result<()> {
+        guarded(&self.path, || self.db.flush()).map(|_| ())
+    }
+}
+
+/// Calls into sled, which answers some kinds of damage with a panic.
+fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
+    CAUGHT.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    CAUGHT.set(false);
+    match outcome {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(sled::Error::Io(source))) => {
+            Err(Error::Io { action: "use the records in", path: path.to_owned(), source })
+        }
+        Ok(Err(e)) => Err(Error::corrupt(path, format!("sled reports: {e}"))),
+        Err(_) => Err(Error::corrupt(path, "sled cannot read its files")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_applied_whole_with_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let records = Records::open(dir.path()).unwrap();
+            assert_eq!(records.applied().unwrap(), 0);
+            let puts = [(Seq(1), &b"one"[..]), (Seq(2), b"two")];
+            records.apply(7, puts.into_iter(), std::iter::empty()).unwrap();
+            records.apply(8, std::iter::empty(), std::iter::once(Seq(1))).unwrap();
+        }
+        let records = Records::open(dir.path()).unwrap();
+        assert_eq!(records.applied().unwrap(), 8);
+        let all: Vec<_> = records.iter().map(Result::unwrap).collect();
+        assert_eq!(all, [(Seq(2), b"two".to_vec())]);
+        assert_eq!(records.get(Seq(1)).unwrap(), None);
+    }
+
+    #[test]
+    fn damage_is_an_error_or_an_old_state_but_never_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let records = Records::open(dir.path()).unwrap();
+            for batch in 1..50 {
+                let value = [batch as u8; 3000];
+                records.apply(batch, std::iter::once((Seq(batch), &value[..])), std::iter::empty()).unwrap();
+            }
+        }
+        let db = dir.path().join("db");
+        let good = std::fs::read(&db).unwrap();
+        for at in (0..good.len()).step_by(good.len() / 40) {
+            let mut bad = good.clone();
+            let until = (at + 50).min(bad.len());
+            bad[at..until].fill(0xa5);
+            std::fs::write(&db, &bad).unwrap();
+            match Records::open(dir.path())
+                .and_then(|r| r.iter().collect::<Result<Vec<_>>>().map(|all| (r, all)))
+            {
+                Ok((records, all)) => assert!(all.len() as u64 <= records.applied().unwrap().max(49)),
+                Err(e) => assert!(matches!(e, Error::Corrupt { .. } | Error::Io { .. }), "{e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Mending an index: whatever can be read of the log is kept, holes are filled from sled's copy, and everything that
+//! derives from the log is made anew.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    corpus::Dialogue,
+    error::{Error, IoContext, Result},
+    ids::{IdKey, Seq},
+    store::{
+        directory::KeyMap,
+        files,
+        frame::{self, Commit, Frame, Kind, Prepared, Totals},
+        lock::WriterLock,
+        log::{self, LogWriter, Position, Segment},
+        manifest::{Checkpoint, Manifest},
+        records::Records,
+        snapshot::{log_folder, records_folder},
+        writer,
+    },
+};
+
+/// What a repair did.
+#[derive(Debug, Default, Serialize)]
+pub struct Repaired {
+    /// Dialogues that are there now.
+    pub dialogues: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Places of the log that could not be read.
+    pub damaged_places: Vec<String>,
+    /// Records that were in those places and came back from sled.
+    pub recovered: u64,
+    /// Sequence numbers of those places that sled does not hold either: deletes, records replaced since, or losses.
+    pub missing: u64,
+    /// Where the damaged log lies now, for whoever wants to look.
+    pub kept: Option<PathBuf>,
+}
+
+/// Mends an index. With a sound log, only what derives from it is made anew.
+pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
+    if !root.is_dir() {
+        return Err(Error::NoIndex { path: root.to_owned(), hint: None });
+    }
+    let old_log = log_folder(root);
+    let new_log = root.join("log.new");
+    let has_log = old_log.is_dir() || new_log.is_dir();
+    if !has_log {
+        return Err(Error::NoIndex { path: root.to_owned(), hint: None });
+    }
+    let _lock = WriterLock::acquire(root, command)?;
+    // A repair that was killed between its two renames: the new log is complete, or it would not be alone.
+    if !old_log.is_dir() {
+        fs::rename(&new_log, &old_log).at("rename", &new_log)?;
+    }
+    files::remove_folder(&new_log)?;
+    let manifest = match Manifest::read(root) {
+        Ok(manifest) => manifest,
+        Err(e @ Error::FormatVersion { .. }) => return Err(e),
+        Err(_) => Manifest::new(),
+    };
+    let mut salvage = Salvage::read(&old_log, &manifest.checkpoint)?;
+    let mut repaired = Repaired { damaged_places: salvage.damaged.clone(), ..Repaired::default() };
+    if !salvage.damaged.is_empty() {
+        fill_from_sled(root, &mut salvage, &mut repaired)?;
+        write_log(&new_log, &salvage)?;
+        let kept = free_name(root)?;
+        fs::rename(&old_log, &kept).at("rename", &old_log)?;
+        fs::rename(&new_log, &old_log).at("rename", &new_log)?;
+        files::sync_folder(root)?;
+        repaired.kept = Some(kept);
+    }
+    let view = writer::rebuild_derived(root, manifest)?;
+    repaired.dialogues = view.totals().dialogues;
+    repaired.turns = view.totals().turns;
+    Ok(repaired)
+}
+
+fn free_name(root: &Path) -> Result<PathBuf> {
+    (1..1000)
+        .map(|n| root.join(format!("log.damaged-{n}")))
+        .find(|path| !path.exists())
+        .ok_or_else(|| Error::input(format!("{} holds too many damaged logs; remove some", root.display())))
+}
+
+/// What can be read of a log.
+struct Salvage {
+    log: PathBuf,
+    /// By sequence number. `Ok` lies in the log, `Err` was recovered.
+    frames: BTreeMap<Seq, Result<Position, Vec<u8>>>,
+    /// The last batch that was acknowledged, as far as anything tells.
+    batch: u64,
+    /// The log's end at the last checkpoint: what is unreadable before it was acknowledged once.
+    known_end: Position,
+    rejected: BTreeMap<String, u64>,
+    damaged: Vec<String>,
+    missing: BTreeSet<Seq>,
+}
+
+impl Salvage {
+    fn read(folder: &Path, checkpoint: &Checkpoint) -> Result<Self> {
+        let mut salvage = Salvage {
+            log: folder.to_owned(),
+            frames: BTreeMap::new(),
+            batch: checkpoint.batch,
+            known_end: checkpoint.at,
+            rejected: BTreeMap::new(),
+            damaged: Vec::new(),
+            missing: BTreeSet::new(),
+        };
+        let numbers = log::segments(folder)?;
+        let mut committed = checkpoint.seq;
+        for (n, &number) in numbers.iter().enumerate() {
+            if number != n as u32 + 1 {
+                salvage.damaged.push(format!("segment {} of the log is missing", n + 1));
+            }
+            committed = committed.max(salvage.read_segment(number, n + 1 == numbers.len())?);
+        }
+        // What no commit follows was never acknowledged.
+        salvage.frames.retain(|&seq, _| seq <= committed);
+        if !salvage.damaged.is_empty() {
+            let present: BTreeSet<Seq> = salvage.frames.keys().copied().collect();
+            salvage.missing = (1..=committed.0).map(Seq).filter(|seq| !present.contains(seq)).collect();
+        }
+        Ok(salvage)
+    }
+
+    /// Gives the last sequence number that a commit covers.
+    fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
+        let mut committed = Seq(0);
+        let path = log::segment_path(&self.log, number);
+        let segment = match Segment::map(&self.log, number) {
+            Ok(segment) => segment,
+            Err(Error::Corrupt { .. }) => {
+                self.damaged.push(format!("{}: the segment's header is damaged", path.display()));
+                Segment::map_unchecked(&self.log, number)?
+            }
+            Err(e) => return Err(e),
+        };
+        let mut at = log::SEGMENT_HEADER_BYTES;
+        while at < segment.end() {
+            match segment.frame_at(at) {
+                Ok(frame) => {
+                    match frame.kind {
+                        Kind::Put | Kind::Delete => {
+                            self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
+                        }
+                        Kind::Commit => {
+                            committed = committed.max(frame.seq);
+                            if let Ok(commit) = frame.commit() {
+                                self.rejected.extend(commit.rejected);
+                                self.batch = self.batch.max(commit.batch);
+                            }
+                        }
+                    }
+                    at += frame.bytes();
+                }
+                Err(e) => {
+                    // A torn end is not damage: opening cuts it.
+                    let here = Position { segment: number, offset: at };
+                    if last && here >= self.known_end && !segment.has_commit_after(at) {
+                        break;
+                    }
+                    self.damaged.push(e.to_string());
+                    match segment.next_frame(at + 1) {
+                        Some(next) => at = next,
+                        None => break,
+                    }
+                }
+            }
+        }
+        Ok(committed)
+    }
+}
+
+/// Puts back what the log lost and sled has, and lets go what sled knows to be deleted.
+fn fill_from_sled(root: &Path, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
+    let Ok(records) = Records::open(&records_folder(root)) else {
+        repaired.missing = salvage.missing.len() as u64;
+        return Ok(());
+    };
+    let mut still_missing = BTreeSet::new();
+    for &seq in &salvage.missing {
+        let json = records.get(seq).ok().flatten();
+        let dialogue = json.and_then(|json| serde_json::from_slice::<Dialogue>(&json).ok());
+        let Some(dialogue) = dialogue else {
+            still_missing.insert(seq);
+            continue;
+        };
+        let prepared = Prepared::new(&dialogue)?;
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, Kind::Put, seq, &[&prepared.prefix(), &prepared.json])?;
+        salvage.frames.insert(seq, Err(bytes));
+        repaired.recovered += 1;
+    }
+    repaired.missing = still_missing.len() as u64;
+    salvage.missing = still_missing;
+    if records.applied().is_ok_and(|batch| batch == salvage.batch) && !salvage.missing.is_empty() {
+        drop_deleted(&records, salvage)?;
+    }
+    Ok(())
+}
+
+/// A lost delete would bring its dialogue back. sled, if it is up to date, knows what is there.
+fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
+    let mut present = BTreeSet::new();
+    for item in records.iter() {
+        // Half an answer is none: without a sound list nothing is dropped.
+        let Ok((seq, _)) = item else { return Ok(()) };
+        present.insert(seq);
+    }
+    let live = replay(salvage)?;
+    for (_, (seq, _)) in live {
+        if !present.contains(&seq) {
+            salvage.frames.remove(&seq);
+        }
+    }
+    Ok(())
+}
+
+/// The dialogues that are there after all frames, with their turns.
+fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
+    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    each_frame(salvage, |frame, _| {
+        let id: IdKey = frame.id_key();
+        match frame.kind {
+            Kind::Put => live.insert(id, (frame.seq, frame.turns())),
+            _ => live.remove(&id),
+        };
+        Ok(())
+    })?;
+    Ok(live)
+}
+
+fn each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<()>) -> Result<()> {
+    let mut segment: Option<Segment> = None;
+    for found in salvage.frames.values() {
+        match found {
+            Err(bytes) => {
+                let frame = Frame::read(bytes).map_err(|why| Error::Internal(why.into()))?;
+                f(&frame, bytes)?;
+            }
+            Ok(place) => {
+                if segment.as_ref().is_none_or(|s| s.number() != place.segment) {
+                    segment = Some(Segment::map_unchecked(&salvage.log, place.segment)?);
+                }
+                let Some(segment) = &segment else { continue };
+                let frame = segment.frame_at(place.offset)?;
+                let from = place.offset as usize;
+                f(&frame, &segment.bytes()[from..from + frame.bytes() as usize])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the salvaged frames as a new log, in batches as an ingest would.
+fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
+    const BATCH_BYTES: usize = 4 << 20;
+    let mut out = LogWriter::create(folder)?;
+    let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
+    let mut buffer = Vec::new();
+    let mut commit = Commit { rejected: salvage.rejected.clone(), ..Commit::default() };
+    let mut last = Seq(0);
+    let mut flush = |buffer: &mut Vec<u8>, totals: Totals, last: Seq| -> Result<()> {
+        out.place()?;
+        commit.batch += 1;
+        commit.totals = totals;
+        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
+        frame::write(buffer, Kind::Commit, last, &[&payload])?;
+        out.append(buffer)?;
+        buffer.clear();
+        commit.rejected.clear();
+        Ok(())
+    };
+    let mut totals = Totals::default();
+    each_frame(salvage, |frame, bytes| {
+        let gone = match frame.kind {
+            Kind::Put => {
+                totals.dialogues += 1;
+                totals.turns += u64::from(frame.turns());
+                live.insert(frame.id_key(), (frame.seq, frame.turns()))
+            }
+            _ => live.remove(&frame.id_key()),
+        };
+        if let Some((_, turns)) = gone {
+            totals.dialogues -= 1;
+            totals.turns -= u64::from(turns);
+        }
+        buffer.extend_from_slice(bytes);
+        last = frame.seq;
+        if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
+    })?;
+    flush(&mut buffer, totals, last)
+}

@@ -1,0 +1,72 @@
+//! Ctrl-C: what was acknowledged is kept, and the same command goes on.
+
+#![cfg(unix)]
+
+use crate::support::{Started, Turnwise, record, records};
+
+fn stopped(run: Started) -> String {
+    run.interrupt();
+    let outcome = run.end();
+    outcome.says(130, &["error: interrupted\n"]);
+    outcome.err
+}
+
+#[test]
+fn a_stream_that_is_interrupted_keeps_what_was_acknowledged() {
+    let t = Turnwise::new();
+    let mut run = t.start("ingest -v -i x -");
+    run.feed(&records(1500));
+    run.until_said("acknowledged: 1000 records");
+    run.until_said("acknowledged: 1500 records");
+    let said = stopped(run);
+    assert!(
+        said.contains(
+            "hint: 1500 records are in; run the same command again, what is there already is passed over\n"
+        ),
+        "{said}"
+    );
+    assert_eq!(t.ids("x").len(), 1500);
+    assert_eq!(t.run("verify -i x").code, 0);
+    let outcome = t.run_with("ingest -i x - --format json", records(1600).as_bytes());
+    let tally = &outcome.json()["tally"];
+    assert_eq!((&tally["unchanged"], &tally["added"]), (&1500.into(), &100.into()));
+}
+
+#[test]
+fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
+    let t = Turnwise::new();
+    let mut text = records(40_000);
+    text += "{oops\n";
+    text += &record("d000001", "this is text number 1");
+    t.write("in.jsonl", text);
+    let command = "ingest -i x in.jsonl --min-turns 2 --redact";
+    let run = t.start(&format!("{command} -v"));
+    run.until_said("acknowledged: 3000 records");
+    let said = stopped(run);
+    assert!(said.contains("hint: run the same command again to go on after record "), "{said}");
+    let before = t.ids("x").len();
+    assert!((3000..40_000).contains(&before), "{before}");
+
+    let outcome = t.run(&format!("{command} --format json"));
+    outcome.says(0, &["going on after record ", ", where the last run stopped\n"]);
+    let resumed = outcome.json();
+    assert_eq!(resumed["resumed_after"], before);
+    t.ok(&format!("{} --format json", command.replace("-i x", "-i y")));
+    let whole = t.json(&format!("{} ", command.replace("-i x", "-i z")));
+    assert_eq!(resumed["tally"], whole["tally"]);
+    assert_eq!(t.dialogues("x"), t.dialogues("y"));
+    assert_eq!(t.run("verify -i x").code, 0);
+    // It is done: the next run starts from the beginning and changes nothing.
+    let again = t.json(command);
+    assert_eq!((&again["resumed_after"], &again["tally"]["unchanged"]), (&0.into(), &40_000.into()));
+}
+
+#[test]
+fn waiting_for_the_first_word_can_be_interrupted() {
+    let t = Turnwise::new();
+    let run = t.start("ingest -i x -");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    run.interrupt();
+    assert_eq!(run.end().code, 130);
+    assert!(!t.path("indexes").exists());
+}

@@ -1,0 +1,14 @@
+//! The program as its users meet it: real files, real processes, exit codes and messages.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bad_input;
+mod changes;
+mod corpus;
+mod interrupts;
+mod settings;
+mod sources;
+mod summary;
+mod support;
+mod surface;

@@ -1,0 +1,253 @@
+//! Runs the program in a folder of its own.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The sample corpus.
+pub const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/support");
+
+/// How long anything may take before a test gives up.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The program, with a folder to work in and no settings from outside.
+pub struct Turnwise {
+    folder: TempDir,
+}
+
+/// What the program said, and its exit code.
+#[derive(Debug)]
+pub struct Outcome {
+    pub out: String,
+    pub err: String,
+    pub code: i32,
+}
+
+impl Turnwise {
+    pub fn new() -> Self {
+        Turnwise { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("TURNWISE_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it with arguments that hold no spaces.
+    pub fn run(&self, line: &str) -> Outcome {
+        self.run_args(&words(line))
+    }
+
+    pub fn run_args(&self, args: &[&str]) -> Outcome {
+        Outcome::of(self.command(args).output().unwrap())
+    }
+
+    /// Runs it with this standard input.
+    pub fn run_with(&self, line: &str, input: &[u8]) -> Outcome {
+        let mut child = self.command(&words(line)).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // The program may stop reading early; that is for its exit code to tell.
+        let feeder = thread::spawn(move || drop(stdin.write_all(&input)));
+        let outcome = Outcome::of(child.wait_with_output().unwrap());
+        feeder.join().unwrap();
+        outcome
+    }
+
+    /// Runs it, which must go well, and gives what it printed.
+    #[track_caller]
+    pub fn ok(&self, line: &str) -> String {
+        let outcome = self.run(line);
+        assert_eq!(outcome.code, 0, "{line}: {outcome:?}");
+        outcome.out
+    }
+
+    /// Runs it with `--format json`.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> Value {
+        self.run(&format!("{line} --format json")).json()
+    }
+
+    /// Starts it, with its standard input open and what it says on standard error at hand line by line.
+    pub fn start(&self, line: &str) -> Started {
+        let mut child = self.command(&words(line)).stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, said) = mpsc::channel();
+        thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Started { child, stdin, said }
+    }
+
+    /// Every dialogue of an index, in the order of its ids.
+    pub fn dialogues(&self, index: &str) -> Vec<Value> {
+        let mut all = lines(&self.ok(&format!("corpus export -q -i {index}")));
+        all.sort_by_key(id_of);
+        all
+    }
+
+    /// The ids of an index, sorted.
+    pub fn ids(&self, index: &str) -> Vec<String> {
+        self.dialogues(index).iter().map(id_of).collect()
+    }
+}
+
+impl Outcome {
+    fn of(output: Output) -> Self {
+        Outcome {
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// It ended with this code, and standard error holds each of these texts.
+    #[track_caller]
+    pub fn says(&self, code: i32, texts: &[&str]) -> &Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for text in texts {
+            assert!(self.err.contains(text), "`{text}` is not said: {self:#?}");
+        }
+        self
+    }
+}
+
+/// A program that runs.
+pub struct Started {
+    pub child: Child,
+    pub stdin: Option<ChildStdin>,
+    said: Receiver<String>,
+}
+
+impl Started {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn feed(&mut self, text: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Waits until it says something, and gives the whole line.
+    #[track_caller]
+    pub fn until_said(&self, text: &str) -> String {
+        loop {
+            let line =
+                self.said.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("`{text}` is not said: {e}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// As Ctrl-C does.
+    #[cfg(unix)]
+    pub fn interrupt(&self) {
+        let line = format!("kill -INT {}", self.pid());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    /// Waits for its end: the exit code, and what it said since it was last asked.
+    pub fn end(mut self) -> Outcome {
+        let output = self.child.wait_with_output().unwrap();
+        let err: String = self.said.iter().map(|line| line + "\n").collect();
+        drop(self.stdin.take());
+        Outcome { err, ..Outcome::of(output) }
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+pub fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+pub fn id_of(dialogue: &Value) -> String {
+    dialogue["id"].as_str().unwrap().to_owned()
+}
+
+/// A dialogue of two turns, as a line.
+pub fn record(id: &str, text: &str) -> String {
+    let turns = json!([
+        {"speaker": "Ann", "role": "user", "text": text},
+        {"speaker": "Bob", "role": "agent", "text": "One moment, please."}
+    ]);
+    format!("{}\n", json!({"id": id, "source": "test", "turns": turns}))
+}
+
+/// So many records, with ids that sort as they come.
+pub fn records(count: usize) -> String {
+    (0..count).map(|n| record(&format!("d{n:06}"), &format!("this is text number {n}"))).collect()
+}
+
+pub fn gz(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(bytes.as_ref()).unwrap();
+    out.finish().unwrap()
+}
+
+pub fn zst(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    zstd::encode_all(bytes.as_ref(), 1).unwrap()
+}
+
+pub fn sample(name: &str) -> String {
+    fs::read_to_string(Path::new(SAMPLES).join(name)).unwrap()
+}
+
+/// Every file of a folder, with its bytes.
+pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            false => all.push((path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    all.sort();
+    all
+}

@@ -1,0 +1,192 @@
+//! Kills the program at random points, 200 times, and looks what is left: everything that was acknowledged is there,
+//! nothing is half there, and the same command goes on without any manual step.
+
+#![cfg(all(unix, feature = "cli"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use turnwise::store::{Snapshot, verify};
+
+const KILLS: usize = 200;
+const DIALOGUES: usize = 4000;
+
+/// A small generator of numbers, seeded so that a failure can be looked at again (its timing cannot).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+fn text(n: usize, version: u32) -> String {
+    format!("version {version} of question {n}, {}", "which goes on for a while and ".repeat(8))
+}
+
+fn write_corpus(path: &Path, version: u32) {
+    let mut out = std::io::BufWriter::new(fs::File::create(path).unwrap());
+    for n in 0..DIALOGUES {
+        let turns = serde_json::json!([{ "role": "user", "text": text(n, version) }, { "role": "agent", "text": "yes" }]);
+        writeln!(out, "{}", serde_json::json!({ "id": format!("d{n:05}"), "turns": turns })).unwrap();
+    }
+}
+
+fn program(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+    command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME");
+    // Small batches and segments: many moments at which a kill can hurt.
+    command.env("TURNWISE_INGEST_BATCH", "100").env("TURNWISE_STORE_SEGMENT_MB", "1");
+    command
+}
+
+/// Starts an ingest and kills it after `after`. Gives the records it had acknowledged, and whether it ended by itself.
+fn killed_ingest(folder: &Path, corpus: &Path, after: Duration) -> (usize, bool) {
+    let mut command = program(folder);
+    command.args(["ingest", "-v", "-i", "x", "--no-index"]).arg(corpus);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let acknowledged = Arc::new(Mutex::new((0, String::new())));
+    let seen = acknowledged.clone();
+    let stderr = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut seen = seen.lock().unwrap();
+            if let Some(rest) = line.split("acknowledged: ").nth(1) {
+                seen.0 = rest.split(' ').next().unwrap().parse().unwrap();
+            }
+            seen.1.push_str(&line);
+            seen.1.push('\n');
+        }
+    });
+    let started = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if started.elapsed() >= after {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    };
+    reader.join().unwrap();
+    let (acknowledged, said) = acknowledged.lock().unwrap().clone();
+    if let Some(status) = ended {
+        assert!(status.success(), "the ingest failed by itself: {said}");
+    }
+    assert!(!said.contains("warning") && !said.contains("error"), "{said}");
+    (acknowledged, ended.is_some())
+}
+
+/// The version of every dialogue, by number; a reader looks at what the kill left.
+fn versions(index: &Path) -> BTreeMap<usize, u32> {
+    let Ok(snapshot) = Snapshot::open(index) else { return BTreeMap::new() };
+    let mut versions = BTreeMap::new();
+    for dialogue in snapshot.dialogues().map(Result::unwrap) {
+        let n: usize = dialogue.id.as_str()[1..].parse().unwrap();
+        let version = dialogue.turns[0].text["version ".len()..].split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(dialogue.turns[0].text, text(n, version));
+        versions.insert(n, version);
+    }
+    assert_eq!(snapshot.totals().dialogues as usize, versions.len());
+    versions
+}
+
+#[test]
+fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let index: PathBuf = folder.path().join("indexes/x");
+    let corpus = folder.path().join("corpus.jsonl");
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut version = 1;
+    write_corpus(&corpus, version);
+    // How far the running version is known to have come, over all kills.
+    let mut acknowledged = 0;
+    let mut versions_completed = 0;
+    let mut kills = 0;
+    // Adapts to the machine, so that kills fall everywhere between the first and the last moment of a run.
+    let mut whole_run = Duration::from_millis(400);
+    while kills < KILLS {
+        let after = whole_run.mul_f64(random.below(1200) as f64 / 1000.0);
+        let started = Instant::now();
+        let (records, ended) = killed_ingest(folder.path(), &corpus, after);
+        kills += usize::from(!ended);
+        acknowledged = acknowledged.max(records);
+        let now = versions(&index);
+        // The new version has come so far, as a whole: an unbroken run of dialogues from the first on.
+        let done = (0..DIALOGUES).take_while(|n| now.get(n) == Some(&version)).count();
+        assert!(done >= acknowledged, "{acknowledged} were acknowledged, {done} are there");
+        assert!(
+            (done..DIALOGUES).all(|n| now.get(&n).copied().unwrap_or(0) == version - 1),
+            "a batch is half there"
+        );
+        if ended {
+            whole_run = whole_run.min(started.elapsed().max(Duration::from_millis(50)));
+            assert_eq!(done, DIALOGUES);
+            versions_completed += 1;
+            version += 1;
+            acknowledged = 0;
+            write_corpus(&corpus, version);
+        }
+        if kills.is_multiple_of(25) {
+            let report = verify::verify(&index, "test", &mut |_| {}).unwrap();
+            assert!(report.damage.is_empty(), "{:?}", report.damage);
+        }
+    }
+    eprintln!("{kills} kills, {versions_completed} versions of {DIALOGUES} dialogues completed in between");
+    // And the last version is completed by the same command.
+    assert!(
+        program(folder.path()).args(["ingest", "-q", "-i", "x"]).arg(&corpus).status().unwrap().success()
+    );
+    assert!(versions(&index).values().all(|v| *v == version));
+    let verified = program(folder.path()).args(["verify", "-i", "x"]).output().unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+#[test]
+fn a_killed_delete_has_happened_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("indexes/x");
+    let corpus = folder.path().join("corpus.jsonl");
+    write_corpus(&corpus, 1);
+    let mut random = Random(7);
+    let (mut before, mut after) = (0, 0);
+    for _ in 0..20 {
+        assert!(
+            program(folder.path())
+                .args(["ingest", "-q", "-i", "x", "--no-index"])
+                .arg(&corpus)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut child = program(folder.path())
+            .args(["delete", "-q", "-i", "x", "--filter", "id>=d02000"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(random.below(700)));
+        let _ = child.kill();
+        child.wait().unwrap();
+        match versions(&index).len() {
+            DIALOGUES => before += 1,
+            2000 => after += 1,
+            other => panic!("{other} dialogues are there"),
+        }
+    }
+    eprintln!("killed before the delete counted: {before}, after: {after}");
+    drop(turnwise::store::Store::open(&index, "test").unwrap());
+    assert!(verify::verify(&index, "test", &mut |_| {}).unwrap().damage.is_empty());
+}

@@ -1,0 +1,121 @@
+//! Imports only go down: a module uses those above it in ARCHITECTURE.md's list, never those below.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// From the ground up, as in ARCHITECTURE.md.
+const ROOMS: [&str; 12] = [
+    "error", "ids", "corpus", "store", "text", "encoder", "train", "index", "search", "eval", "serve", "cli",
+];
+
+/// Holds nothing but texts; anybody may use it.
+const DATA: [&str; 1] = ["samples"];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The rooms that a file names with `crate::`, in `use` groups and in paths.
+fn used(text: &str) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .fold(String::new(), |t, l| t + l + "\n");
+    let mut rooms = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut name = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => rooms.push(std::mem::take(&mut name)),
+                    c if depth == 0 && !c.is_whitespace() => name.push(c),
+                    _ => {}
+                }
+            }
+            rooms.push(name);
+        } else {
+            rooms.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    rooms
+        .into_iter()
+        .map(|room| room.split("::").next().unwrap().to_owned())
+        .filter(|r| !r.is_empty())
+        .collect()
+}
+
+#[test]
+fn no_import_climbs() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    assert!(files.len() > 40);
+    let level = |room: &str| ROOMS.iter().position(|r| *r == room);
+    let mut wrong = Vec::new();
+    let mut edges = 0;
+    for file in files {
+        let inner = file.strip_prefix(&src).unwrap();
+        let room = inner.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if ["lib", "main"].contains(&room.as_str()) || DATA.contains(&room.as_str()) {
+            continue;
+        }
+        let own =
+            level(&room).unwrap_or_else(|| panic!("{} is in no room of ARCHITECTURE.md", inner.display()));
+        for other in used(&fs::read_to_string(&file).unwrap()) {
+            if DATA.contains(&other.as_str()) || ["Error", "Result"].contains(&other.as_str()) {
+                continue;
+            }
+            match level(&other) {
+                Some(theirs) if theirs <= own => edges += 1,
+                Some(_) => wrong.push(format!("{}: {room} must not use {other}", inner.display())),
+                None => wrong.push(format!("{}: `{other}` is no room", inner.display())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(edges > 100, "the test no longer sees the imports");
+}
+
+#[test]
+fn the_test_sees_every_way_to_import() {
+    let text = "use crate::error::Result;\nuse crate::{\n  corpus::{Dialogue, x::{y}},\n  store,\n};\nfn f() { crate::cli::main() } // crate::serve";
+    assert_eq!(used(text), ["error", "corpus", "store", "cli"]);
+}
+
+#[test]
+fn the_rooms_are_those_of_the_architecture() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
+    let mut last = 0;
+    for room in ROOMS {
+        let at = text
+            .find(&format!("| `{room}`"))
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md does not list `{room}`"));
+        assert!(at > last, "ARCHITECTURE.md lists `{room}` in another place");
+        last = at;
+    }
+}
+
+#[test]
+fn the_library_needs_no_asynchronous_runtime() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
+    assert!(lock.contains("name = \"sled\""));
+    for runtime in ["tokio", "async-std", "smol"] {
+        assert!(!lock.contains(&format!("name = \"{runtime}\"")), "{runtime} came in");
+    }
+}

@@ -1,0 +1,59 @@
+//! The README's commands, typed as they stand, in an empty folder; and its library example, compiled by rustdoc.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::{fs, path::Path, process::Command};
+
+/// The lines of all `sh` blocks.
+fn commands(readme: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in readme.lines() {
+        match line.trim_end() {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            line if inside && !line.trim().is_empty() => commands.push(line.to_owned()),
+            _ => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn every_command_of_the_readme_works_in_order() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let commands = commands(&readme);
+    assert!(commands.len() >= 15, "{commands:?}");
+    assert!(commands.contains(&"cargo run --release -- demo".to_owned()));
+    let folder = tempfile::tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_turnwise");
+    let mut ran = 0;
+    for command in commands {
+        // This very run is what `cargo test` means.
+        if command == "cargo test" {
+            continue;
+        }
+        let script = command.replace("cargo run --release --", binary);
+        let script = match script.strip_prefix("turnwise ") {
+            Some(rest) => format!("{binary} {rest}"),
+            None => script,
+        };
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(folder.path())
+            .env("HOME", folder.path())
+            .env_remove("XDG_CONFIG_HOME")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "`{command}` failed: {said}");
+        assert!(!said.contains("warning"), "`{command}` warned: {said}");
+        ran += 1;
+    }
+    eprintln!("{ran} commands of the README ran");
+    // What it says the demo prints is what the demo prints.
+    let demo = Command::new(binary).arg("demo").current_dir(folder.path()).output().unwrap();
+    let printed = String::from_utf8_lossy(&demo.stdout).into_owned();
+    assert!(printed.contains("indexes/demo now holds 280 dialogues with 3,208 turns"), "{printed}");
+}

@@ -1,0 +1,217 @@
+//! Damage of every file: told by name, and mended by `repair` as far as the two copies allow.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use turnwise::{
+    corpus::Dialogue,
+    error::Error,
+    ids::DialogueId,
+    store::{Snapshot, Store, backup, repair, verify},
+};
+
+use crate::support::{assert_sound, content, dialogue, put};
+
+/// 30 dialogues in 6 batches, one replaced, two deleted, closed in good order.
+fn filled(root: &Path) -> BTreeMap<String, Dialogue> {
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    for n in 0..30 {
+        put(&mut store, &dialogue(&format!("d{n}"), &format!("text {n}")));
+        if n % 5 == 4 {
+            store.commit(None).unwrap();
+        }
+    }
+    put(&mut store, &dialogue("d7", "another text"));
+    for id in ["d3", "d20"] {
+        assert!(store.delete(&DialogueId::new(id).unwrap()).unwrap());
+    }
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    assert_sound(root);
+    let all = content(root);
+    assert_eq!(all.len(), 28);
+    all
+}
+
+fn log(root: &Path) -> PathBuf {
+    root.join("log/00000001.log")
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_torn_end_is_cut_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let whole = fs::read(log(&root)).unwrap();
+    // Whatever a kill leaves behind the last commit: parts of a batch that was never acknowledged.
+    for length in [1, 3, 24, 60, 200] {
+        let mut torn = whole.clone();
+        torn.extend_from_slice(&whole[16..16 + length]);
+        fs::write(log(&root), &torn).unwrap();
+        assert_eq!(content(&root), all);
+        drop(Store::open(&root, "test").unwrap());
+        assert_eq!(fs::read(log(&root)).unwrap(), whole);
+    }
+}
+
+#[test]
+fn every_byte_of_the_log_is_guarded_and_repair_brings_everything_back_from_sled() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let length = fs::metadata(log(&root)).unwrap().len() as usize;
+    let good = copy_of(&root, dir.path(), "good");
+    for at in (0..length).step_by(97).chain([0, 9, 17, length - 1]) {
+        fs::remove_dir_all(&root).unwrap();
+        copy_tree(&good, &root);
+        flip(&log(&root), at);
+        let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
+        assert!(!report.damage.is_empty(), "byte {at} was not noticed");
+        assert!(
+            report.damage.iter().all(|d| d.path.ends_with("00000001.log")),
+            "byte {at}: {:?}",
+            report.damage
+        );
+        repair::repair(&root, "test").unwrap();
+        assert_sound(&root);
+        // The last batch alone can be lost: its damage looks like a torn end.
+        let now = content(&root);
+        assert_eq!(now, all, "byte {at}");
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_an_error_that_names_file_and_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    filled(&root);
+    // Without the checkpoint, opening reads the log from the start.
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(root.join("manifest.json")).unwrap()).unwrap();
+    manifest["tables"] = serde_json::json!([]);
+    manifest["checkpoint"] = serde_json::json!({"at": {"segment": 1, "offset": 16}, "seq": 0, "batch": 0, "totals": {"dialogues": 0, "turns": 0}});
+    fs::write(root.join("manifest.json"), manifest.to_string()).unwrap();
+    assert_eq!(content(&root).len(), 28);
+    flip(&log(&root), 500);
+    for e in [Snapshot::open(&root).err().unwrap(), Store::open(&root, "test").err().unwrap()] {
+        assert!(matches!(e, Error::Corrupt { .. }));
+        assert!(e.to_string().contains("00000001.log: at byte"), "{e}");
+        assert!(e.hint().unwrap().contains("turnwise repair"));
+    }
+}
+
+type Damage<'a> = Box<dyn Fn() + 'a>;
+
+#[test]
+fn derived_files_can_be_damaged_or_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let table = fs::read_dir(root.join("tables")).unwrap().next().unwrap().unwrap().path();
+    let cases: [(&str, Damage); 5] = [
+        ("a table's entry", Box::new(|| flip(&table_of(&root), 200))),
+        ("the tables", Box::new(|| fs::remove_dir_all(root.join("tables")).unwrap())),
+        ("sled", Box::new(|| fs::write(root.join("records/db"), [9; 3000]).unwrap())),
+        ("the manifest", Box::new(|| fs::write(root.join("manifest.json"), "{").unwrap())),
+        ("no manifest", Box::new(|| fs::remove_file(root.join("manifest.json")).unwrap())),
+    ];
+    assert!(table.exists());
+    for (what, damage) in cases {
+        damage();
+        if what != "no manifest" {
+            let report = verify::verify(&root, "test", &mut |_| {});
+            assert!(report.is_err() || !report.unwrap().damage.is_empty(), "{what}");
+        }
+        repair::repair(&root, "test").unwrap();
+        assert_sound(&root);
+        assert_eq!(content(&root), all, "{what}");
+    }
+}
+
+fn table_of(root: &Path) -> PathBuf {
+    fs::read_dir(root.join("tables")).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    fs::write(root.join("records/db"), [9; 3000]).unwrap();
+    let store = Store::open(&root, "test").unwrap();
+    assert_eq!(store.notices().len(), 1, "{:?}", store.notices());
+    drop(store);
+    assert_sound(&root);
+    assert_eq!(content(&root), all);
+}
+
+#[test]
+fn a_backup_is_restored_elsewhere_and_a_bad_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let saved = dir.path().join("saved");
+    // A writer may be at work.
+    let mut store = Store::open(&root, "test").unwrap();
+    put(&mut store, &dialogue("later", "not yet committed"));
+    backup::backup(&root, &saved).unwrap();
+    store.commit(None).unwrap();
+    drop(store);
+    let copy = dir.path().join("copy");
+    backup::restore(&saved, &copy, "test").unwrap();
+    assert_sound(&copy);
+    assert_eq!(content(&copy), all);
+    // It can be written to, and the same again changes nothing.
+    let mut store = Store::open(&copy, "test").unwrap();
+    assert_eq!(put(&mut store, &all["d1"]), turnwise::store::Put::Unchanged);
+    drop(store);
+
+    assert!(backup::backup(&root, &saved).is_err(), "a backup is never overwritten");
+    assert!(backup::restore(&saved, &copy, "test").is_err(), "an index is never overwritten");
+    flip(&saved.join("00000001.log"), 300);
+    let e = backup::restore(&saved, &dir.path().join("other"), "test").unwrap_err();
+    assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().contains("checksum"), "{e}");
+    assert!(!dir.path().join("other").exists());
+}
+
+#[test]
+fn a_second_writer_is_refused_and_readers_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let store = Store::open(&root, "turnwise ingest x").unwrap();
+    let e = Store::open(&root, "second").err().unwrap();
+    assert!(matches!(e, Error::Busy { .. }) && e.to_string().contains("turnwise ingest x"), "{e}");
+    assert_eq!(content(&root), all);
+    let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
+    assert!(report.damage.is_empty() && matches!(report.records, verify::RecordsChecked::InUse(_)));
+    drop(store);
+}
+
+fn copy_of(root: &Path, dir: &Path, name: &str) -> PathBuf {
+    let to = dir.join(name);
+    copy_tree(root, &to);
+    to
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Random ingests, updates, deletes, commits, checkpoints and reopenings against a `BTreeMap`.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use turnwise::{
+    ids::DialogueId,
+    store::{Put, Store},
+};
+
+use crate::support::{assert_sound, content, dialogue, put};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, u8),
+    Delete(u8),
+    Commit,
+    Checkpoint,
+    /// Ends in good order, or as if killed with a batch half gathered.
+    Reopen {
+        closed: bool,
+    },
+    /// sled is lost altogether and must come back from the log.
+    LoseSled,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u8..12, 0u8..3).prop_map(|(id, text)| Step::Put(id, text)),
+        2 => (0u8..12).prop_map(Step::Delete),
+        3 => Just(Step::Commit),
+        1 => Just(Step::Checkpoint),
+        1 => any::<bool>().prop_map(|closed| Step::Reopen { closed }),
+        1 => Just(Step::LoseSled),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn the_store_is_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("index");
+        let mut store = Store::open_or_create(&root, "test").unwrap();
+        let mut committed = BTreeMap::new();
+        let mut gathered = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Put(id, text) => {
+                    let d = dialogue(&format!("d{id}"), &format!("text {text}"));
+                    let expected = match gathered.get(d.id.as_str()) {
+                        None => Put::Added,
+                        Some(old) if *old == d => Put::Unchanged,
+                        Some(_) => Put::Replaced,
+                    };
+                    prop_assert_eq!(put(&mut store, &d), expected);
+                    gathered.insert(d.id.to_string(), d);
+                }
+                Step::Delete(id) => {
+                    let id = DialogueId::new(format!("d{id}")).unwrap();
+                    prop_assert_eq!(store.delete(&id).unwrap(), gathered.remove(id.as_str()).is_some());
+                }
+                Step::Commit => {
+                    store.commit(None).unwrap();
+                    committed = gathered.clone();
+                }
+                Step::Checkpoint => {
+                    store.commit(None).unwrap();
+                    store.checkpoint().unwrap();
+                    committed = gathered.clone();
+                }
+                Step::Reopen { closed } => {
+                    if closed {
+                        store.commit(None).unwrap();
+                        committed = gathered.clone();
+                        store.close().unwrap();
+                    } else {
+                        drop(store);
+                        gathered = committed.clone();
+                    }
+                    store = Store::open(&root, "test").unwrap();
+                    prop_assert!(store.notices().is_empty());
+                }
+                Step::LoseSled => {
+                    drop(store);
+                    gathered = committed.clone();
+                    std::fs::remove_dir_all(root.join("records")).unwrap();
+                    store = Store::open(&root, "test").unwrap();
+                }
+            }
+            // A reader sees the last commit, whatever is being gathered.
+            prop_assert_eq!(&content(&root), &committed);
+        }
+        drop(store);
+        drop(Store::open(&root, "test").unwrap());
+        assert_sound(&root);
+    }
+}
+
+#[test]
+fn the_same_again_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open_or_create(dir.path(), "test").unwrap();
+    put(&mut store, &dialogue("a", "x"));
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    let bytes = || std::fs::read(dir.path().join("log/00000001.log")).unwrap();
+    let manifest = || std::fs::read(dir.path().join("manifest.json")).unwrap();
+    let before = (bytes(), manifest());
+    let mut store = Store::open(dir.path(), "test").unwrap();
+    assert_eq!(put(&mut store, &dialogue("a", "x")), Put::Unchanged);
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    assert_eq!((bytes(), manifest()), before);
+}
+
+#[test]
+fn a_folder_with_something_else_in_it_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+    let e = Store::open_or_create(dir.path(), "test").err().unwrap();
+    assert!(e.to_string().contains("thesis.tex"), "{e}");
+    assert!(!dir.path().join("lock").exists());
+}

@@ -1,0 +1,39 @@
+//! Small dialogues and what an index holds.
+
+use std::{collections::BTreeMap, path::Path};
+
+use turnwise::{
+    corpus::{Dialogue, Role},
+    ids::DialogueId,
+    store::{Prepared, Put, Snapshot, Store},
+};
+
+pub fn dialogue(id: &str, text: &str) -> Dialogue {
+    let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+    dialogue.push("ann", Role::User, text);
+    dialogue.push("bob", Role::Agent, format!("answer to {text}"));
+    dialogue.check().unwrap();
+    dialogue
+}
+
+pub fn put(store: &mut Store, dialogue: &Dialogue) -> Put {
+    store.put(&Prepared::new(dialogue).unwrap()).unwrap()
+}
+
+/// Everything in it, by id.
+pub fn content(root: &Path) -> BTreeMap<String, Dialogue> {
+    let snapshot = Snapshot::open(root).unwrap();
+    let all: Vec<Dialogue> = snapshot.dialogues().map(Result::unwrap).collect();
+    assert_eq!(snapshot.totals().dialogues as usize, all.len());
+    assert_eq!(snapshot.totals().turns as usize, all.iter().map(|d| d.turns.len()).sum::<usize>());
+    for dialogue in &all {
+        assert_eq!(snapshot.get(&dialogue.id).unwrap().as_ref(), Some(dialogue));
+    }
+    all.into_iter().map(|d| (d.id.to_string(), d)).collect()
+}
+
+/// `verify` must be silent.
+pub fn assert_sound(root: &Path) {
+    let report = turnwise::store::verify::verify(root, "test", &mut |_| {}).unwrap();
+    assert!(report.damage.is_empty(), "{:#?}", report.damage);
+}
