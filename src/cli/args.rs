@@ -253,17 +253,7 @@ pub(crate) enum CorpusCommand {
         ids: Vec<String>,
     },
     /// Write the dialogues of an index
-    Export {
-        /// The file; `-` is standard output
-        #[arg(short, long, default_value = "-", value_name = "FILE")]
-        output: PathBuf,
-        /// The format to write
-        #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
-        to: TargetArg,
-        /// Only dialogues that fit, such as 'domain=banking and turns>=6'
-        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
-        filter: Option<Filter>,
-    },
+    Export(WriteArgs),
     /// Turn files of any format into another, without an index
     Convert {
         /// Files and folders; `-` is standard input
@@ -273,15 +263,8 @@ pub(crate) enum CorpusCommand {
         read: ReadArgs,
         #[command(flatten)]
         clean: CleanArgs,
-        /// The file; `-` is standard output
-        #[arg(short, long, default_value = "-", value_name = "FILE")]
-        output: PathBuf,
-        /// The format to write
-        #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
-        to: TargetArg,
-        /// Only dialogues that fit, such as 'domain=banking and turns>=6'
-        #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
-        filter: Option<Filter>,
+        #[command(flatten)]
+        write: WriteArgs,
     },
     /// Split files, or an index, into parts by a seeded draw on each dialogue's id
     Split {
@@ -300,6 +283,19 @@ pub(crate) enum CorpusCommand {
     Schema,
     /// List the formats that can be read
     Formats,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WriteArgs {
+    /// The file; `-` is standard output
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// The format to write
+    #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
+    pub(crate) to: TargetArg,
+    /// Only dialogues that fit, such as 'domain=banking and turns>=6'
+    #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+    pub(crate) filter: Option<Filter>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -158,7 +158,10 @@ fn must_be_free(folder: &Path) -> Result<()> {
     if taken {
         return Err(Error::Input {
             message: format!("{} is not empty", folder.display()),
-            hint: Some("name a folder that does not exist yet".to_owned()),
+            hint: Some(
+                "name a folder that does not exist yet, or remove what an interrupted run left in it"
+                    .to_owned(),
+            ),
         });
     }
     Ok(())

@@ -110,6 +110,8 @@ fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> 
     match outcome {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(sled::Error::Io(source))) => {
+            // sled hands its causes on as text made for programmers; the kind says it better.
+            let source = std::io::Error::from(source.kind());
             Err(Error::Io { action: "use the records in", path: path.to_owned(), source })
         }
         Ok(Err(e)) => Err(Error::corrupt(path, format!("sled reports: {e}"))),

@@ -44,42 +44,71 @@ pub struct Repaired {
 }
 
 /// Mends an index. With a sound log, only what derives from it is made anew.
+///
+/// It may be killed at any moment and started again: the new log gets its name only when it is complete, and nothing
+/// of the old one, nor sled's copy, is touched before that.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
-    if !root.is_dir() {
-        return Err(Error::NoIndex { path: root.to_owned(), hint: None });
-    }
     let old_log = log_folder(root);
-    let new_log = root.join("log.new");
-    let has_log = old_log.is_dir() || new_log.is_dir();
-    if !has_log {
+    let new_log = repaired_log(root);
+    if !old_log.is_dir() && !new_log.is_dir() {
         return Err(Error::NoIndex { path: root.to_owned(), hint: None });
     }
     let _lock = WriterLock::acquire(root, command)?;
-    // A repair that was killed between its two renames: the new log is complete, or it would not be alone.
-    if !old_log.is_dir() {
-        fs::rename(&new_log, &old_log).at("rename", &new_log)?;
-    }
-    files::remove_folder(&new_log)?;
     let manifest = match Manifest::read(root) {
         Ok(manifest) => manifest,
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
         Err(_) => Manifest::new(),
     };
-    let mut salvage = Salvage::read(&old_log, &manifest.checkpoint)?;
-    let mut repaired = Repaired { damaged_places: salvage.damaged.clone(), ..Repaired::default() };
-    if !salvage.damaged.is_empty() {
-        fill_from_sled(root, &mut salvage, &mut repaired)?;
-        write_log(&new_log, &salvage)?;
-        let kept = free_name(root)?;
-        fs::rename(&old_log, &kept).at("rename", &old_log)?;
-        fs::rename(&new_log, &old_log).at("rename", &new_log)?;
-        files::sync_folder(root)?;
-        repaired.kept = Some(kept);
+    let mut repaired = Repaired::default();
+    if !new_log.is_dir() {
+        salvage(root, &manifest, &mut repaired)?;
+    }
+    if new_log.is_dir() {
+        repaired.kept = swap_logs(root, manifest.clone())?;
     }
     let view = writer::rebuild_derived(root, manifest)?;
     repaired.dialogues = view.totals().dialogues;
     repaired.turns = view.totals().turns;
     Ok(repaired)
+}
+
+fn repaired_log(root: &Path) -> PathBuf {
+    root.join("log.repaired")
+}
+
+/// Reads what can be read, and writes a new log if anything cannot.
+fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
+    let mut salvage = Salvage::read(&log_folder(root), &manifest.checkpoint)?;
+    if salvage.damaged.is_empty() {
+        return Ok(());
+    }
+    repaired.damaged_places.clone_from(&salvage.damaged);
+    fill_from_sled(root, &mut salvage, repaired)?;
+    let unfinished = root.join("log.new");
+    files::remove_folder(&unfinished)?;
+    write_log(&unfinished, &salvage)?;
+    let complete = repaired_log(root);
+    fs::rename(&unfinished, &complete).at("rename", &unfinished)?;
+    files::sync_folder(root)
+}
+
+/// Puts the new log in the place of the old one, which is kept beside it. What derives from the old one goes first, so
+/// that nothing is ever read with the wrong log.
+fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
+    writer::forget_derived(root, manifest)?;
+    files::remove_folder(&records_folder(root))?;
+    let (old, new) = (log_folder(root), repaired_log(root));
+    let kept = match old.is_dir() {
+        true => {
+            let kept = free_name(root)?;
+            fs::rename(&old, &kept).at("rename", &old)?;
+            Some(kept)
+        }
+        false => None,
+    };
+    fs::rename(&new, &old).at("rename", &new)?;
+    files::sync_folder(root)?;
+    Ok(kept)
 }
 
 fn free_name(root: &Path) -> Result<PathBuf> {
@@ -298,4 +327,61 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
     })?;
     flush(&mut buffer, totals, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        corpus::Role,
+        ids::DialogueId,
+        store::{Snapshot, Store, verify},
+    };
+
+    fn damaged(root: &Path) {
+        let mut store = Store::open_or_create(root, "test").unwrap();
+        for n in 0..50 {
+            let mut dialogue = Dialogue::new(DialogueId::new(format!("d{n}")).unwrap());
+            dialogue.push("a", Role::User, format!("text {n}"));
+            dialogue.check().unwrap();
+            store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+            if n % 10 == 9 {
+                store.commit(None).unwrap();
+            }
+        }
+        store.close().unwrap();
+        let path = log::segment_path(&log_folder(root), 1);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[700] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+
+    /// A repair that is killed after each of its steps, then started again.
+    #[test]
+    fn a_repair_can_be_killed_between_any_two_steps() {
+        for steps in 0..5 {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path();
+            damaged(root);
+            let manifest = Manifest::read(root).unwrap();
+            if steps >= 1 {
+                salvage(root, &manifest, &mut Repaired::default()).unwrap();
+            }
+            if steps >= 2 {
+                writer::forget_derived(root, manifest.clone()).unwrap();
+            }
+            if steps >= 3 {
+                files::remove_folder(&records_folder(root)).unwrap();
+            }
+            if steps >= 4 {
+                fs::rename(log_folder(root), root.join("log.damaged-1")).unwrap();
+            }
+            // Whatever is there now, nobody takes it for sound.
+            assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
+            repair(root, "test").unwrap();
+            assert!(verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
+            assert_eq!(Snapshot::open(root).unwrap().dialogues().count(), 50, "{steps}");
+            assert!(!repaired_log(root).exists() && root.join("log.damaged-1").exists());
+        }
+    }
 }

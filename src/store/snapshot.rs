@@ -49,7 +49,7 @@ impl Snapshot {
                     tries += 1;
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
-                other => return other.map(|(snapshot, _)| snapshot),
+                other => return other.map(|(snapshot, _)| snapshot).map_err(missing_is_damage),
             }
         }
     }
@@ -335,6 +335,16 @@ impl Walk<'_> {
 fn parse(json: &[u8], path: &Path, offset: u64) -> Result<Dialogue> {
     serde_json::from_slice(json)
         .map_err(|e| Error::corrupt(path, format!("at byte {offset}: the record is unreadable: {e}")))
+}
+
+/// A file that the manifest names and nobody is replacing must be there.
+pub(super) fn missing_is_damage(e: Error) -> Error {
+    match e {
+        Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Error::corrupt(path, "this file of the index is missing")
+        }
+        other => other,
+    }
 }
 
 fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {

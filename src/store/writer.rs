@@ -11,14 +11,13 @@ use crate::{
     error::{Error, IoContext, Result},
     ids::{DialogueId, Seq},
     store::{
-        directory::Directory,
         files,
         frame::{self, Commit, IngestMark, Kind, Prepared, Totals},
         lock::WriterLock,
         log::{self, LogWriter, Position, Segment},
         manifest::{Checkpoint, Manifest},
         records::Records,
-        snapshot::{Snapshot, Tail, log_folder, records_folder, tables_folder},
+        snapshot::{Snapshot, Tail, log_folder, missing_is_damage, records_folder, tables_folder},
         table::Entry,
     },
 };
@@ -81,7 +80,7 @@ impl Store {
     }
 
     pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
-        let (view, tail) = Snapshot::load(root)?;
+        let (view, tail) = Snapshot::load(root).map_err(missing_is_damage)?;
         let log = LogWriter::open(&log_folder(root), view.state.at)?;
         let mut notices = Vec::new();
         let records = match open_records(&view, &tail) {
@@ -347,24 +346,28 @@ pub(super) fn rebuild_records(view: &Snapshot) -> Result<Records> {
     }
 }
 
-/// Makes the directory's tables, sled and the manifest anew from the log, whose end must be clean.
-pub(super) fn rebuild_derived(root: &Path, mut manifest: Manifest) -> Result<Snapshot> {
-    let tables = tables_folder(root);
-    files::remove_folder(&tables)?;
-    fs::create_dir_all(&tables).at("create", &tables)?;
+/// Takes the manifest back to before the first batch, without tables: the next opening reads the whole log. Its name
+/// changes, because places in it that others remember may mean something else from now on.
+pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> {
     manifest.tables.clear();
     manifest.checkpoint = Checkpoint::start();
     manifest.rejected.clear();
-    // Places in the log that others remember may mean something else now.
     manifest.log = Manifest::new_log_id();
     manifest.write(root)?;
+    let tables = tables_folder(root);
+    files::remove_folder(&tables)?;
+    fs::create_dir_all(&tables).at("create", &tables)
+}
+
+/// Makes the directory's tables, sled and the manifest anew from the log, whose end must be clean.
+pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
+    forget_derived(root, manifest)?;
+    let tables = tables_folder(root);
     let (mut view, _) = Snapshot::load(root)?;
     drop(rebuild_records(&view)?);
     view.directory.write_delta(&tables, view.state.batch)?;
     view.manifest.tables = view.directory.table_names();
     view.manifest.checkpoint = view.state.clone();
     view.manifest.write(root)?;
-    // What the view has mapped is what the manifest names now.
-    view.directory = Directory::open(&tables, &view.manifest.tables)?;
     Ok(view)
 }

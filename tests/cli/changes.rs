@@ -82,7 +82,7 @@ fn a_backup_is_restored_under_another_name_and_never_over_an_index() {
     assert!(out.starts_with("280 dialogues with 3,208 turns are in saved ("), "{out}");
     t.ok("delete -i x banking-001");
     t.run("restore -i x saved")
-        .says(2, &["error: indexes/x is not empty\nhint: name a folder that does not exist yet\n"]);
+        .says(2, &["error: indexes/x is not empty\nhint: name a folder that does not exist yet"]);
     assert!(t.ok("restore -i y saved").starts_with("indexes/y holds 280 dialogues with 3,208 turns, as of "));
     assert_eq!((t.ids("x").len(), t.ids("y").len()), (279, 280));
     assert!(!t.json("search -i y plastic")["hits"].as_array().unwrap().is_empty());

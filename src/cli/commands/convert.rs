@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 use crate::{
     cli::{
         Context,
-        args::ReadArgs,
+        args::{ReadArgs, WriteArgs},
         commands,
         output::Output,
         printer::{counted, grouped},
@@ -15,33 +15,28 @@ use crate::{
     corpus::{
         Dialogue,
         clean::{Cleaned, Cleaning},
-        filter::Filter,
         formats::Problem,
-        writers::{Target, Writer},
+        writers::Writer,
     },
     error::{Error, Result},
 };
 
-/// What to turn into what.
-pub(super) struct Request {
-    pub(super) paths: Vec<PathBuf>,
-    pub(super) cleaning: Cleaning,
-    pub(super) output: PathBuf,
-    pub(super) target: Target,
-    pub(super) filter: Option<Filter>,
-}
-
-pub(super) fn run(request: Request, read: &ReadArgs, context: &Context<'_>) -> Result<()> {
-    let Request { paths, cleaning, output, target, filter } = request;
-    let mut out = Output::create(&output)?;
-    let mut writer = Writer::new(target);
+pub(super) fn run(
+    paths: &[PathBuf],
+    read: &ReadArgs,
+    cleaning: &Cleaning,
+    write: &WriteArgs,
+    context: &Context<'_>,
+) -> Result<()> {
+    let mut out = Output::create(&write.output)?;
+    let mut writer = Writer::new(write.to.into());
     let mut cleaned = Cleaned::default();
     let (mut written, mut left_out) = (0u64, 0u64);
     let mut texts = HashSet::new();
-    let problems = each_dialogue(&paths, read, "converting", context, &mut |mut dialogue| {
+    let problems = each_dialogue(paths, read, "converting", context, &mut |mut dialogue| {
         let kept = cleaning.apply(&mut dialogue, &mut cleaned)
             && (!cleaning.dedupe || texts.insert(dialogue.text_key()))
-            && filter.as_ref().is_none_or(|f| f.matches(&dialogue));
+            && write.filter.as_ref().is_none_or(|f| f.matches(&dialogue));
         if !kept {
             left_out += 1;
             return Ok(());

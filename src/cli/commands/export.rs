@@ -1,25 +1,15 @@
 //! `turnwise corpus export`.
 
-use std::path::Path;
-
 use crate::{
-    cli::{Context, output::Output, printer::counted, progress::Progress, signals},
-    corpus::{
-        filter::Filter,
-        writers::{Target, Writer},
-    },
+    cli::{Context, args::WriteArgs, output::Output, printer::counted, progress::Progress, signals},
+    corpus::writers::Writer,
     error::{Error, Result},
 };
 
-pub(super) fn run(
-    output: &Path,
-    target: Target,
-    filter: Option<&Filter>,
-    context: &Context<'_>,
-) -> Result<()> {
+pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
-    let mut out = Output::create(output)?;
-    let mut writer = Writer::new(target);
+    let mut out = Output::create(&write.output)?;
+    let mut writer = Writer::new(write.to.into());
     let mut progress =
         Progress::new(context.printer, "exporting", "dialogues", Some(snapshot.totals().dialogues));
     let (mut seen, mut written) = (0, 0);
@@ -29,7 +19,7 @@ pub(super) fn run(
         }
         let dialogue = dialogue?;
         seen += 1;
-        if filter.is_none_or(|f| f.matches(&dialogue)) {
+        if write.filter.as_ref().is_none_or(|f| f.matches(&dialogue)) {
             written += 1;
             out.with(|out| writer.write(out, &dialogue))?;
         }

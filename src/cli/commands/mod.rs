@@ -58,13 +58,9 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
         CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
         CorpusCommand::Show { ids } => show::run(&ids, context),
-        CorpusCommand::Export { output, to, filter } => {
-            export::run(&output, to.into(), filter.as_ref(), context)
-        }
-        CorpusCommand::Convert { paths, read, clean, output, to, filter } => {
-            let request =
-                convert::Request { paths, cleaning: cleaning(&clean), output, target: to.into(), filter };
-            convert::run(request, &read, context)
+        CorpusCommand::Export(write) => export::run(&write, context),
+        CorpusCommand::Convert { paths, read, clean, write } => {
+            convert::run(&paths, &read, &cleaning(&clean), &write, context)
         }
         CorpusCommand::Split { paths, read, parts, output } => {
             split::run(&paths, &read, &parts, &output, context)

@@ -111,6 +111,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
+/// That a record is over the limit, and what to do about it.
 pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     format!(
         "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
