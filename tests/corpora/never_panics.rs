@@ -36,6 +36,21 @@ fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
     })
 }
 
+/// How a file is told by its name and its beginning.
+fn sniffed(path: &Path, bytes: &[u8]) -> Option<&'static str> {
+    let stream = Box::new(Cursor::new(bytes.to_vec()));
+    let input = Input::from_stream("fixture".into(), Some(path.to_owned()), stream).unwrap();
+    formats::sniff(&input.probe()).map(|(format, _)| format.name())
+}
+
+#[test]
+fn every_format_has_a_fixture() {
+    let told: Vec<_> = fixtures().iter().filter_map(|(path, bytes)| sniffed(path, bytes)).collect();
+    let missing: Vec<_> =
+        formats::all().iter().map(|f| f.name()).filter(|name| !told.contains(name)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
 /// A way to spoil a file. The place is in thousandths of its length.
 #[derive(Debug, Clone)]
 enum Damage {

@@ -26,18 +26,13 @@ mod self_dialogue;
 mod sgd;
 mod sharegpt;
 mod slack;
-mod slack_message;
-mod slack_names;
-mod slack_text;
 mod support;
 mod tables;
 mod task_oriented;
 mod transcript;
-mod transcript_line;
 mod ubuntu_dialogue;
 mod ubuntu_irc;
 mod whatsapp;
-mod whatsapp_line;
 
 use std::{
     path::Path,

@@ -10,6 +10,8 @@
 //!   `comments`.
 //! - The role is told by well-known names (`Customer`, `Agent 2`, `Support (Ana)`, …); all others are participants.
 
+mod line;
+
 use std::collections::BTreeSet;
 
 use crate::{
@@ -19,13 +21,14 @@ use crate::{
             Dialogues, Fit, Format, ReadOptions,
             chat_text::{self, Draft, LineReader, Out},
             support::{self, Fail},
-            transcript_line::{Kind, is_role_name, kind, role, spoken},
         },
         input::{Input, Probe},
         lines::Line,
     },
     error::Result,
 };
+
+use line::{Kind, is_role_name, kind, role, spoken};
 
 pub(super) struct Transcript;
 

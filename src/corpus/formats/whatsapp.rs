@@ -16,6 +16,9 @@
 //! - `<Media omitted>` and the like stay as text, and are told in the turn's metadata (`media`, `attachment`), as are
 //!   deleted and edited messages (`deleted`, `edited`).
 
+mod line;
+mod said;
+
 use jiff::{SignedDuration, civil::DateTime};
 
 use crate::{
@@ -25,7 +28,6 @@ use crate::{
             Dialogues, Fit, Format, ReadOptions,
             chat_text::{self, Draft, LineReader, Out},
             support::Fail,
-            whatsapp_line::{Header, Order, Said, clean, order, without_edited},
         },
         input::{Input, Probe},
         lines::Line,
@@ -33,6 +35,9 @@ use crate::{
     error::Result,
     ids::DialogueId,
 };
+
+use line::{Header, Order, clean, order};
+use said::{Said, without_edited};
 
 pub(super) struct WhatsApp;
 

@@ -1,6 +1,6 @@
 //! The markup of Slack messages, turned into what a reader sees: names for `<@U123>`, labels for links.
 
-use super::slack_names::Names;
+use super::names::Names;
 
 /// A message's text with names resolved.
 pub(super) fn plain(text: &str, names: &Names) -> String {

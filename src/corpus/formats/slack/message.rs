@@ -3,14 +3,13 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    corpus::{
-        Role, Time, Turn,
-        formats::{
-            slack_names::{Names, Profile},
-            slack_text::plain,
-        },
-    },
+    corpus::{Role, Time, Turn},
     ids::TurnNo,
+};
+
+use super::{
+    names::{Names, Profile},
+    text::plain,
 };
 
 pub(super) type Raw = Map<String, Value>;
