@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use crate::{
@@ -49,10 +50,9 @@ impl Source {
             Place::Opened(_) => return None,
             Place::File(path) | Place::Folder(path) => path,
         };
-        let metadata = fs::metadata(path).ok()?;
-        let changed = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        let (bytes, changed) = extent(path)?;
         let path = fs::canonicalize(path).ok()?;
-        Some(format!("{}|{}|{}", path.display(), metadata.len(), changed.as_nanos()))
+        Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
     /// The bytes on disk, if that is known, for progress.
@@ -62,6 +62,21 @@ impl Source {
             _ => None,
         }
     }
+}
+
+/// The bytes of a file, or of everything in a folder, and the last time that any of it changed.
+fn extent(path: &Path) -> Option<(u64, Duration)> {
+    let metadata = fs::metadata(path).ok()?;
+    let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    if !metadata.is_dir() {
+        return Some((metadata.len(), changed));
+    }
+    let mut all = (0, changed);
+    for entry in fs::read_dir(path).ok()? {
+        let (bytes, changed) = extent(&entry.ok()?.path())?;
+        all = (all.0 + bytes, all.1.max(changed));
+    }
+    Some(all)
 }
 
 /// What is to be read, and what was found beside it. Nothing is passed over without being counted here.

@@ -67,7 +67,8 @@ pub enum Fit {
 pub enum Problem {
     /// One record cannot be used; the next may be fine.
     Record(Reject),
-    /// The rest of the file cannot be read: it is truncated, damaged, or not what it seemed.
+    /// The rest of the file cannot be read: it is truncated, damaged, or not what it seemed. Nothing of that file
+    /// follows; where a folder is read as one, its other files may.
     File(Reject),
 }
 
