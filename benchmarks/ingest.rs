@@ -88,7 +88,7 @@ fn million(dialogues: u64) {
     let peak = watch_memory(&child);
     let marks = acknowledged(&mut child);
     assert!(child.wait().unwrap().success());
-    let seconds = marks.last().map_or(0.0, |m| m.1);
+    let seconds = marks.last().map_or(0.0, |m| m.seconds);
     println!("ingested in {seconds:.1} s: {:.0} turns/s", dialogues as f64 * 10.0 / seconds);
     print_tenths(&marks, dialogues);
     println!("peak memory {:.0} MB", peak.join().unwrap() as f64 / 1e6);
@@ -133,31 +133,60 @@ fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     })
 }
 
-/// Records acknowledged, each with the seconds since the start.
-fn acknowledged(child: &mut Child) -> Vec<(u64, f64)> {
+/// A moment of an ingest.
+struct Mark {
+    records: u64,
+    seconds: f64,
+    /// Processor time of the program so far: what a busy machine does not distort.
+    processor: f64,
+}
+
+/// A mark for every acknowledged batch.
+fn acknowledged(child: &mut Child) -> Vec<Mark> {
     let started = Instant::now();
+    let stat = format!("/proc/{}/stat", child.id());
     let mut marks = Vec::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
         if let Some(rest) = line.split("acknowledged: ").nth(1) {
-            marks.push((rest.split(' ').next().unwrap().parse().unwrap(), started.elapsed().as_secs_f64()));
+            let records = rest.split(' ').next().unwrap().parse().unwrap();
+            let seconds = started.elapsed().as_secs_f64();
+            marks.push(Mark { records, seconds, processor: processor_seconds(&stat).unwrap_or(seconds) });
         }
     }
     marks
 }
 
-fn print_tenths(marks: &[(u64, f64)], dialogues: u64) {
-    let at = |records: u64| marks.iter().find(|m| m.0 >= records).map_or(0.0, |m| m.1);
-    let rates: Vec<f64> = (0..10)
+/// User and system time from `/proc/PID/stat`, in hundredths of a second there.
+fn processor_seconds(stat: &str) -> Option<f64> {
+    let text = fs::read_to_string(stat).ok()?;
+    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+    Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
+}
+
+fn print_tenths(marks: &[Mark], dialogues: u64) {
+    let at = |records: u64| match records {
+        0 => (0.0, 0.0),
+        _ => marks.iter().find(|m| m.records >= records).map_or((0.0, 0.0), |m| (m.seconds, m.processor)),
+    };
+    let rates: Vec<(f64, f64)> = (0..10)
         .map(|tenth| {
             let (from, to) = (dialogues * tenth / 10, dialogues * (tenth + 1) / 10);
-            let begin = if tenth == 0 { 0.0 } else { at(from) };
-            (to - from) as f64 * 10.0 / (at(to) - begin)
+            let turns = (to - from) as f64 * 10.0;
+            let (begin, end) = (at(from), at(to));
+            (turns / (end.0 - begin.0), turns / (end.1 - begin.1))
         })
         .collect();
-    for (tenth, rate) in rates.iter().enumerate() {
-        println!("  tenth {:>2}: {rate:>9.0} turns/s", tenth + 1);
+    for (tenth, (wall, processor)) in rates.iter().enumerate() {
+        println!(
+            "  tenth {:>2}: {wall:>9.0} turns/s, {processor:>9.0} turns per second of processor time",
+            tenth + 1
+        );
     }
-    println!("  last tenth against first: {:.3}", rates[9] / rates[0]);
+    println!(
+        "  last tenth against first: {:.3}, in processor time {:.3}",
+        rates[9].0 / rates[0].0,
+        rates[9].1 / rates[0].1
+    );
 }
 
 /// Dialogues of ten turns with about twelve words each, drawn from a few hundred words.
