@@ -36,7 +36,7 @@ fn a_truncated_file_gives_what_came_before(name: &str, bytes: &[u8]) {
             &truncated,
             "the compressed file ends early: it is truncated",
             "error: 1 file could not be read to the end; what came before is in",
-            "hint: get whole copies and run the same command again",
+            "hint: the warning above says why; mend that and run the same command again",
         ],
     );
     let before = t.ids("x").len();

@@ -87,7 +87,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         n => Err(Error::Data {
             message: format!("{} could not be read to the end; what came before is in", counted(n, "file")),
             hint: Some(
-                "get whole copies and run the same command again: what is there already is passed over"
+                "the warning above says why; mend that and run the same command again: what is there already is passed over"
                     .into(),
             ),
         }),
