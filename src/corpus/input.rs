@@ -104,6 +104,11 @@ impl Input {
         Ok(Input { name, path, stream, head, whole })
     }
 
+    /// Whether there is nothing in it but white space.
+    pub fn is_blank(&self) -> bool {
+        self.head.len() < PROBE_BYTES && self.head.iter().all(u8::is_ascii_whitespace)
+    }
+
     /// What lies at its beginning.
     pub fn probe(&self) -> Probe<'_> {
         // The head may end within a character; what is lost there does not matter for telling the format.
@@ -114,9 +119,13 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// The file's name without folder and endings, as a name for what is in it; `stdin` for standard input.
+    /// The file's name without folder and endings, as a name for what is in it.
     pub fn stem(&self) -> String {
-        let name = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or("stdin");
+        let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
+            // Streams have no names, and two of them must not be taken for one: the first line tells them apart.
+            let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
+            return format!("stdin-{}", &blake3::hash(line.unwrap_or_default()).to_hex()[..8]);
+        };
         let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }

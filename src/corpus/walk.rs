@@ -111,7 +111,7 @@ pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan
 fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
     let input = Input::open(path)?;
     let name = input.name.clone();
-    if input.probe().whole && input.probe().text.trim().is_empty() && from.is_none() {
+    if input.is_blank() && from.is_none() {
         return Err(Error::data(format!("{name} is empty")));
     }
     let format = match from {

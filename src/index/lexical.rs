@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tantivy::{
     DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, Term,
     collector::TopDocs,
+    directory::error::LockError,
     query::{BooleanQuery, Occur, Query, TermQuery},
     schema::{
         FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
@@ -24,7 +25,7 @@ use crate::{
     corpus::Dialogue,
     error::{Error, IoContext, Result},
     ids::{DialogueId, TurnNo, UtteranceId},
-    store::{Change, Position, Snapshot},
+    store::{Change, Position, Snapshot, records::caught},
     text,
 };
 
@@ -83,6 +84,11 @@ impl Lexical {
         Lexical::wrap(&folder, index).ok_or_else(|| damaged(&"its fields are not those of this turnwise"))
     }
 
+    /// Removes it; the next update makes it anew.
+    pub fn remove(root: &Path) -> Result<()> {
+        crate::store::files::remove_folder(&Lexical::folder(root))
+    }
+
     fn wrap(folder: &Path, index: Index) -> Option<Self> {
         let schema = index.schema();
         let field = |name| schema.get_field(name).ok();
@@ -93,7 +99,7 @@ impl Lexical {
 
     fn create(root: &Path) -> Result<Self> {
         let folder = Lexical::folder(root);
-        crate::store::files::remove_folder(&folder)?;
+        Lexical::remove(root)?;
         fs::create_dir_all(&folder).at("create", &folder)?;
         let mut schema = Schema::builder();
         schema.add_text_field("dialogue", STRING | STORED);
@@ -194,8 +200,27 @@ impl Lexical {
         Ok(())
     }
 
+    /// The files whose checksum is wrong.
+    pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
+        let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
+        let mut found: Vec<PathBuf> = match found {
+            Ok(names) => names.into_iter().map(|name| self.folder.join(name)).collect(),
+            Err(e) => return Err(failed(&self.folder, &e)),
+        };
+        found.sort();
+        Ok(found)
+    }
+
     /// The `k` utterances that fit a query best: score descending, then id descending.
     pub fn search(&self, query: &str, k: usize) -> Result<Vec<LexicalHit>> {
+        // Tantivy answers some kinds of damage with a panic.
+        caught(|| self.search_sound(query, k)).unwrap_or_else(|| {
+            let what = "the search index is damaged";
+            Err(Error::corrupt(&self.folder, what).with_hint("`turnwise index build` makes it anew"))
+        })
+    }
+
+    fn search_sound(&self, query: &str, k: usize) -> Result<Vec<LexicalHit>> {
         let mut terms: Vec<String> = text::analyze(query).into_iter().map(|t| t.term).collect();
         terms.sort_unstable();
         terms.dedup();
@@ -238,7 +263,13 @@ impl Lexical {
 
 fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
     match e {
-        tantivy::TantivyError::LockFailure(..) => Error::Busy {
+        // Even reading takes a lock for a moment, which whoever may not write to the folder cannot have.
+        tantivy::TantivyError::LockFailure(LockError::IoError(source), _) => Error::Io {
+            action: "lock the lexical index in",
+            path: folder.to_owned(),
+            source: std::io::Error::from(source.kind()),
+        },
+        tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => Error::Busy {
             path: folder.to_owned(),
             holder: "another process that builds its lexical index".to_owned(),
         },
@@ -340,6 +371,40 @@ mod tests {
         assert_eq!(found(root, "parcel"), ["c#1"]);
         assert_eq!(found(root, "refund"), ["a#1"]);
         assert_eq!(found(root, "退款"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_damaged_file_is_told_and_no_search_panics() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let mut store = Store::open_or_create(root, "test").unwrap();
+        for n in 0..300 {
+            put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
+        }
+        store.commit(None).unwrap();
+        update(root);
+        assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+        let files: Vec<PathBuf> =
+            fs::read_dir(root.join("lexical")).unwrap().map(|e| e.unwrap().path()).collect();
+        for file in files {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            // Segment files carry checksums; tantivy's own lists are guarded by their syntax.
+            if name.starts_with('.') || name.ends_with(".json") || name.ends_with(".lock") {
+                continue;
+            }
+            let good = fs::read(&file).unwrap();
+            let mut bad = good.clone();
+            for byte in bad.iter_mut().skip(good.len() / 4).take(good.len() / 2) {
+                *byte ^= 0x5a;
+            }
+            fs::write(&file, &bad).unwrap();
+            let told = Lexical::open(root).and_then(|lexical| {
+                let _ = lexical.search("parcel word3 number", 10);
+                lexical.damaged_files()
+            });
+            assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
+            fs::write(&file, &good).unwrap();
+        }
     }
 
     #[test]

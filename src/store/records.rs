@@ -104,19 +104,24 @@ impl Records {
 
 /// Calls into sled, which answers some kinds of damage with a panic.
 fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
-    CAUGHT.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    CAUGHT.set(false);
-    match outcome {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(sled::Error::Io(source))) => {
+    match caught(call) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(sled::Error::Io(source))) => {
             // sled hands its causes on as text made for programmers; the kind says it better.
             let source = std::io::Error::from(source.kind());
             Err(Error::Io { action: "use the records in", path: path.to_owned(), source })
         }
-        Ok(Err(e)) => Err(Error::corrupt(path, format!("sled reports: {e}"))),
-        Err(_) => Err(Error::corrupt(path, "sled cannot read its files")),
+        Some(Err(e)) => Err(Error::corrupt(path, format!("sled reports: {e}"))),
+        None => Err(Error::corrupt(path, "sled cannot read its files")),
     }
+}
+
+/// Calls into a part that answers damaged files with a panic; `None` if it did.
+pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
+    CAUGHT.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    CAUGHT.set(false);
+    outcome.ok()
 }
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ struct Built {
 
 pub(super) fn build(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
+    if Lexical::open(&root).and_then(|lexical| lexical.damaged_files()).is_ok_and(|files| !files.is_empty()) {
+        context.printer.warn("the search index is damaged and is made anew");
+        Lexical::remove(&root)?;
+    }
     let taken = update(&root, &Snapshot::open(&root)?, context)?;
     let built = Built { index: root.display().to_string(), utterances_taken_in: taken };
     context.printer.result(&built, |out| match taken {

@@ -82,7 +82,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     }
     let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
-    match ingested.tally.damaged_files {
+    let tally = &ingested.tally;
+    match tally.damaged_files {
+        0 if tally.records > 0 && tally.rejected == tally.records => {
+            Err(Error::data("every record was rejected; nothing was taken in"))
+        }
         0 => Ok(()),
         n => Err(Error::Data {
             message: format!("{} could not be read to the end; what came before is in", counted(n, "file")),

@@ -84,6 +84,7 @@ impl Summary {
         row(t.too_short, "left out: too few turns")?;
         row(t.duplicates, "left out: duplicates of another dialogue")?;
         row(t.rejected, "rejected")?;
+        row(self.resumed_after, "of these records by the earlier run")?;
         let c = &t.cleaned;
         let mut cleaned = |n: u64, what: &str| match n {
             0 => Ok(()),

@@ -1,5 +1,7 @@
 //! `turnwise verify` and `turnwise repair`.
 
+use std::path::Path;
+
 use crate::{
     cli::{
         Context,
@@ -8,9 +10,10 @@ use crate::{
         progress::Progress,
     },
     error::{Error, Result},
+    index::lexical::Lexical,
     store::{
         Snapshot, files, repair as mend,
-        verify::{self as check, RecordsChecked},
+        verify::{self as check, Damage, RecordsChecked},
     },
 };
 
@@ -19,11 +22,12 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     let total = files::folder_bytes(&root.join("log"));
     let mut progress = Progress::new(context.printer, "verifying", "bytes", Some(total));
     let mut read = 0;
-    let report = check::verify(&root, context.command_line, &mut |bytes| {
+    let mut report = check::verify(&root, context.command_line, &mut |bytes| {
         read += bytes;
         progress.set(read, read);
     })?;
     drop(progress);
+    report.damage.extend(search_damage(&root)?);
     context.printer.result(&report, |out| {
         writeln!(
             out,
@@ -62,6 +66,23 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
         n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place"))).with_hint(
             "`turnwise repair` mends what can be mended; take a copy of the folder first if it matters",
         )),
+    }
+}
+
+/// Damage of the search index, if there is one.
+fn search_damage(root: &Path) -> Result<Vec<Damage>> {
+    let folder = root.join("lexical");
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let what = |why: String| format!("{why}; `turnwise index build` makes the search index anew");
+    match Lexical::open(root).and_then(|lexical| lexical.damaged_files()) {
+        Ok(files) => {
+            let damage = |path| Damage { path, what: what("the checksum is wrong".to_owned()) };
+            Ok(files.into_iter().map(damage).collect())
+        }
+        Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
+        Err(e) => Err(e),
     }
 }
 
