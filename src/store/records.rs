@@ -1,6 +1,6 @@
 //! The records in sled, by sequence number: a second copy beside the log, each able to mend the other.
 //!
-//! Keys are sequence numbers and therefore come in order, which is what sled is good at: random keys cost it ten times
+//! Keys are sequence numbers and therefore come in order, which is what sled is good at: random keys cost it several times
 //! the memory. The writer alone opens it (sled admits one process); readers in other processes use the log.
 
 use std::{
