@@ -2,8 +2,8 @@
 //! index that loses nothing, and finds the turn that is meant.
 //!
 //! The rooms, from the ground up: [`error`] and [`ids`]; [`corpus`], the dialogue model and everything that reads and
-//! writes it; [`store`], the crash-safe home of the records; [`text`], the analysis of words; `index` (feature
-//! `lexical`), search over the utterances; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
+//! writes it; [`store`], the crash-safe home of the records; [`text`], the analysis of words; [`encoder`], texts to
+//! vectors; [`index`], search over the utterances; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
 //!
 //! ```
 //! use turnwise::{corpus::{Dialogue, Role}, ids::DialogueId, store::{Prepared, Snapshot, Store}};
@@ -29,9 +29,9 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;
+pub mod encoder;
 pub mod error;
 pub mod ids;
-#[cfg(feature = "lexical")]
 pub mod index;
 pub mod samples;
 pub mod store;

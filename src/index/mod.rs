@@ -1,3 +1,4 @@
-//! Search indexes, each derived from the records and made anew whenever it is lost.
+//! Search indexes over the utterances. All of them derive from the store and can be made anew.
 
+#[cfg(feature = "lexical")]
 pub mod lexical;

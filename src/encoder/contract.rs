@@ -1,0 +1,106 @@
+//! What every encoder does, transformer or not.
+
+use crate::{
+    corpus::Dialogue,
+    encoder::{Fingerprint, Vectors},
+    error::Result,
+};
+
+/// Turns texts and dialogues into vectors of one width.
+///
+/// The same input gives the same vector (within 1e-5 in f32) whatever else is encoded with it, in whichever order
+/// and on however many threads. Every vector is finite.
+pub trait Encoder: Send + Sync {
+    /// A name for people: the model's, or what a static encoder was made of.
+    fn name(&self) -> &str;
+
+    /// The width of its vectors.
+    fn dim(&self) -> usize;
+
+    /// What an index remembers of it.
+    fn fingerprint(&self) -> Fingerprint;
+
+    /// Where and how it runs, for people: `int8 on cpu (avx2), 2 threads`.
+    fn describe(&self) -> String;
+
+    /// One vector a text, in their order. An empty text has a vector too.
+    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
+
+    /// One vector a dialogue, in their order.
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
+}
+
+/// Vectors, and what they took.
+#[derive(Debug, Clone, Default)]
+pub struct Encoded {
+    /// One row an input.
+    pub vectors: Vectors,
+    /// What it took.
+    pub spent: Spent,
+}
+
+/// What an encoding took, and where it could not take in all of the input: nothing is cut silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Spent {
+    /// Tokens that went through the encoder (for static encoders: words that were known).
+    pub tokens: u64,
+    /// Texts that were longer than the encoder takes, and were cut.
+    pub cut_texts: u64,
+    /// Tokens that were cut off.
+    pub cut_tokens: u64,
+    /// Dialogues that went through in more than one window.
+    pub windowed: u64,
+    /// Inputs of which the encoder knew nothing, so that their vector is all zeros.
+    pub unknown: u64,
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.tokens += more.tokens;
+        self.cut_texts += more.cut_texts;
+        self.cut_tokens += more.cut_tokens;
+        self.windowed += more.windowed;
+        self.unknown += more.unknown;
+    }
+}
+
+/// How texts are encoded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TextOptions {
+    /// The name of one of the model's prompts (`query`, `passage`, …); without it the model's default prompt, if it
+    /// has one.
+    pub prompt: Option<String>,
+}
+
+/// How dialogues are encoded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DialogueOptions {
+    /// As one sequence, or from the vectors of the utterances.
+    pub mode: DialogueMode,
+    /// How token vectors, or utterance vectors, become one.
+    pub pooling: DialoguePooling,
+    /// As in [`TextOptions`].
+    pub prompt: Option<String>,
+}
+
+/// What a dialogue is to the encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DialogueMode {
+    /// One sequence, its turns divided by the model's separator; beyond the model's length, windows of whole turns.
+    #[default]
+    Sequence,
+    /// The mean of the vectors of its utterances.
+    Utterances,
+}
+
+/// How the parts of a dialogue become one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DialoguePooling {
+    /// The mean of all parts.
+    #[default]
+    Mean,
+    /// The sum, over the speakers, of the mean of each one's parts (dial2vec's interlocutor-level pooling).
+    Interlocutors,
+}
