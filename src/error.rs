@@ -135,6 +135,20 @@ pub enum Error {
         /// The answer.
         source: io::Error,
     },
+    /// Something outside is missing: a device, a server, a program.
+    #[error("{message}")]
+    Unavailable {
+        /// What is missing.
+        message: String,
+        /// How to get or do without it.
+        hint: Option<String>,
+    },
+    /// A device has not enough memory for what it was given; smaller pieces may fit.
+    #[error("{device} is out of memory")]
+    DeviceMemory {
+        /// The device.
+        device: String,
+    },
     /// A check that was asked for did not hold.
     #[error("{0}")]
     Assertion(String),
@@ -192,6 +206,7 @@ impl Error {
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
+            | Error::Unavailable { hint, .. }
             | Error::Interrupted { hint } => *hint = Some(new.into()),
             Error::Corrupt { hint, .. } => *hint = new.into(),
             _ => {}
@@ -206,7 +221,9 @@ impl Error {
             Error::Data { .. } | Error::TooManyRejects { .. } => Class::Data,
             Error::Corrupt { .. } => Class::Corrupt,
             Error::Busy { .. } => Class::Busy,
-            Error::FormatVersion { .. } => Class::Unavailable,
+            Error::FormatVersion { .. } | Error::Unavailable { .. } | Error::DeviceMemory { .. } => {
+                Class::Unavailable
+            }
             Error::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory
@@ -228,6 +245,7 @@ impl Error {
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
+            | Error::Unavailable { hint, .. }
             | Error::Interrupted { hint } => hint.clone(),
             Error::Corrupt { hint, .. } => Some(hint.clone()),
             Error::TooManyRejects { .. } => {
@@ -246,6 +264,7 @@ impl Error {
                 _ => None,
             },
             Error::Internal(_) => Some("this is a bug in turnwise: please report it".to_owned()),
+            Error::DeviceMemory { .. } => Some("close what else uses it, or take --device cpu".to_owned()),
             Error::Assertion(_) => None,
         }
     }

@@ -6,9 +6,11 @@
 //! the parameters alone; a [`Backend`] runs it over a [`Batch`] of token ids; pooling makes one vector of many.
 
 pub mod batch;
+pub mod candle_engine;
 pub mod contract;
 pub mod fingerprint;
 pub mod network;
+pub mod pooling;
 pub mod precision;
 pub mod vectors;
 
@@ -16,6 +18,7 @@ pub use batch::{Batch, Sequence};
 pub use contract::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions};
 pub use fingerprint::Fingerprint;
 pub use network::Network;
+pub use pooling::{Part, Reduction, Wanted};
 pub use precision::Precision;
 pub use vectors::Vectors;
 
@@ -29,8 +32,45 @@ pub trait Backend: Send + Sync {
     /// growing order: `take(layer, states)`, where `states` holds one row a token, sequences end to end.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
+    /// One pooled vector a sequence. Devices pool where the states are, so that only vectors travel.
+    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vectors> {
+        let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
+        let width = self.hidden();
+        let mut pooled = Vectors::filled(batch.sequences.len(), width, pooling::empty(wanted.reduction));
+        let mut mixed = Vec::new();
+        let last = layers.last().copied();
+        self.run(batch, &layers, &mut |layer, states| {
+            let weight = wanted.layers.iter().find(|(l, _)| *l == layer).map_or(0.0, |(_, weight)| *weight);
+            let states = if let [(_, 1.0)] = wanted.layers {
+                states
+            } else {
+                mixed.resize(states.len(), 0.0);
+                mixed.iter_mut().zip(states).for_each(|(m, s)| *m += weight * s);
+                &mixed
+            };
+            if Some(layer) == last {
+                let mut start = 0;
+                for (n, (sequence, parts)) in batch.sequences.iter().zip(wanted.parts).enumerate() {
+                    let end = start + sequence.len() * width;
+                    pooling::pool_into(pooled.row_mut(n), &states[start..end], parts, wanted.reduction);
+                    start = end;
+                }
+            }
+        })?;
+        Ok(pooled)
+    }
+
     /// The width of a hidden state.
     fn hidden(&self) -> usize;
+
+    /// How many layers can be asked for, the embeddings not counted.
+    fn layers(&self) -> usize;
+
+    /// Tokens that one call handles best.
+    fn best_batch(&self) -> usize;
+
+    /// Whether calls on several threads at once are faster than one after the other.
+    fn wants_threads(&self) -> bool;
 
     /// What runs where, for people: `f32 on cpu (avx2)`.
     fn describe(&self) -> String;

@@ -15,7 +15,12 @@ impl Vectors {
 
     /// `rows` rows of zeros.
     pub fn zeros(rows: usize, dim: usize) -> Self {
-        Vectors { dim, data: vec![0.0; rows * dim] }
+        Vectors::filled(rows, dim, 0.0)
+    }
+
+    /// `rows` rows of one number.
+    pub fn filled(rows: usize, dim: usize, value: f32) -> Self {
+        Vectors { dim, data: vec![value; rows * dim] }
     }
 
     /// Rows that lie end to end; `None` if they do not come out even.
