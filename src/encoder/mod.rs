@@ -18,7 +18,7 @@ pub use batch::{Batch, Sequence};
 pub use contract::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions};
 pub use fingerprint::Fingerprint;
 pub use network::Network;
-pub use pooling::{Part, Reduction, Wanted};
+pub use pooling::{Part, Pool, Reduction, Wanted};
 pub use precision::Precision;
 pub use vectors::Vectors;
 
@@ -32,13 +32,13 @@ pub trait Backend: Send + Sync {
     /// growing order: `take(layer, states)`, where `states` holds one row a token, sequences end to end.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
-    /// One pooled vector a sequence. Devices pool where the states are, so that only vectors travel.
-    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vectors> {
+    /// For each pool one vector a sequence. Devices pool where the states are, so that only vectors travel.
+    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
         let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
-        let width = self.hidden();
-        let mut pooled = Vectors::filled(batch.sequences.len(), width, pooling::empty(wanted.reduction));
+        let (width, last) = (self.hidden(), layers.last().copied());
+        let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, pooling::empty(pool.reduction));
+        let mut pooled: Vec<Vectors> = wanted.pools.iter().map(empty).collect();
         let mut mixed = Vec::new();
-        let last = layers.last().copied();
         self.run(batch, &layers, &mut |layer, states| {
             let weight = wanted.layers.iter().find(|(l, _)| *l == layer).map_or(0.0, |(_, weight)| *weight);
             let states = if let [(_, 1.0)] = wanted.layers {
@@ -48,11 +48,14 @@ pub trait Backend: Send + Sync {
                 mixed.iter_mut().zip(states).for_each(|(m, s)| *m += weight * s);
                 &mixed
             };
-            if Some(layer) == last {
+            if Some(layer) != last {
+                return;
+            }
+            for (pool, pooled) in wanted.pools.iter().zip(&mut pooled) {
                 let mut start = 0;
-                for (n, (sequence, parts)) in batch.sequences.iter().zip(wanted.parts).enumerate() {
+                for (n, (sequence, parts)) in batch.sequences.iter().zip(&pool.parts).enumerate() {
                     let end = start + sequence.len() * width;
-                    pooling::pool_into(pooled.row_mut(n), &states[start..end], parts, wanted.reduction);
+                    pooling::pool_into(pooled.row_mut(n), &states[start..end], parts, pool.reduction);
                     start = end;
                 }
             }

@@ -25,15 +25,22 @@ pub struct Part {
     pub weight: f32,
 }
 
-/// What is taken of the states of a sequence.
-#[derive(Debug, Clone, PartialEq)]
+/// What is taken of the states of a batch.
+#[derive(Debug, Clone)]
 pub struct Wanted<'a> {
     /// Layers (0 is the embeddings) and what each counts in the mix that is pooled; growing, none twice.
     pub layers: &'a [(usize, f32)],
+    /// Each gives one vector a sequence.
+    pub pools: &'a [Pool<'a>],
+}
+
+/// One way in which every sequence of a batch becomes a vector.
+#[derive(Debug, Clone)]
+pub struct Pool<'a> {
     /// How rows become one.
     pub reduction: Reduction,
     /// For each sequence of the batch, the parts that are pooled.
-    pub parts: &'a [&'a [Part]],
+    pub parts: Vec<&'a [Part]>,
 }
 
 /// Adds the pooled states of one sequence to `out` (for maxima: raises `out` to them).

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use crate::encoder::{Batch, Wanted};
+use crate::encoder::{Batch, Part, Pool};
 
 /// Added to the scores of what is no token. Finite, and within the range of f16; its exponential is zero.
 const NO_TOKEN: f32 = -30_000.0;
@@ -80,14 +80,14 @@ pub(super) struct Picked {
 }
 
 impl Picked {
-    pub(super) fn new(batch: &Batch, wanted: &Wanted, device: &Device) -> Result<Self> {
-        let groups = wanted.parts.len();
-        let size = |parts: &&[crate::encoder::Part]| parts.iter().map(|p| p.rows.len()).sum::<usize>();
-        let longest = wanted.parts.iter().map(size).max().unwrap_or(0).max(1);
+    pub(super) fn new(batch: &Batch, pool: &Pool, device: &Device) -> Result<Self> {
+        let groups = pool.parts.len();
+        let size = |parts: &&[Part]| parts.iter().map(|p| p.rows.len()).sum::<usize>();
+        let longest = pool.parts.iter().map(size).max().unwrap_or(0).max(1);
         let mut rows = Vec::with_capacity(groups * longest);
         let mut weights = Vec::with_capacity(groups * longest);
         let mut start = 0;
-        for (n, (sequence, parts)) in batch.sequences.iter().zip(wanted.parts).enumerate() {
+        for (n, (sequence, parts)) in batch.sequences.iter().zip(&pool.parts).enumerate() {
             for part in *parts {
                 rows.extend(part.rows.clone().map(|row| (start + row) as u32));
                 weights.resize(rows.len(), part.weight);

@@ -13,7 +13,7 @@ use candle_core::{DType, Tensor};
 
 use crate::{
     encoder::{
-        Backend, Batch, Network, Precision, Reduction, Vectors, Wanted,
+        Backend, Batch, Network, Pool, Precision, Reduction, Vectors, Wanted,
         network::{self, Activation},
     },
     error::{Error, Result},
@@ -201,10 +201,10 @@ impl Backend for CandleEngine {
         Ok(())
     }
 
-    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vectors> {
+    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
         let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
         let states = self.states(batch, &layers)?;
-        let attempt = || -> candle_core::Result<Vec<f32>> {
+        let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
             let mut mixed: Option<Tensor> = None;
             for (states, (_, weight)) in states.into_iter().zip(wanted.layers) {
                 let states = states.to_dtype(DType::F32)?.affine(f64::from(*weight), 0.0)?;
@@ -214,17 +214,24 @@ impl Backend for CandleEngine {
                 });
             }
             let Some(mixed) = mixed else { return Ok(Vec::new()) };
-            let picked = Picked::new(batch, wanted, self.device.inner())?;
-            let rows = mixed.index_select(&picked.rows, 0)?.reshape((picked.groups, picked.longest, ()))?;
-            let pooled = match wanted.reduction {
-                Reduction::Sum => picked.weights.matmul(&rows)?.squeeze(1)?,
-                Reduction::Max => rows.max(1)?,
+            let pooled = |pool: &Pool| {
+                let picked = Picked::new(batch, pool, self.device.inner())?;
+                let rows =
+                    mixed.index_select(&picked.rows, 0)?.reshape((picked.groups, picked.longest, ()))?;
+                let pooled = match pool.reduction {
+                    Reduction::Sum => picked.weights.matmul(&rows)?.squeeze(1)?,
+                    Reduction::Max => rows.max(1)?,
+                };
+                pooled.flatten_all()?.to_vec1()
             };
-            pooled.flatten_all()?.to_vec1()
+            wanted.pools.iter().map(pooled).collect()
         };
-        let flat = attempt().map_err(|e| self.device.error(&e))?;
-        Vectors::from_flat(self.shape.hidden, flat)
-            .ok_or_else(|| Error::Internal("pooling lost rows".to_owned()))
+        let flats = attempt().map_err(|e| self.device.error(&e))?;
+        let vectors = |flat| {
+            Vectors::from_flat(self.shape.hidden, flat)
+                .ok_or_else(|| Error::Internal("pooling lost rows".to_owned()))
+        };
+        flats.into_iter().map(vectors).collect()
     }
 
     fn hidden(&self) -> usize {

@@ -124,32 +124,33 @@ fn pooling_on_the_device_is_pooling_here() {
     ];
     let parts: Vec<&[Part]> = parts.iter().map(Vec::as_slice).collect();
     let batch = Batch { sequences: &all };
-    for reduction in [Reduction::Sum, Reduction::Max] {
-        let wanted = Wanted { layers: &[(0, 0.25), (3, 0.75)], reduction, parts: &parts };
-        let pooled = engine.pool(&batch, &wanted).unwrap();
-        struct Plain<'a>(&'a CandleEngine);
-        impl Backend for Plain<'_> {
-            fn run(&self, b: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
-                self.0.run(b, layers, take)
-            }
-            fn hidden(&self) -> usize {
-                self.0.hidden()
-            }
-            fn layers(&self) -> usize {
-                self.0.layers()
-            }
-            fn best_batch(&self) -> usize {
-                1
-            }
-            fn wants_threads(&self) -> bool {
-                false
-            }
-            fn describe(&self) -> String {
-                String::new()
-            }
+    let pools = [Reduction::Sum, Reduction::Max].map(|reduction| Pool { reduction, parts: parts.clone() });
+    let wanted = Wanted { layers: &[(0, 0.25), (3, 0.75)], pools: &pools };
+    let pooled = engine.pool(&batch, &wanted).unwrap();
+    struct Plain<'a>(&'a CandleEngine);
+    impl Backend for Plain<'_> {
+        fn run(&self, b: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+            self.0.run(b, layers, take)
         }
-        assert_near(pooled.flat(), Plain(&engine).pool(&batch, &wanted).unwrap().flat(), 1e-5);
+        fn hidden(&self) -> usize {
+            self.0.hidden()
+        }
+        fn layers(&self) -> usize {
+            self.0.layers()
+        }
+        fn best_batch(&self) -> usize {
+            1
+        }
+        fn wants_threads(&self) -> bool {
+            false
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
     }
+    let here = Plain(&engine).pool(&batch, &wanted).unwrap();
+    assert_eq!(pooled.len(), 2);
+    pooled.iter().zip(&here).for_each(|(a, b)| assert_near(a.flat(), b.flat(), 1e-5));
 }
 
 #[test]
