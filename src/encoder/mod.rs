@@ -9,12 +9,15 @@ pub mod batch;
 pub mod candle_engine;
 pub mod contract;
 pub mod fingerprint;
+pub mod folder;
 pub mod network;
 pub mod pooling;
 pub mod precision;
+pub mod transformer;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};
+pub use candle_engine::{CandleEngine, Device, DeviceChoice};
 pub use contract::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions};
 pub use fingerprint::Fingerprint;
 pub use network::Network;

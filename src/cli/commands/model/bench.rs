@@ -1,0 +1,212 @@
+//! `turnwise model bench`: how fast a model is on this machine, in each precision, and how near to f32.
+
+use std::{fs, io::Write, path::Path, time::Instant};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::{EncoderArgs, ModelBenchArgs},
+        encoders,
+        printer::{BOLD, DIM, counted, grouped},
+        progress::Progress,
+        signals,
+    },
+    corpus::Dialogue,
+    encoder::{Encoder, Precision, TextOptions, Vectors, vectors::cosine},
+    error::{Error, IoContext, Result},
+    samples,
+};
+
+/// Texts that are encoded before the clock runs, so that caches are warm and memory is there.
+const WARM_UP: usize = 128;
+/// Texts that are encoded one by one where no file of queries is given.
+const QUERIES: usize = 200;
+/// Texts in one call: as `encode` hands them over.
+const CHUNK: usize = 4096;
+
+#[derive(Serialize)]
+struct Run {
+    model: String,
+    precision: String,
+    runs_on: String,
+    threads: usize,
+    texts: usize,
+    tokens: u64,
+    seconds: f64,
+    /// Of all threads together; absent where the system does not tell.
+    cpu_seconds: Option<f64>,
+    latency_ms: Latency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cosine_with_f32: Option<Agreement>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    queries: usize,
+    p50: f64,
+    p95: f64,
+}
+
+#[derive(Serialize)]
+struct Agreement {
+    mean: f64,
+    min: f32,
+}
+
+pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
+    let texts = match &args.input {
+        Some(path) => lines(path)?,
+        None => sample_utterances()?,
+    };
+    let queries = match &args.latency {
+        Some(path) => lines(path)?,
+        None => texts.iter().take(QUERIES).cloned().collect(),
+    };
+    let wanted = match args.encoder.precision.known() {
+        Some(precision) => vec![Some(precision)],
+        None if encoders::is_static(&args.encoder, context)? => vec![None],
+        None => encoders::precisions(&args.encoder)?.into_iter().map(Some).collect(),
+    };
+    let mut runs = Vec::new();
+    let mut reference: Option<Vectors> = None;
+    for precision in wanted {
+        let encoder_args = EncoderArgs { precision: precision.into(), ..args.encoder.clone() };
+        let encoder = encoders::open(&encoder_args, context)?;
+        let (mut run, vectors) = measure(encoder.as_ref(), precision, &texts, &queries, context)?;
+        run.cosine_with_f32 = reference.as_ref().map(|reference| agreement(reference, &vectors));
+        if let Some(path) = &args.vectors {
+            encoders::write_npy(path, &vectors)?;
+        }
+        if precision == Some(Precision::F32) {
+            reference = Some(vectors);
+        }
+        runs.push(run);
+    }
+    context.printer.results(&runs, |out| write(&runs, out))
+}
+
+fn measure(
+    encoder: &dyn Encoder,
+    precision: Option<Precision>,
+    texts: &[String],
+    queries: &[String],
+    context: &Context<'_>,
+) -> Result<(Run, Vectors)> {
+    let options = TextOptions::default();
+    let all: Vec<&str> = texts.iter().map(String::as_str).collect();
+    encoder.encode(&all[..all.len().min(WARM_UP)], &options)?;
+    let name = precision.map_or("-", Precision::name);
+    let mut progress = Progress::new(context.printer, "measuring", "texts", Some(all.len() as u64));
+    let (started, processor) = (Instant::now(), processor_seconds());
+    let mut vectors = Vectors::new(encoder.dim());
+    let mut tokens = 0;
+    for chunk in all.chunks(CHUNK) {
+        stop_if_asked()?;
+        let encoded = encoder.encode(chunk, &options)?;
+        encoded.vectors.rows().for_each(|row| vectors.push(row));
+        tokens += encoded.spent.tokens;
+        progress.set(vectors.len() as u64, vectors.len() as u64);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu_seconds = processor.and_then(|before| Some(processor_seconds()? - before));
+    drop(progress);
+    let run = Run {
+        model: encoder.name().to_owned(),
+        precision: name.to_owned(),
+        runs_on: encoder.describe(),
+        threads: context.settings.threads,
+        texts: texts.len(),
+        tokens,
+        seconds,
+        cpu_seconds,
+        latency_ms: latency(encoder, queries)?,
+        cosine_with_f32: None,
+    };
+    Ok((run, vectors))
+}
+
+/// One query after the other, as a search sends them.
+fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
+    let options = TextOptions::default();
+    let mut times = Vec::with_capacity(queries.len());
+    for query in queries.iter().take(5).chain(queries) {
+        stop_if_asked()?;
+        let started = Instant::now();
+        encoder.encode(&[query.as_str()], &options)?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    let mut times = times.split_off(queries.len().min(5));
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0.0);
+    Ok(Latency { queries: times.len(), p50: at(0.5), p95: at(0.95) })
+}
+
+fn agreement(reference: &Vectors, vectors: &Vectors) -> Agreement {
+    let cosines: Vec<f32> = reference.rows().zip(vectors.rows()).map(|(a, b)| cosine(a, b)).collect();
+    let mean = cosines.iter().map(|c| f64::from(*c)).sum::<f64>() / cosines.len().max(1) as f64;
+    Agreement { mean, min: cosines.into_iter().fold(1.0, f32::min) }
+}
+
+fn write(runs: &[Run], out: &mut dyn Write) -> std::io::Result<()> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}  {DIM}{}, {} tokens, {}{DIM:#}\n",
+        first.model,
+        counted(first.texts as u64, "text"),
+        grouped(first.tokens),
+        counted(first.threads as u64, "thread")
+    )?;
+    writeln!(
+        out,
+        "{DIM}{:<9}  {:>9}  {:>10}  {:>11}  {:>11}  {:>17}  runs on{DIM:#}",
+        "precision", "texts/s", "tokens/s", "query p50", "query p95", "cosine with f32"
+    )?;
+    for run in runs {
+        let near = run.cosine_with_f32.as_ref().map_or(String::new(), |a| format!("{:.5} ≥{:.5}", a.mean, a.min));
+        writeln!(
+            out,
+            "{:<9}  {:>9}  {:>10}  {:>8.2} ms  {:>8.2} ms  {near:>17}  {}",
+            run.precision,
+            grouped((run.texts as f64 / run.seconds) as u64),
+            grouped((run.tokens as f64 / run.seconds) as u64),
+            run.latency_ms.p50,
+            run.latency_ms.p95,
+            run.runs_on
+        )?;
+    }
+    Ok(())
+}
+
+fn stop_if_asked() -> Result<()> {
+    if signals::stopped() { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
+}
+
+fn lines(path: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).at("read", path)?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    match lines.is_empty() {
+        false => Ok(lines),
+        true => Err(Error::data(format!("{} holds no text", path.display()))),
+    }
+}
+
+/// What is said in the sample dialogues.
+fn sample_utterances() -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
+        let dialogue: Dialogue = serde_json::from_str(line).map_err(|e| Error::Internal(format!("samples: {e}")))?;
+        texts.extend(dialogue.turns.into_iter().map(|turn| turn.text));
+    }
+    Ok(texts)
+}
+
+/// User and system time of this process, in seconds; Linux tells it in hundredths.
+fn processor_seconds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / 100.0)
+}

@@ -1,0 +1,309 @@
+//! Encoders that are transformers: tokenizer, network, pooling and what the model does afterwards, put together.
+
+mod finish;
+mod item;
+mod run;
+mod settings;
+mod windows;
+
+pub use settings::{Layers, Settings};
+
+use std::sync::atomic::AtomicUsize;
+
+use rayon::prelude::*;
+
+use crate::{
+    corpus::Dialogue,
+    encoder::{
+        Backend, DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Fingerprint, Network,
+        Spent, TextOptions, Vectors,
+        fingerprint::Fingerprinter,
+        folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
+    },
+    error::{Error, Result},
+};
+use item::{Item, parts};
+use windows::{Framing, by_interlocutor, speakers};
+
+/// A transformer that encodes texts and dialogues.
+pub struct Transformer {
+    name: String,
+    tokenizer: Tokenizer,
+    pipeline: Pipeline,
+    /// How token states become vectors; what stands side by side in the result.
+    modes: Vec<PoolingMode>,
+    layers: Vec<(usize, f32)>,
+    normalize: bool,
+    dim: usize,
+    max_tokens: usize,
+    /// Rows of the tables of turns and roles, where the network has them.
+    turns: Option<usize>,
+    roles: Option<usize>,
+    fingerprint: Fingerprint,
+    backend: Box<dyn Backend>,
+    /// Tokens a batch; shrinks where a device runs out of memory.
+    budget: AtomicUsize,
+}
+
+impl Transformer {
+    /// Loads a model under the name by which it was asked for. `engine` brings its network to where it is to run.
+    pub fn load(
+        name: &str,
+        folder: &ModelFolder,
+        settings: &Settings,
+        engine: &dyn Fn(&Network) -> Result<Box<dyn Backend>>,
+    ) -> Result<Self> {
+        let network = folder.network()?;
+        let tokenizer = folder.tokenizer()?;
+        let pipeline = folder.pipeline().clone();
+        let layers = settings.layers.weights(network.layers.len()).ok_or_else(|| Error::Input {
+            message: format!("{name} has no layer {}", settings.layers),
+            hint: Some(format!("its layers are 0 (the embeddings) to {}", network.layers.len())),
+        })?;
+        let max_tokens = match settings.max_tokens {
+            None => tokenizer.max_tokens(),
+            Some(n)
+                if n > tokenizer.before().len() + tokenizer.after().len() && n <= network.max_tokens() =>
+            {
+                n
+            }
+            Some(n) => {
+                return Err(Error::Input {
+                    message: format!("{name} cannot take texts of {n} tokens"),
+                    hint: Some(format!("it takes 3 to {}", network.max_tokens())),
+                });
+            }
+        };
+        let modes = settings.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
+        let full = finish::width(&pipeline, modes.len() * network.shape.hidden, name)?;
+        let dim = match settings.dim.or(pipeline.truncate_dim) {
+            None => full,
+            Some(dim) if (1..=full).contains(&dim) => dim,
+            Some(dim) => {
+                return Err(Error::Input {
+                    message: format!("{name} cannot give vectors of {dim} numbers"),
+                    hint: Some(format!("it gives {full}, which can be cut to fewer")),
+                });
+            }
+        };
+        let fingerprint = fingerprint(folder.fingerprint()?, settings);
+        let rows = |table: &Option<crate::encoder::network::Table>| table.as_ref().map(|t| t.rows);
+        let (turns, roles) = (rows(&network.embeddings.turns), rows(&network.embeddings.roles));
+        let backend = engine(&network)?;
+        let budget = AtomicUsize::new(backend.best_batch());
+        Ok(Transformer {
+            name: name.to_owned(),
+            tokenizer: tokenizer.with_max_tokens(max_tokens)?,
+            pipeline,
+            modes,
+            layers,
+            normalize: settings.normalize,
+            dim,
+            max_tokens,
+            turns,
+            roles,
+            fingerprint,
+            backend,
+            budget,
+        })
+    }
+
+    /// The tokens of a text as an item, and how many were cut off.
+    fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
+        let tokens = match prompt.text.is_empty() {
+            true => self.tokenizer.encode(text)?,
+            false => self.tokenizer.encode(&format!("{}{text}", prompt.text))?,
+        };
+        let length = tokens.ids.len();
+        let rows = prompt.pooled_from.min(length)..length;
+        let pools = self.modes.iter().map(|mode| parts(*mode, rows.clone(), 0, rows.len())).collect();
+        Ok((Item { input, sequence: crate::encoder::Sequence::new(tokens.ids), pools }, tokens.cut))
+    }
+
+    fn prompt(&self, name: Option<&str>) -> Result<Prompt> {
+        let text = self.pipeline.prompts.text(name)?.to_owned();
+        let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
+            true => 0,
+            // The tokens of the prompt alone and what stands in front of them, as sentence-transformers counts.
+            false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
+        };
+        Ok(Prompt { text, pooled_from })
+    }
+
+    /// The windows of a dialogue as items.
+    fn dialogue_items(
+        &self,
+        input: usize,
+        dialogue: &Dialogue,
+        prompt: &str,
+        by: DialoguePooling,
+    ) -> Result<Vec<Item>> {
+        let framing = Framing {
+            before: self.tokenizer.before(),
+            after: self.tokenizer.after(),
+            max_tokens: self.max_tokens,
+            turns: self.turns,
+            roles: self.roles,
+        };
+        let windows = framing.windows(dialogue, prompt, &|text| self.tokenizer.pieces(text))?;
+        let total: usize = windows.iter().map(|w| w.sequence.len()).sum();
+        let by_speaker = by_interlocutor(&windows);
+        let mut before = 0;
+        let mut items = Vec::with_capacity(windows.len());
+        for (window, by_speaker) in windows.into_iter().zip(by_speaker) {
+            let length = window.sequence.len();
+            let pools = match by {
+                DialoguePooling::Interlocutors => vec![by_speaker; self.modes.len()],
+                DialoguePooling::Mean => {
+                    self.modes.iter().map(|mode| parts(*mode, 0..length, before, total)).collect()
+                }
+            };
+            before += length;
+            items.push(Item { input, sequence: window.sequence, pools });
+        }
+        Ok(items)
+    }
+
+    fn of_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?.text;
+        let items: Vec<Vec<Item>> = dialogues
+            .par_iter()
+            .enumerate()
+            .map(|(n, d)| self.dialogue_items(n, d, &prompt, options.pooling))
+            .collect::<Result<_>>()?;
+        let windowed = items.iter().filter(|i| i.len() > 1).count() as u64;
+        let items: Vec<Item> = items.into_iter().flatten().collect();
+        let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
+        let reduction = match options.pooling {
+            // A sum over speakers, whatever the model pools texts by.
+            DialoguePooling::Interlocutors => vec![crate::encoder::Reduction::Sum; self.modes.len()],
+            DialoguePooling::Mean => self.reductions(),
+        };
+        let pooled =
+            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
+        let vectors = self.finish(pooled)?;
+        Ok(Encoded { vectors, spent: Spent { tokens, windowed, ..Spent::default() } })
+    }
+
+    fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let said = |d: &&Dialogue| -> Vec<usize> {
+            let spoken: Vec<usize> =
+                (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
+            // A dialogue of nothing but silence still has a vector: that of its silence.
+            if spoken.is_empty() { (0..d.turns.len()).collect() } else { spoken }
+        };
+        let chosen: Vec<Vec<usize>> = dialogues.iter().map(said).collect();
+        let texts: Vec<&str> = dialogues
+            .iter()
+            .zip(&chosen)
+            .flat_map(|(d, turns)| turns.iter().map(|n| d.turns[*n].text.as_str()))
+            .collect();
+        let encoded = self.encode(&texts, &TextOptions { prompt: options.prompt.clone() })?;
+        let mut vectors = Vectors::zeros(dialogues.len(), self.dim);
+        let mut next = 0;
+        for (n, (dialogue, turns)) in dialogues.iter().zip(&chosen).enumerate() {
+            let speakers = speakers(dialogue);
+            let mut counts = vec![0usize; speakers.iter().max().map_or(0, |m| m + 1)];
+            turns.iter().for_each(|t| counts[speakers[*t]] += 1);
+            for turn in turns {
+                let count = match options.pooling {
+                    DialoguePooling::Mean => turns.len(),
+                    DialoguePooling::Interlocutors => counts[speakers[*turn]],
+                };
+                let row = encoded.vectors.row(next);
+                next += 1;
+                vectors.row_mut(n).iter_mut().zip(row).for_each(|(o, v)| *o += v / count as f32);
+            }
+        }
+        if self.normalize || self.pipeline.normalizes() {
+            vectors.normalize();
+        }
+        Ok(Encoded { vectors, spent: encoded.spent })
+    }
+
+    fn reductions(&self) -> Vec<crate::encoder::Reduction> {
+        self.modes.iter().map(|mode| item::reduction(*mode)).collect()
+    }
+
+    fn finish(&self, pooled: Vectors) -> Result<Vectors> {
+        finish::finish(pooled, &self.pipeline, self.dim, self.normalize)
+    }
+}
+
+/// What stands in front of a text.
+struct Prompt {
+    text: String,
+    /// The first token that is pooled.
+    pooled_from: usize,
+}
+
+/// What the caller changed belongs to the encoder's identity as the files do; device and precision do not.
+fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
+    let mut changed = Fingerprinter::new("transformer");
+    changed.text("model", model);
+    let plain = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
+    if *settings == plain {
+        return model;
+    }
+    if let Some(mode) = settings.pooling {
+        changed.text("pooling", mode.name());
+    }
+    changed.text("layers", &settings.layers).text("normalize", settings.normalize);
+    if let Some(dim) = settings.dim {
+        changed.text("dim", dim);
+    }
+    if let Some(max) = settings.max_tokens {
+        changed.text("max_tokens", max);
+    }
+    changed.finish()
+}
+
+impl Encoder for Transformer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        self.backend.describe()
+    }
+
+    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
+        // One query is not worth waking other threads for.
+        let made: Vec<(Item, usize)> = match texts.len() {
+            0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
+            _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,
+        };
+        let mut spent = Spent::default();
+        let mut items = Vec::with_capacity(made.len());
+        for (item, cut) in made {
+            spent.tokens += item.sequence.len() as u64;
+            spent.cut_tokens += cut as u64;
+            spent.cut_texts += u64::from(cut > 0);
+            items.push(item);
+        }
+        let reductions = self.reductions();
+        let pooled =
+            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, texts.len())?;
+        Ok(Encoded { vectors: self.finish(pooled)?, spent })
+    }
+
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        match options.mode {
+            DialogueMode::Sequence => self.of_sequences(dialogues, options),
+            DialogueMode::Utterances => self.of_utterances(dialogues, options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
