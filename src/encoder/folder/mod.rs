@@ -10,6 +10,8 @@ mod modules;
 mod network;
 mod parameters;
 mod pipeline;
+mod save;
+mod save_config;
 mod sentence;
 mod tokenizer;
 mod tokenizer_files;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
+pub use save::{SavedModel, save};
 pub use tokenizer::{Specials, TokenizedText, Tokenizer};
 
 use crate::{
@@ -129,3 +132,6 @@ impl ModelFolder {
         &self.notices
     }
 }
+
+#[cfg(test)]
+mod tests;
