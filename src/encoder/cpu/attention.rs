@@ -1,0 +1,234 @@
+//! Attention of the tokens of one sequence to each other, head by head.
+
+use std::{marker::PhantomData, ops::Range};
+
+use super::{
+    buffer::Buffer,
+    format::F32,
+    math,
+    pack::GRAIN,
+    product::even_parts,
+    simd::{Kernel, Simd},
+    tile::{AsIs, ByRow, Ending, Tile, with_tile},
+};
+
+/// Tiles of queries whose scores are kept at the same time.
+const BLOCK: usize = 4;
+
+/// The heads of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads {
+    /// How many.
+    pub count: usize,
+    /// The width of each in memory, a multiple of the grain.
+    pub stride: usize,
+}
+
+impl Heads {
+    /// The width of all of them.
+    pub fn width(self) -> usize {
+        self.count * self.stride
+    }
+}
+
+/// Room for what one head needs.
+#[derive(Default)]
+pub(super) struct HeadRoom {
+    keys: Buffer,
+    values: Buffer,
+    scores: Buffer,
+    factors: Vec<f32>,
+}
+
+/// Rows beyond the last one that may be read (never used): keys are transposed in whole squares.
+pub(super) const SPARE_ROWS: usize = GRAIN;
+
+/// Writes to `context` (rows of all heads) what each of `tokens` takes from the others. `projected` holds rows of
+/// queries, keys and values, already scaled, and [`SPARE_ROWS`] more.
+///
+/// # Safety
+///
+/// The processor has the features of `S`.
+pub(super) unsafe fn attend<S: Simd>(
+    heads: Heads,
+    projected: &[f32],
+    tokens: Range<usize>,
+    context: &mut [f32],
+    room: &mut HeadRoom,
+) {
+    let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
+    assert!(heads.stride.is_multiple_of(GRAIN));
+    assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
+    let columns = n.next_multiple_of(S::LANES);
+    let panel = S::VECTORS * S::LANES;
+    room.keys.reserve::<f32>(columns * heads.stride);
+    room.values.reserve::<f32>(n * heads.stride);
+    room.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
+    room.factors.resize(BLOCK * S::ROWS, 0.0);
+    for head in 0..heads.count {
+        let first = tokens.start * stride + head * heads.stride;
+        let (keys, values) = (room.keys.of_mut::<f32>(), room.values.of_mut::<f32>());
+        let (scores, factors) = (room.scores.of_mut::<f32>(), &mut room.factors[..]);
+        let depth = heads.stride;
+        // SAFETY: the features by our caller; the asserts have seen `tokens` and the spare rows in `projected` and
+        // `tokens` in `context`, and the room was made just now.
+        unsafe {
+            S::enter(Arrange {
+                keys: projected[first + width..].as_ptr(),
+                values: projected[first + 2 * width..].as_ptr(),
+                stride,
+                n,
+                depth,
+                to_keys: keys.as_mut_ptr(),
+                to_values: values.as_mut_ptr(),
+            });
+            for block in even_parts(0..n, BLOCK * S::ROWS) {
+                for start in (0..columns).step_by(panel) {
+                    let vectors = (columns - start).min(panel) / S::LANES;
+                    for rows in even_parts(0..block.len(), S::ROWS) {
+                        tile::<S, _>(
+                            (projected[first + (block.start + rows.start) * stride..].as_ptr(), stride),
+                            keys[start * depth..].as_ptr(),
+                            depth,
+                            (scores[rows.start * columns + start..].as_mut_ptr(), columns),
+                            AsIs,
+                            (rows.len(), vectors),
+                        );
+                    }
+                }
+                let rows = block.len();
+                S::enter(Softmax { scores: scores.as_mut_ptr(), n, stride: columns, rows, factors });
+                for start in (0..depth).step_by(panel) {
+                    let vectors = (depth - start).min(panel) / S::LANES;
+                    for rows in even_parts(0..block.len(), S::ROWS) {
+                        let to = (tokens.start + block.start + rows.start) * width + head * depth + start;
+                        tile::<S, _>(
+                            (scores[rows.start * columns..].as_ptr(), columns),
+                            values[start * n..].as_ptr(),
+                            n,
+                            (context[to..].as_mut_ptr(), width),
+                            ByRow(factors[rows.start..].as_ptr()),
+                            (rows.len(), vectors),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One tile of a product of floats.
+unsafe fn tile<S: Simd, E: Ending<S>>(
+    left: (*const f32, usize),
+    right: *const f32,
+    steps: usize,
+    out: (*mut f32, usize),
+    ending: E,
+    (rows, vectors): (usize, usize),
+) {
+    macro_rules! run {
+        ($m:literal, $v:literal) => {
+            // SAFETY: `attend` vouches for the rows, the columns and the features.
+            unsafe {
+                S::enter(Tile::<F32, E, $m, $v> {
+                    left: (left.0.cast(), left.1),
+                    right: right.cast(),
+                    steps,
+                    out,
+                    first: true,
+                    last: true,
+                    ending,
+                    format: PhantomData,
+                })
+            }
+        };
+    }
+    with_tile!(rows, vectors, S::ROWS, S::VECTORS, run)
+}
+
+/// Keys transposed and values as they are, both in panels.
+struct Arrange {
+    keys: *const f32,
+    values: *const f32,
+    stride: usize,
+    n: usize,
+    depth: usize,
+    to_keys: *mut f32,
+    to_values: *mut f32,
+}
+
+impl<S: Simd> Kernel<S> for Arrange {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let Arrange { n, stride, depth, .. } = self;
+        let (columns, panel) = (n.next_multiple_of(S::LANES), S::VECTORS * S::LANES);
+        // SAFETY: `attend` vouches for `columns` rows of keys, `n` of values, and room for as many.
+        unsafe {
+            for key in (0..columns).step_by(S::LANES) {
+                let start = key / panel * panel;
+                let width = (columns - start).min(panel);
+                for number in (0..depth).step_by(S::LANES) {
+                    let to = self.to_keys.add(start * depth + number * width + key - start);
+                    S::transpose(self.keys.add(key * stride + number), stride, to, width);
+                }
+            }
+            for start in (0..depth).step_by(panel) {
+                let width = (depth - start).min(panel);
+                for value in 0..n {
+                    for i in (0..width).step_by(S::LANES) {
+                        let v = S::load(self.values.add(value * stride + start + i));
+                        S::store(self.to_values.add(start * n + value * width + i), v);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Scores to weights; the factor that makes a row's sum 1 goes to `factors`.
+struct Softmax<'a> {
+    scores: *mut f32,
+    n: usize,
+    stride: usize,
+    rows: usize,
+    factors: &'a mut [f32],
+}
+
+impl<S: Simd> Kernel<S> for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let whole = self.n / S::LANES * S::LANES;
+        let rest = self.n - whole;
+        for row in 0..self.rows {
+            // SAFETY: `attend` vouches for `rows` rows of `stride` scores, of which `n` count.
+            unsafe {
+                let scores = self.scores.add(row * self.stride);
+                let mut most = S::splat(f32::NEG_INFINITY);
+                for i in (0..whole).step_by(S::LANES) {
+                    most = S::max(S::load(scores.add(i)), most);
+                }
+                if rest > 0 {
+                    let v = S::load(scores.add(whole));
+                    most = S::max(S::first(rest, v, S::splat(f32::NEG_INFINITY)), most);
+                }
+                let most = S::splat(S::largest(most));
+                let mut sum = S::splat(0.0);
+                for i in (0..whole).step_by(S::LANES) {
+                    let e = math::exp::<S>(S::sub(S::load(scores.add(i)), most));
+                    S::store(scores.add(i), e);
+                    sum = S::add(sum, e);
+                }
+                if rest > 0 {
+                    let e = math::exp::<S>(S::sub(S::load(scores.add(whole)), most));
+                    sum = S::add(sum, S::first(rest, e, S::splat(0.0)));
+                    S::store(scores.add(whole), e);
+                }
+                self.factors[row] = 1.0 / S::total(sum);
+            }
+        }
+    }
+}

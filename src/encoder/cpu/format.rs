@@ -1,0 +1,264 @@
+//! In which numbers the two sides of a product are, and how a step of a product multiplies them.
+
+use super::simd::Simd;
+
+/// The numbers of a product. Both sides come in units of 32 bits, each of which holds as many numbers as fit.
+pub(super) trait Format<S: Simd>: 'static {
+    /// A vector of sums.
+    type Sum: Copy;
+
+    /// Rows of a tile.
+    const ROWS: usize = S::ROWS;
+    /// Units of a row of the left side that one step takes.
+    const LEFT: usize = 1;
+    /// Units of a column of the right side that one step takes.
+    const RIGHT: usize = 1;
+
+    /// No products yet.
+    unsafe fn zero() -> Self::Sum;
+    /// Adds the products of one step for `M` rows that are `stride` units apart and `V` vectors of columns.
+    unsafe fn step<const M: usize, const V: usize>(
+        sums: &mut [[Self::Sum; V]; M],
+        left: *const u32,
+        stride: usize,
+        right: *const u32,
+    );
+    /// The sums as floats.
+    unsafe fn value(sum: Self::Sum) -> S::F32;
+    /// Reads sums that are not complete yet.
+    unsafe fn load(from: *const f32) -> Self::Sum;
+    /// Puts them aside.
+    unsafe fn store(to: *mut f32, sum: Self::Sum);
+}
+
+/// 32-bit floats.
+pub(super) struct F32;
+
+impl<S: Simd> Format<S> for F32 {
+    type Sum = S::F32;
+
+    #[inline(always)]
+    unsafe fn zero() -> S::F32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::splat(0.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn step<const M: usize, const V: usize>(
+        sums: &mut [[S::F32; V]; M],
+        left: *const u32,
+        stride: usize,
+        right: *const u32,
+    ) {
+        // SAFETY: the caller vouches for a unit of each row and for `V` vectors.
+        unsafe {
+            let mut columns = [S::splat(0.0); V];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = S::load(right.add(v * S::LANES).cast());
+            }
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let number = S::splat(left.add(m * stride).cast::<f32>().read());
+                for v in 0..V {
+                    sums[v] = S::fma(number, columns[v], sums[v]);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(sum: S::F32) -> S::F32 {
+        sum
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> S::F32 {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, sum: S::F32) {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::store(to, sum) }
+    }
+}
+
+/// Weights in bf16. Where the processor multiplies bf16, the left side is bf16 too; elsewhere it stays f32.
+pub(super) struct Bf16;
+
+impl<S: Simd> Format<S> for Bf16 {
+    type Sum = S::F32;
+
+    const LEFT: usize = if S::BF16 { 1 } else { 2 };
+
+    #[inline(always)]
+    unsafe fn zero() -> S::F32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::splat(0.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn step<const M: usize, const V: usize>(
+        sums: &mut [[S::F32; V]; M],
+        left: *const u32,
+        stride: usize,
+        right: *const u32,
+    ) {
+        // SAFETY: the caller vouches for the units of each row and for `V` vectors.
+        unsafe {
+            let mut columns = [S::izero(); V];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = S::iload(right.add(v * S::LANES));
+            }
+            if S::BF16 {
+                for (m, sums) in sums.iter_mut().enumerate() {
+                    let pair = S::spread(left.add(m * stride));
+                    for v in 0..V {
+                        sums[v] = S::dot_bf16(sums[v], pair, columns[v]);
+                    }
+                }
+            } else {
+                let mut one = [S::splat(0.0); V];
+                for which in 0..2 {
+                    for v in 0..V {
+                        one[v] =
+                            if which == 0 { S::bf16_low(columns[v]) } else { S::bf16_high(columns[v]) };
+                    }
+                    for (m, sums) in sums.iter_mut().enumerate() {
+                        let number = S::splat(left.add(m * stride + which).cast::<f32>().read());
+                        for v in 0..V {
+                            sums[v] = S::fma(number, one[v], sums[v]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(sum: S::F32) -> S::F32 {
+        sum
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> S::F32 {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, sum: S::F32) {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::store(to, sum) }
+    }
+}
+
+/// 16-bit integers on both sides.
+pub(super) struct Int16;
+
+impl<S: Simd> Format<S> for Int16 {
+    type Sum = S::I32;
+
+    #[inline(always)]
+    unsafe fn zero() -> S::I32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::izero() }
+    }
+
+    #[inline(always)]
+    unsafe fn step<const M: usize, const V: usize>(
+        sums: &mut [[S::I32; V]; M],
+        left: *const u32,
+        stride: usize,
+        right: *const u32,
+    ) {
+        // SAFETY: the caller vouches for a unit of each row and for `V` vectors.
+        unsafe {
+            let mut columns = [S::izero(); V];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = S::iload(right.add(v * S::LANES));
+            }
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let pair = S::spread(left.add(m * stride));
+                for v in 0..V {
+                    sums[v] = S::dot_shorts(sums[v], pair, columns[v]);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(sum: S::I32) -> S::F32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::to_float(sum) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> S::I32 {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::iload(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, sum: S::I32) {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::istore(to.cast(), sum) }
+    }
+}
+
+/// Unsigned bytes on the left, signed ones on the right.
+pub(super) struct Int8;
+
+impl<S: Simd> Format<S> for Int8 {
+    type Sum = S::I32;
+
+    const ROWS: usize = S::BYTE_ROWS;
+    const LEFT: usize = S::BYTE_CHAIN;
+    const RIGHT: usize = S::BYTE_CHAIN;
+
+    #[inline(always)]
+    unsafe fn zero() -> S::I32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::izero() }
+    }
+
+    #[inline(always)]
+    unsafe fn step<const M: usize, const V: usize>(
+        sums: &mut [[S::I32; V]; M],
+        left: *const u32,
+        stride: usize,
+        right: *const u32,
+    ) {
+        // SAFETY: the caller vouches for `BYTE_CHAIN` units of each row and as many times `V` vectors.
+        unsafe {
+            let mut products = [[S::bytes_zero(); V]; M];
+            for link in 0..S::BYTE_CHAIN {
+                let mut columns = [S::izero(); V];
+                for (v, column) in columns.iter_mut().enumerate() {
+                    *column = S::iload(right.add((link * V + v) * S::LANES));
+                }
+                for (m, products) in products.iter_mut().enumerate() {
+                    let four = S::spread(left.add(m * stride + link));
+                    for v in 0..V {
+                        products[v] = S::dot_bytes(products[v], four, columns[v]);
+                    }
+                }
+            }
+            for (sums, products) in sums.iter_mut().zip(products) {
+                for v in 0..V {
+                    sums[v] = S::widen_bytes(sums[v], products[v]);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(sum: S::I32) -> S::F32 {
+        // SAFETY: called from within a kernel.
+        unsafe { S::to_float(sum) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> S::I32 {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::iload(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, sum: S::I32) {
+        // SAFETY: the caller vouches for a vector.
+        unsafe { S::istore(to.cast(), sum) }
+    }
+}

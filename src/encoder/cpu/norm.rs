@@ -1,0 +1,84 @@
+//! Layer norm, with the sum in front of it.
+
+use super::simd::{Kernel, Simd};
+
+/// A norm's numbers, zero beyond the true width.
+#[derive(Clone)]
+pub(super) struct PaddedNorm {
+    /// The true width.
+    pub width: usize,
+    /// The factors.
+    pub weight: Vec<f32>,
+    /// The summands.
+    pub bias: Vec<f32>,
+    /// The number added to the variance.
+    pub epsilon: f32,
+}
+
+/// `x = norm(x + y)` row by row; rows are `stride` apart.
+pub(super) struct AddNorm<'a> {
+    /// The rows that are changed.
+    pub x: &'a mut [f32],
+    /// What is added first.
+    pub y: Option<&'a [f32]>,
+    /// From row to row; a multiple of the lanes.
+    pub stride: usize,
+    /// The norm.
+    pub norm: &'a PaddedNorm,
+}
+
+impl AddNorm<'_> {
+    /// Does it.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the features of `S`.
+    pub unsafe fn run<S: Simd>(self) {
+        assert!(self.stride.is_multiple_of(S::LANES) && self.x.len().is_multiple_of(self.stride));
+        assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
+        assert!(self.norm.width <= self.stride);
+        assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
+        // SAFETY: the features by our caller, the lengths by the asserts.
+        unsafe { S::enter(self) }
+    }
+}
+
+impl<S: Simd> Kernel<S> for AddNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let AddNorm { x, y, stride, norm } = self;
+        let (whole, width) = (norm.width / S::LANES * S::LANES, norm.width as f32);
+        for row in 0..x.len() / stride {
+            // SAFETY: `run` has seen that rows and the norm's numbers are `stride` long.
+            unsafe {
+                let row_x = x.as_mut_ptr().add(row * stride);
+                let mut sum = S::splat(0.0);
+                for i in (0..stride).step_by(S::LANES) {
+                    let mut v = S::load(row_x.add(i));
+                    if let Some(y) = y {
+                        v = S::add(v, S::load(y.as_ptr().add(row * stride + i)));
+                        S::store(row_x.add(i), v);
+                    }
+                    sum = S::add(sum, v);
+                }
+                let mean = S::splat(S::total(sum) / width);
+                let mut squares = S::splat(0.0);
+                for i in (0..stride).step_by(S::LANES) {
+                    let mut d = S::sub(S::load(row_x.add(i)), mean);
+                    if i >= whole {
+                        d = S::first(norm.width.saturating_sub(i), d, S::splat(0.0));
+                    }
+                    squares = S::fma(d, d, squares);
+                }
+                let factor = S::splat(1.0 / (S::total(squares) / width + norm.epsilon).sqrt());
+                for i in (0..stride).step_by(S::LANES) {
+                    let d = S::mul(S::sub(S::load(row_x.add(i)), mean), factor);
+                    let (w, b) = (S::load(norm.weight.as_ptr().add(i)), S::load(norm.bias.as_ptr().add(i)));
+                    S::store(row_x.add(i), S::fma(d, w, b));
+                }
+            }
+        }
+    }
+}

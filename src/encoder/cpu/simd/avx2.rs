@@ -1,0 +1,164 @@
+//! AVX2 with FMA: eight lanes, sixteen registers.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
+
+/// A processor with AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Avx2;
+
+/// Functions of one expression each.
+macro_rules! operations {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $(-> $out:ty)? { $body:expr })*) => { $(
+        #[inline(always)]
+        unsafe fn $name($($arg: $kind),*) $(-> $out)? {
+            // SAFETY: the caller vouches for the processor's features and for the pointers.
+            unsafe { $body }
+        }
+    )* };
+}
+pub(super) use operations;
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
+    // SAFETY: the caller vouches for the features and for the kernel's pointers.
+    unsafe { kernel.call() }
+}
+
+impl Simd for Avx2 {
+    type Base = Self;
+    type F32 = __m256;
+    type I32 = __m256i;
+    type Bytes = __m256i;
+
+    const LANES: usize = 8;
+    // 12 sums, 2 columns, 1 number of a row and 1 product: the sixteen registers.
+    const VECTORS: usize = 2;
+    const ROWS: usize = 6;
+    // 6 sums of 32 bits and 6 of 16 bits.
+    const BYTE_ROWS: usize = 3;
+    const BYTE_MAX: f32 = 255.0;
+    const BYTE_CHAIN: usize = 4;
+    const BF16: bool = false;
+
+    #[inline(always)]
+    unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
+        // SAFETY: the caller vouches for the features and for the kernel's pointers.
+        unsafe { enter(kernel) }
+    }
+
+    operations! {
+        fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
+        fn load(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
+        fn store(to: *mut f32, v: __m256) { _mm256_storeu_ps(to, v) }
+        fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+        fn sub(a: __m256, b: __m256) -> __m256 { _mm256_sub_ps(a, b) }
+        fn mul(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
+        fn div(a: __m256, b: __m256) -> __m256 { _mm256_div_ps(a, b) }
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
+        fn max(a: __m256, b: __m256) -> __m256 { _mm256_max_ps(a, b) }
+        fn min(a: __m256, b: __m256) -> __m256 { _mm256_min_ps(a, b) }
+        fn abs(a: __m256) -> __m256 { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+        fn round(a: __m256) -> __m256 {
+            _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a)
+        }
+        fn power_of_two(a: __m256) -> __m256 {
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
+                _mm256_cvtps_epi32(a),
+                _mm256_set1_epi32(127),
+            )))
+        }
+        fn first(n: usize, v: __m256, other: __m256) -> __m256 {
+            _mm256_blendv_ps(other, v, _mm256_loadu_ps(FIRST.as_ptr().add(8 - n.min(8)).cast()))
+        }
+        fn total(v: __m256) -> f32 {{
+            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+        }}
+        fn largest(v: __m256) -> f32 {{
+            let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+        }}
+        fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
+            let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
+            // Pairs of rows, then pairs of pairs, then halves.
+            let low = |i: usize| _mm256_unpacklo_ps(row(i), row(i + 1));
+            let high = |i: usize| _mm256_unpackhi_ps(row(i), row(i + 1));
+            for half in 0..2 {
+                let (a, b, c, d) = if half == 0 {
+                    (low(0), low(2), low(4), low(6))
+                } else {
+                    (high(0), high(2), high(4), high(6))
+                };
+                for (at, [top, bottom]) in [
+                    [_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0x44>(c, d)],
+                    [_mm256_shuffle_ps::<0xEE>(a, b), _mm256_shuffle_ps::<0xEE>(c, d)],
+                ]
+                .into_iter()
+                .enumerate()
+                {
+                    let column = half * 2 + at;
+                    let left = _mm256_permute2f128_ps::<0x20>(top, bottom);
+                    let right = _mm256_permute2f128_ps::<0x31>(top, bottom);
+                    _mm256_storeu_ps(to.add(column * to_stride), left);
+                    _mm256_storeu_ps(to.add((column + 4) * to_stride), right);
+                }
+            }
+        }}
+
+        fn izero() -> __m256i { _mm256_setzero_si256() }
+        fn spread(from: *const u32) -> __m256i { _mm256_set1_epi32(from.read_unaligned() as i32) }
+        fn iload(from: *const u32) -> __m256i { _mm256_loadu_si256(from.cast()) }
+        fn istore(to: *mut u32, v: __m256i) { _mm256_storeu_si256(to.cast(), v) }
+        fn to_float(v: __m256i) -> __m256 { _mm256_cvtepi32_ps(v) }
+        fn dot_shorts(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+        }
+
+        fn bytes_zero() -> __m256i { _mm256_setzero_si256() }
+        fn dot_bytes(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b))
+        }
+        fn widen_bytes(sum: __m256i, products: __m256i) -> __m256i {
+            _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
+        }
+
+        fn bf16_low(v: __m256i) -> __m256 { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(v)) }
+        fn bf16_high(v: __m256i) -> __m256 {
+            _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(!0xFFFF)))
+        }
+        fn dot_bf16(sum: __m256, a: __m256i, b: __m256i) -> __m256 {
+            Self::fma(
+                Self::bf16_low(a),
+                Self::bf16_low(b),
+                Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum),
+            )
+        }
+
+        fn store_shorts(to: *mut i16, v: __m256) {{
+            let v = _mm256_cvtps_epi32(v);
+            let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storeu_si128(to.cast(), v)
+        }}
+        fn store_bytes(to: *mut u8, v: __m256) {{
+            let v = _mm256_cvtps_epi32(v);
+            let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storel_epi64(to.cast(), _mm_packus_epi16(v, v))
+        }}
+        fn store_bf16(to: *mut u16, v: __m256) {{
+            // To the nearest, and to even in the middle.
+            let bits = _mm256_castps_si256(v);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+            let v = _mm256_srli_epi32::<16>(up);
+            let v = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storeu_si128(to.cast(), v)
+        }}
+    }
+}
+
+/// From the place `8 - n` on, a mask of the first `n` lanes.
+static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

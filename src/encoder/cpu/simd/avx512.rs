@@ -1,0 +1,138 @@
+//! AVX-512: sixteen lanes, thirty-two registers.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, Simd, avx2::operations};
+
+/// A processor with AVX-512 (F, BW, VL, DQ), with or without the products of bytes (VNNI) and of bf16.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool>;
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
+    // SAFETY: the caller vouches for the features and for the kernel's pointers.
+    unsafe { kernel.call() }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,avx512vnni")]
+unsafe fn enter_vnni<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
+    // SAFETY: as above.
+    unsafe { kernel.call() }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,avx512vnni,avx512bf16")]
+unsafe fn enter_bf16<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
+    // SAFETY: as above.
+    unsafe { kernel.call() }
+}
+
+impl<const VNNI: bool, const BF16: bool> Simd for Avx512<VNNI, BF16> {
+    type Base = Avx512<false, false>;
+    type F32 = __m512;
+    type I32 = __m512i;
+    type Bytes = __m512i;
+
+    const LANES: usize = 16;
+    // 24 sums, 3 columns, and room for what is multiplied.
+    const VECTORS: usize = 3;
+    const ROWS: usize = 8;
+    // Without VNNI there are sums of 16 bits beside those of 32.
+    const BYTE_ROWS: usize = if VNNI { 8 } else { 4 };
+    const BYTE_MAX: f32 = 255.0;
+    const BYTE_CHAIN: usize = if VNNI { 1 } else { 4 };
+    const BF16: bool = BF16;
+
+    #[inline(always)]
+    unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
+        // SAFETY: the caller vouches for the features that the constants say.
+        unsafe {
+            if BF16 {
+                enter_bf16(kernel)
+            } else if VNNI {
+                enter_vnni(kernel)
+            } else {
+                enter(kernel)
+            }
+        }
+    }
+
+    operations! {
+        fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
+        fn load(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
+        fn store(to: *mut f32, v: __m512) { _mm512_storeu_ps(to, v) }
+        fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+        fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
+        fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+        fn div(a: __m512, b: __m512) -> __m512 { _mm512_div_ps(a, b) }
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+        fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
+        fn min(a: __m512, b: __m512) -> __m512 { _mm512_min_ps(a, b) }
+        fn abs(a: __m512) -> __m512 { _mm512_abs_ps(a) }
+        fn round(a: __m512) -> __m512 { _mm512_roundscale_ps::<8>(a) }
+        fn power_of_two(a: __m512) -> __m512 { _mm512_scalef_ps(_mm512_set1_ps(1.0), a) }
+        fn first(n: usize, v: __m512, other: __m512) -> __m512 {
+            _mm512_mask_mov_ps(other, ((1u32 << n.min(16)) - 1) as __mmask16, v)
+        }
+        fn total(v: __m512) -> f32 { _mm512_reduce_add_ps(v) }
+        fn largest(v: __m512) -> f32 { _mm512_reduce_max_ps(v) }
+
+        fn izero() -> __m512i { _mm512_setzero_si512() }
+        fn spread(from: *const u32) -> __m512i { _mm512_set1_epi32(from.read_unaligned() as i32) }
+        fn iload(from: *const u32) -> __m512i { _mm512_loadu_si512(from.cast()) }
+        fn istore(to: *mut u32, v: __m512i) { _mm512_storeu_si512(to.cast(), v) }
+        fn to_float(v: __m512i) -> __m512 { _mm512_cvtepi32_ps(v) }
+        fn dot_shorts(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            if VNNI {
+                _mm512_dpwssd_epi32(sum, a, b)
+            } else {
+                _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
+            }
+        }
+
+        fn bytes_zero() -> __m512i { _mm512_setzero_si512() }
+        fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            if VNNI {
+                _mm512_dpbusd_epi32(sum, a, b)
+            } else {
+                _mm512_add_epi16(sum, _mm512_maddubs_epi16(a, b))
+            }
+        }
+        fn widen_bytes(sum: __m512i, products: __m512i) -> __m512i {
+            if VNNI {
+                _mm512_add_epi32(sum, products)
+            } else {
+                _mm512_add_epi32(sum, _mm512_madd_epi16(products, _mm512_set1_epi16(1)))
+            }
+        }
+
+        fn bf16_low(v: __m512i) -> __m512 { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(v)) }
+        fn bf16_high(v: __m512i) -> __m512 {
+            _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(!0xFFFF)))
+        }
+        fn dot_bf16(sum: __m512, a: __m512i, b: __m512i) -> __m512 {
+            if BF16 {
+                _mm512_dpbf16_ps(sum, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b))
+            } else {
+                Self::fma(
+                    Self::bf16_low(a),
+                    Self::bf16_low(b),
+                    Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum),
+                )
+            }
+        }
+
+        fn store_shorts(to: *mut i16, v: __m512) {
+            _mm256_storeu_si256(to.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)))
+        }
+        fn store_bytes(to: *mut u8, v: __m512) {
+            _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(v)))
+        }
+        fn store_bf16(to: *mut u16, v: __m512) {{
+            // To the nearest, and to even in the middle; for this the plain instructions do.
+            let bits = _mm512_castps_si512(v);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(up)))
+        }}
+    }
+}

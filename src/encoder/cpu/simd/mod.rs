@@ -1,0 +1,143 @@
+//! What the kernels need of a processor, and nothing more.
+//!
+//! Every kernel is written once, over [`Simd`]. An implementation is a list of one-line wrappers, so that two of them
+//! differ in nothing that could be wrong in one and right in the other but those lines. A kernel is a [`Kernel`],
+//! everything in it is inlined, and [`Simd::enter`] compiles it with the processor's features.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+pub(super) mod level;
+pub(super) mod portable;
+
+pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
+
+/// A piece of work that is compiled for one kind of processor.
+pub(super) trait Kernel<S: Simd> {
+    /// What it gives.
+    type Output;
+
+    /// Does it. Implementations are `#[inline(always)]`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the features of `S`, and the kernel's pointers are good for what it says it touches.
+    unsafe fn call(self) -> Self::Output;
+}
+
+/// Vectors of 32-bit lanes and what can be done with them.
+///
+/// # Safety
+///
+/// All functions but `enter` may be called only from within a kernel, on a processor that has the features; those that
+/// take pointers need them valid for one vector (`LANES` numbers), without need for alignment.
+#[allow(clippy::missing_safety_doc)]
+pub(super) trait Simd: Copy + Send + Sync + 'static {
+    /// The same vectors with fewer features: where it is enough, less code is compiled.
+    type Base: Simd;
+    /// `LANES` 32-bit floats.
+    type F32: Copy;
+    /// `LANES` 32-bit integers, or as many groups of smaller numbers.
+    type I32: Copy;
+    /// Sums of products of bytes before they are widened.
+    type Bytes: Copy;
+
+    /// Lanes of a vector.
+    const LANES: usize;
+    /// Vectors side by side in a tile of a product.
+    const VECTORS: usize;
+    /// Rows of such a tile.
+    const ROWS: usize;
+    /// Rows of such a tile where bytes are multiplied.
+    const BYTE_ROWS: usize;
+    /// The largest code of an activation in bytes.
+    const BYTE_MAX: f32;
+    /// How many products of groups of four bytes are summed in 16 bits before they are widened; 1 if they never are.
+    const BYTE_CHAIN: usize;
+    /// Whether pairs of bf16 are multiplied as such, instead of being widened to f32 first.
+    const BF16: bool;
+
+    /// Runs a kernel with the processor's features.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::call`].
+    unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
+
+    /// All lanes the same.
+    unsafe fn splat(x: f32) -> Self::F32;
+    /// Reads.
+    unsafe fn load(from: *const f32) -> Self::F32;
+    /// Writes.
+    unsafe fn store(to: *mut f32, v: Self::F32);
+    /// Sum.
+    unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// Difference.
+    unsafe fn sub(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// Product.
+    unsafe fn mul(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// Quotient.
+    unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `a·b + c`.
+    unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// The larger; of a NaN and a number, either.
+    unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The smaller.
+    unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32;
+    /// Without the sign.
+    unsafe fn abs(a: Self::F32) -> Self::F32;
+    /// The nearest whole number.
+    unsafe fn round(a: Self::F32) -> Self::F32;
+    /// 2 to a whole number from -126 to 127.
+    unsafe fn power_of_two(a: Self::F32) -> Self::F32;
+    /// The first `n` lanes, and `other` in the rest.
+    unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32;
+    /// The sum of all lanes.
+    unsafe fn total(v: Self::F32) -> f32;
+    /// The largest lane.
+    unsafe fn largest(v: Self::F32) -> f32;
+    /// Writes the square of `LANES × LANES` numbers that begins at `from` transposed.
+    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for row in 0..Self::LANES {
+            for column in 0..Self::LANES {
+                // SAFETY: the caller vouches for both squares.
+                unsafe { *to.add(column * to_stride + row) = *from.add(row * from_stride + column) };
+            }
+        }
+    }
+
+    /// All lanes 0.
+    unsafe fn izero() -> Self::I32;
+    /// One unit of 32 bits in all lanes.
+    unsafe fn spread(from: *const u32) -> Self::I32;
+    /// Reads.
+    unsafe fn iload(from: *const u32) -> Self::I32;
+    /// Writes.
+    unsafe fn istore(to: *mut u32, v: Self::I32);
+    /// As floats, rounded.
+    unsafe fn to_float(v: Self::I32) -> Self::F32;
+    /// Adds the products of the two 16-bit integers of each lane.
+    unsafe fn dot_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
+
+    /// No products yet.
+    unsafe fn bytes_zero() -> Self::Bytes;
+    /// Adds the products of the four unsigned bytes of each lane of `a` and the four signed ones of `b`.
+    unsafe fn dot_bytes(sum: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
+    /// Adds sums of products to sums of 32 bits.
+    unsafe fn widen_bytes(sum: Self::I32, products: Self::Bytes) -> Self::I32;
+
+    /// The lower bf16 of each lane.
+    unsafe fn bf16_low(v: Self::I32) -> Self::F32;
+    /// The upper one.
+    unsafe fn bf16_high(v: Self::I32) -> Self::F32;
+    /// Adds the products of the two bf16 of each lane.
+    unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
+
+    /// Writes the lanes rounded to 16-bit integers; they are within ±32767.
+    unsafe fn store_shorts(to: *mut i16, v: Self::F32);
+    /// Writes the lanes rounded to bytes; they are within 0 and 255.
+    unsafe fn store_bytes(to: *mut u8, v: Self::F32);
+    /// Writes the lanes rounded to bf16.
+    unsafe fn store_bf16(to: *mut u16, v: Self::F32);
+}

@@ -1,0 +1,223 @@
+//! Vectors as plain arrays, for every processor; compilers make of them what the processor has.
+
+use super::{Kernel, Simd};
+
+/// `N` lanes; `NATIVE` says whether the operations that only the newest processors have are imitated.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Portable<const N: usize, const NATIVE: bool>;
+
+/// `N` numbers at the alignment of vectors.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+pub(in super::super) struct Lanes<T, const N: usize>([T; N]);
+
+#[inline(always)]
+fn map<T: Copy, U: Copy + Default, const N: usize>(a: Lanes<T, N>, f: impl Fn(T) -> U) -> Lanes<U, N> {
+    let mut out = [U::default(); N];
+    for i in 0..N {
+        out[i] = f(a.0[i]);
+    }
+    Lanes(out)
+}
+
+#[inline(always)]
+fn zip<T: Copy + Default, const N: usize>(a: Lanes<T, N>, b: Lanes<T, N>, f: impl Fn(T, T) -> T) -> Lanes<T, N> {
+    let mut out = [T::default(); N];
+    for i in 0..N {
+        out[i] = f(a.0[i], b.0[i]);
+    }
+    Lanes(out)
+}
+
+#[inline(always)]
+fn sum_of<const N: usize>(
+    sum: Lanes<i32, N>,
+    a: Lanes<i32, N>,
+    b: Lanes<i32, N>,
+    f: impl Fn(i32, i32) -> i32,
+) -> Lanes<i32, N> {
+    let mut out = sum;
+    for i in 0..N {
+        out.0[i] = out.0[i].wrapping_add(f(a.0[i], b.0[i]));
+    }
+    out
+}
+
+#[inline(always)]
+fn float(bits: i32) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
+    type Base = Self;
+    type F32 = Lanes<f32, N>;
+    type I32 = Lanes<i32, N>;
+    type Bytes = Lanes<i32, N>;
+
+    const LANES: usize = N;
+    const VECTORS: usize = if NATIVE { 3 } else { 1 };
+    const ROWS: usize = if NATIVE { 8 } else { 4 };
+    const BYTE_ROWS: usize = Self::ROWS;
+    const BYTE_MAX: f32 = 255.0;
+    const BYTE_CHAIN: usize = 1;
+    const BF16: bool = NATIVE;
+
+    #[inline(always)]
+    unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
+        // SAFETY: the caller vouches for the pointers, and no feature is needed.
+        unsafe { kernel.call() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self::F32 {
+        Lanes([x; N])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::F32 {
+        // SAFETY: the caller vouches for `N` numbers.
+        Lanes(unsafe { from.cast::<[f32; N]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: Self::F32) {
+        // SAFETY: the caller vouches for `N` numbers.
+        unsafe { to.cast::<[f32; N]>().write_unaligned(v.0) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    unsafe fn sub(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    unsafe fn mul(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    unsafe fn div(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| a / b)
+    }
+    #[inline(always)]
+    unsafe fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
+        // Two roundings: `mul_add` is a call into the C library where the compiler may not assume FMA.
+        zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)
+    }
+    #[inline(always)]
+    unsafe fn max(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn min(a: Self::F32, b: Self::F32) -> Self::F32 {
+        zip(a, b, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn abs(a: Self::F32) -> Self::F32 {
+        map(a, f32::abs)
+    }
+    #[inline(always)]
+    unsafe fn round(a: Self::F32) -> Self::F32 {
+        // Adding and taking away 1.5 · 2²³ leaves no room for a fraction; good for the small numbers of kernels.
+        map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
+    }
+    #[inline(always)]
+    unsafe fn power_of_two(a: Self::F32) -> Self::F32 {
+        map(a, |x| f32::from_bits(((x as i32 + 127) as u32) << 23))
+    }
+    #[inline(always)]
+    unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32 {
+        let mut out = other;
+        for i in 0..N {
+            out.0[i] = if i < n { v.0[i] } else { other.0[i] };
+        }
+        out
+    }
+    #[inline(always)]
+    unsafe fn total(v: Self::F32) -> f32 {
+        v.0.iter().sum()
+    }
+    #[inline(always)]
+    unsafe fn largest(v: Self::F32) -> f32 {
+        v.0.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
+    }
+
+    #[inline(always)]
+    unsafe fn izero() -> Self::I32 {
+        Lanes([0; N])
+    }
+    #[inline(always)]
+    unsafe fn spread(from: *const u32) -> Self::I32 {
+        // SAFETY: the caller vouches for one unit.
+        Lanes([unsafe { from.read_unaligned() } as i32; N])
+    }
+    #[inline(always)]
+    unsafe fn iload(from: *const u32) -> Self::I32 {
+        // SAFETY: the caller vouches for `N` units.
+        Lanes(unsafe { from.cast::<[i32; N]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn istore(to: *mut u32, v: Self::I32) {
+        // SAFETY: the caller vouches for `N` units.
+        unsafe { to.cast::<[i32; N]>().write_unaligned(v.0) }
+    }
+    #[inline(always)]
+    unsafe fn to_float(v: Self::I32) -> Self::F32 {
+        map(v, |x| x as f32)
+    }
+    #[inline(always)]
+    unsafe fn dot_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32 {
+        sum_of(sum, a, b, |a, b| {
+            let low = i32::from(a as i16) * i32::from(b as i16);
+            low.wrapping_add((a >> 16) * (b >> 16))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn bytes_zero() -> Self::Bytes {
+        Lanes([0; N])
+    }
+    #[inline(always)]
+    unsafe fn dot_bytes(sum: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes {
+        sum_of(sum, a, b, |a, b| {
+            let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+            (0..4).map(|i| i32::from(a[i]) * i32::from(b[i] as i8)).sum()
+        })
+    }
+    #[inline(always)]
+    unsafe fn widen_bytes(sum: Self::I32, products: Self::Bytes) -> Self::I32 {
+        zip(sum, products, |a, b| a.wrapping_add(b))
+    }
+
+    #[inline(always)]
+    unsafe fn bf16_low(v: Self::I32) -> Self::F32 {
+        map(v, |x| float(x << 16))
+    }
+    #[inline(always)]
+    unsafe fn bf16_high(v: Self::I32) -> Self::F32 {
+        map(v, |x| float(x & !0xFFFF))
+    }
+    #[inline(always)]
+    unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32 {
+        // SAFETY: these need no feature and take no pointers.
+        unsafe {
+            let high = Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum);
+            Self::fma(Self::bf16_low(a), Self::bf16_low(b), high)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_shorts(to: *mut i16, v: Self::F32) {
+        // SAFETY: the caller vouches for `N` numbers.
+        unsafe { to.cast::<[i16; N]>().write_unaligned(map(Self::round(v), |x| x as i16).0) }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(to: *mut u8, v: Self::F32) {
+        // SAFETY: the caller vouches for `N` numbers.
+        unsafe { to.cast::<[u8; N]>().write_unaligned(map(Self::round(v), |x| x as u8).0) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(to: *mut u16, v: Self::F32) {
+        // SAFETY: the caller vouches for `N` numbers.
+        unsafe { to.cast::<[u16; N]>().write_unaligned(map(v, |x| half::bf16::from_f32(x).to_bits()).0) }
+    }
+}
