@@ -8,9 +8,11 @@
 pub mod batch;
 pub mod candle_engine;
 pub mod contract;
+pub mod cpu;
 pub mod fingerprint;
 pub mod folder;
 pub mod network;
+pub mod open;
 pub mod pooling;
 pub mod precision;
 pub mod transformer;

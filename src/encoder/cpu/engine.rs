@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+#[cfg(target_arch = "x86_64")]
+use super::simd::{avx2::Avx2, avx512::Avx512};
 use super::{
     embed::Embedder,
     layer::{PackedLayer, Room, padded_norm},
@@ -9,8 +11,6 @@ use super::{
     proof,
     simd::{Simd, SimdChoice, SimdLevel, portable::Portable},
 };
-#[cfg(target_arch = "x86_64")]
-use super::simd::{avx2::Avx2, avx512::Avx512};
 use crate::{
     encoder::{Backend, Batch, Network, Precision},
     error::{Error, Result},
@@ -72,7 +72,11 @@ impl CpuEngine {
     /// Packs for a level that this processor has.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
-            network.layers.iter().map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision)).collect()
+            network
+                .layers
+                .iter()
+                .map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision))
+                .collect()
         }
         assert!(level.available(), "a level that the processor lacks");
         check(network)?;
@@ -88,6 +92,13 @@ impl CpuEngine {
         })
     }
 
+    /// The fastest precision whose effect on retrieval is not worth mentioning (`benchmarks/README.md` has the
+    /// numbers): bf16 where the processor multiplies it, else 16-bit fixed point.
+    pub fn best_precision(simd: SimdChoice) -> Result<Precision> {
+        let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
+        Ok(if level == SimdLevel::Avx512Bf16 { Precision::Bf16 } else { Precision::Int16 })
+    }
+
     /// Which vectors it runs on.
     pub fn level(&self) -> SimdLevel {
         self.level
@@ -95,7 +106,12 @@ impl CpuEngine {
 
     /// As [`Backend::run`], with the columns of every product shared out among two threads of rayon's pool: for a
     /// single short text, where there is no second batch for the second thread.
-    pub fn run_split(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+    pub fn run_split(
+        &self,
+        batch: &Batch,
+        layers: &[usize],
+        take: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         self.run_with(batch, layers, take, true)
     }
 
@@ -187,9 +203,7 @@ fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
     let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
-    for table in
-        [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()]
-    {
+    for table in [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()] {
         fits &= table.is_none_or(|t| t.rows > 0 && t.data.len() == t.rows * h);
     }
     let mut norms = vec![&e.norm];
@@ -222,9 +236,25 @@ impl Backend for CpuEngine {
         self.hidden
     }
 
+    fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn best_batch(&self) -> usize {
+        // The states of so many tokens stay in a core's cache while the weights pass by.
+        256
+    }
+
+    fn wants_threads(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
-        let failed: String =
-            self.failed.iter().map(|level| format!("; {level} is not used: it computes wrongly here")).collect();
+        let failed: String = self
+            .failed
+            .iter()
+            .map(|level| format!("; {level} is not used: it computes wrongly here"))
+            .collect();
         format!("{} on cpu ({}{failed})", self.precision, self.level)
     }
 }

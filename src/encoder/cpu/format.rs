@@ -119,8 +119,7 @@ impl<S: Simd> Format<S> for Bf16 {
                 let mut one = [S::splat(0.0); V];
                 for which in 0..2 {
                     for v in 0..V {
-                        one[v] =
-                            if which == 0 { S::bf16_low(columns[v]) } else { S::bf16_high(columns[v]) };
+                        one[v] = if which == 0 { S::bf16_low(columns[v]) } else { S::bf16_high(columns[v]) };
                     }
                     for (m, sums) in sums.iter_mut().enumerate() {
                         let number = S::splat(left.add(m * stride + which).cast::<f32>().read());

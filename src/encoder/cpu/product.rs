@@ -112,7 +112,9 @@ impl Job<'_> {
                                 unsafe {
                                     S::enter(Tile::<F, E, $m, $v> {
                                         left: (
-                                            left.units.as_ptr().add(tile.start * left.stride + step * F::LEFT),
+                                            left.units
+                                                .as_ptr()
+                                                .add(tile.start * left.stride + step * F::LEFT),
                                             left.stride,
                                         ),
                                         right: panel_units.as_ptr().add(step * F::RIGHT * width),

@@ -74,6 +74,14 @@ impl Tokenizer {
         Ok(Tokenizer { inner, specials, before, after, max_tokens, words, cut_front, lowercase, settings })
     }
 
+    /// The same tokenizer, for texts of another greatest length.
+    pub fn with_max_tokens(self, max_tokens: usize) -> Result<Self> {
+        match max_tokens > self.before.len() + self.after.len() {
+            true => Ok(Tokenizer { max_tokens, ..self }),
+            false => Err(Error::input(format!("{max_tokens} tokens leave no room for a text"))),
+        }
+    }
+
     /// A text's ids with the special ones around them, at most [`Tokenizer::max_tokens`].
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
         let pieces = self.pieces(text)?;
