@@ -15,6 +15,7 @@ mod save_config;
 mod sentence;
 mod tokenizer;
 mod tokenizer_files;
+mod vocabulary;
 mod weights;
 
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ impl ModelFolder {
 
     /// Reads the tokenizer, and checks that it fits the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        Ok(self.tokenizer.load(&self.config, self.pipeline.max_tokens)?.0)
+        self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
 
     /// What stands before and after the network.
