@@ -135,6 +135,14 @@ pub enum Error {
         /// The answer.
         source: io::Error,
     },
+    /// Something outside that is needed is not to be had: a server, a program, a device.
+    #[error("{message}")]
+    Unavailable {
+        /// What is missing, and why.
+        message: String,
+        /// How to mend it.
+        hint: Option<String>,
+    },
     /// A check that was asked for did not hold.
     #[error("{0}")]
     Assertion(String),
@@ -158,6 +166,11 @@ impl Error {
     /// A data error without a hint.
     pub fn data(message: impl Into<String>) -> Self {
         Error::Data { message: message.into(), hint: None }
+    }
+
+    /// An error about something outside that is not to be had, without a hint.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Error::Unavailable { message: message.into(), hint: None }
     }
 
     /// An [`Error::UnknownName`] whose hint is the nearest of `known`, or all of them.
@@ -192,6 +205,7 @@ impl Error {
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
+            | Error::Unavailable { hint, .. }
             | Error::Interrupted { hint } => *hint = Some(new.into()),
             Error::Corrupt { hint, .. } => *hint = new.into(),
             _ => {}
@@ -206,7 +220,7 @@ impl Error {
             Error::Data { .. } | Error::TooManyRejects { .. } => Class::Data,
             Error::Corrupt { .. } => Class::Corrupt,
             Error::Busy { .. } => Class::Busy,
-            Error::FormatVersion { .. } => Class::Unavailable,
+            Error::FormatVersion { .. } | Error::Unavailable { .. } => Class::Unavailable,
             Error::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory
@@ -228,6 +242,7 @@ impl Error {
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
+            | Error::Unavailable { hint, .. }
             | Error::Interrupted { hint } => hint.clone(),
             Error::Corrupt { hint, .. } => Some(hint.clone()),
             Error::TooManyRejects { .. } => {
