@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     cli::{Context, env_vars},
-    encoder::hub::{Places, Resolved, pull::{HUB, Hub}, resolve},
+    encoder::hub::{
+        Places, Resolved,
+        pull::{HUB, Hub},
+        resolve,
+    },
     error::Result,
 };
 
@@ -89,7 +93,8 @@ mod tests {
     fn the_hub_is_as_the_variables_say() {
         let hub = hub_from(&with(&[]));
         assert_eq!((hub.endpoint.as_str(), hub.token, hub.offline), (HUB, None, None));
-        let hub = hub_from(&with(&[("HF_HUB_OFFLINE", "0"), ("HF_ENDPOINT", "http://m"), ("HF_TOKEN", "t\n")]));
+        let hub =
+            hub_from(&with(&[("HF_HUB_OFFLINE", "0"), ("HF_ENDPOINT", "http://m"), ("HF_TOKEN", "t\n")]));
         assert_eq!((hub.endpoint.as_str(), hub.token.as_deref(), hub.offline), ("http://m", Some("t"), None));
         let hub = hub_from(&with(&[("HF_HUB_OFFLINE", "True"), ("REQUESTS_CA_BUNDLE", "/ca")]));
         assert_eq!(hub.offline.as_deref(), Some("HF_HUB_OFFLINE=True"));

@@ -13,10 +13,7 @@ use super::{
     files, import,
     places::repository_of,
 };
-use crate::error::Result;
-
-/// The kinds of network, as `config.json` names them, that turnwise can be expected to read.
-const FAMILIES: [&str; 5] = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert"];
+use crate::{encoder::folder::Architecture, error::Result};
 
 /// One model of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -161,7 +158,7 @@ fn config(folder: &Path) -> Option<Config> {
 }
 
 fn is_encoder(folder: &Path) -> bool {
-    config(folder).is_some_and(|config| FAMILIES.contains(&config.model_type.as_str()))
+    config(folder).is_some_and(|config| Architecture::ALL.iter().any(|a| a.name() == config.model_type))
 }
 
 fn dim(folder: &Path) -> Option<u64> {

