@@ -191,7 +191,7 @@ fn a_refusal_is_told_with_what_to_do() {
 fn a_hub_that_is_ill_for_a_moment_is_asked_again() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::ill(NAME, files.clone(), 2);
-    run(hub.command(&t, PULL)).says(0, &["it answers 503; trying again"]);
+    run(hub.command(&t, PULL)).says(0, &["the hub: it answers 503; trying again"]);
     is_whole(&t, &files);
     let hub = Hub::ill(NAME, files, 3);
     run(hub.command(&Turnwise::new(), PULL)).says(6, &["cannot be reached: it answers 503", "HTTPS_PROXY"]);

@@ -95,23 +95,26 @@ pub(super) fn is_commit(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    struct Cache(tempfile::TempDir, Places);
+    struct Cache {
+        _folder: tempfile::TempDir,
+        places: Places,
+    }
 
     impl Cache {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
-            Cache(dir, places)
+            Cache { _folder: dir, places }
         }
 
         fn write(&self, name: &str, text: &str) {
-            let path = self.1.repository("o/m").join(name);
+            let path = self.places.repository("o/m").join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
 
         fn find(&self, text: &str) -> Found {
-            find(&Spec::parse(text).unwrap().unwrap(), &self.1).unwrap()
+            find(&Spec::parse(text).unwrap().unwrap(), &self.places).unwrap()
         }
     }
 

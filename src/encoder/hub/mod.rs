@@ -1,7 +1,7 @@
 //! Getting models: by name from the cache, from the folder of imports, or from any folder.
 //!
-//! [`resolve`] says where a model lies and never touches the network. What does is behind the feature `pull`, in
-//! [`pull`]: it fills the cache, and nothing else does. The cache has the layout of the Hugging Face libraries, so
+//! [`resolve()`] says where a model lies and never touches the network. What does is behind the feature `pull`, in
+//! the module of that name: it fills the cache, and nothing else does. The cache has the layout of the Hugging Face libraries, so
 //! that a model which Python has fetched is found here, and the other way round.
 
 pub mod cache;

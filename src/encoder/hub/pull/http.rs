@@ -199,7 +199,7 @@ impl Patience {
             return Err(trouble);
         }
         if let Trouble::Unreachable(why) = &trouble {
-            watch.say(&format!("{why}; trying again"));
+            watch.say(&format!("the hub: {why}; trying again"));
         }
         let until = Instant::now() + Duration::from_millis(250) * 4u32.pow(self.failed - 1);
         while Instant::now() < until {
@@ -262,7 +262,7 @@ impl Request {
             if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
                 request = request.header("Authorization", format!("Bearer {token}"));
             }
-            let response = request.call().map_err(|e| e.to_string())?;
+            let response = request.call().map_err(|e| reason(&e))?;
             if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok(response);
             }
@@ -274,6 +274,14 @@ impl Request {
             url = next;
         }
         Err(format!("it redirects more than {MAX_REDIRECTS} times"))
+    }
+}
+
+/// The system's own words, without the client's in front.
+fn reason(e: &ureq::Error) -> String {
+    match e {
+        ureq::Error::Io(e) => e.to_string(),
+        other => other.to_string(),
     }
 }
 

