@@ -90,10 +90,11 @@ pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut d
         return already_there(spec, *found);
     }
     if let Some(variable) = &hub.offline {
+        let name = variable.split('=').next().unwrap_or(variable);
         return Err(Error::Unavailable {
             message: format!("the model `{spec}` is not in the cache, and {variable} forbids to fetch it"),
             hint: Some(format!(
-                "unset {variable}, or take the model in from a folder with `turnwise model import`"
+                "unset {name}, or take the model in from a folder with `turnwise model import`"
             )),
         });
     }
