@@ -174,6 +174,11 @@ impl Error {
         Error::Data { message: message.into(), hint: None }
     }
 
+    /// An error about something outside that is not to be had, without a hint.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Error::Unavailable { message: message.into(), hint: None }
+    }
+
     /// An [`Error::UnknownName`] whose hint is the nearest of `known`, or all of them.
     pub fn unknown_name<'a>(
         kind: &'static str,

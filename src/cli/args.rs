@@ -1,5 +1,7 @@
 //! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
 
+mod model;
+
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
@@ -8,6 +10,8 @@ use crate::{
     corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target},
     error::Error,
 };
+
+pub(crate) use model::{ModelCommand, PullArgs};
 
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())
@@ -121,6 +125,9 @@ pub(crate) enum Command {
         /// The folder that `backup` wrote
         source: PathBuf,
     },
+    /// Get models and look at them
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Look whether this machine and this folder are fit for work
     Doctor,
     /// Show or begin settings

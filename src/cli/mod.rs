@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod env_vars;
 mod indexes;
+mod models;
 mod output;
 mod printer;
 mod progress;

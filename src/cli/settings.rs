@@ -25,12 +25,17 @@ pub(crate) struct Definition {
 }
 
 /// All settings.
-pub(crate) const DEFINITIONS: [Definition; 11] = [
+pub(crate) const DEFINITIONS: [Definition; 12] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
     Definition {
         key: "indexes_dir",
         default: "indexes",
         about: "the folder in which indexes are looked for by name",
+    },
+    Definition {
+        key: "models_dir",
+        default: "",
+        about: "the folder of imported models; if empty, turnwise/models among the user's data",
     },
     Definition { key: "format", default: "text", about: "how results are printed: text, json or jsonl" },
     Definition { key: "progress", default: "true", about: "show progress on long commands" },
@@ -80,6 +85,8 @@ impl fmt::Display for Origin {
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,
     pub(crate) indexes_dir: PathBuf,
+    /// Empty for the user's own.
+    pub(crate) models_dir: PathBuf,
     pub(crate) format: Format,
     pub(crate) progress: bool,
     pub(crate) threads: usize,
@@ -137,6 +144,7 @@ impl Settings {
         Ok(Settings {
             index: Some(get("index")).filter(|name| !name.is_empty()),
             indexes_dir: get("indexes_dir").into(),
+            models_dir: get("models_dir").into(),
             format: typed(&layers, "format", "text, json or jsonl")?,
             progress: typed(&layers, "progress", "true or false")?,
             threads: match threads {

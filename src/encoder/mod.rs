@@ -11,6 +11,7 @@ pub mod contract;
 pub mod cpu;
 pub mod fingerprint;
 pub mod folder;
+pub mod hub;
 pub mod network;
 pub mod open;
 pub mod pooling;

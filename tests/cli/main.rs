@@ -6,7 +6,10 @@
 mod bad_input;
 mod changes;
 mod corpus;
+mod hub;
 mod interrupts;
+mod models;
+mod pulls;
 mod settings;
 mod sources;
 mod summary;

@@ -54,7 +54,10 @@ impl Turnwise {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("TURNWISE_") {
+            let text = name.to_string_lossy().to_uppercase();
+            let ours = text.starts_with("TURNWISE_") || text.starts_with("XDG_");
+            let of_models = text.starts_with("HF_") || text.ends_with("_PROXY");
+            if ours || of_models || ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"].contains(&text.as_str()) {
                 command.env_remove(name);
             }
         }
@@ -106,12 +109,7 @@ impl Turnwise {
 
     /// Starts it, with its standard input open and what it says on standard error at hand line by line.
     pub fn start(&self, line: &str) -> Started {
-        let mut child = self.command(&words(line)).stdin(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, said) = mpsc::channel();
-        thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-        Started { child, stdin, said }
+        Started::spawn(self.command(&words(line)))
     }
 
     /// Every dialogue of an index, in the order of its ids.
@@ -128,7 +126,7 @@ impl Turnwise {
 }
 
 impl Outcome {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         Outcome {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
@@ -160,6 +158,15 @@ pub struct Started {
 }
 
 impl Started {
+    pub fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, said) = mpsc::channel();
+        thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Started { child, stdin, said }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

