@@ -5,11 +5,14 @@
 //! What makes up a transformer is kept apart, so that each part can be tested against another: a [`Network`] is
 //! the parameters alone; a [`Backend`] runs it over a [`Batch`] of token ids; pooling makes one vector of many.
 
+pub mod ahead;
 pub mod batch;
 pub mod contract;
 pub mod fingerprint;
 pub mod network;
 pub mod precision;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};

@@ -6,6 +6,8 @@
 mod bad_input;
 mod changes;
 mod corpus;
+mod embed;
+mod encode;
 mod interrupts;
 mod settings;
 mod sources;
