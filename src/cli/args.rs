@@ -7,7 +7,9 @@ use std::{path::PathBuf, str::FromStr};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
 use crate::{
+    cli::{embeddings, encoders::Given},
     corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target},
+    encoder::{DialogueMode, DialoguePooling, Precision},
     error::Error,
 };
 
@@ -101,6 +103,10 @@ pub(crate) enum Command {
     Ingest(IngestArgs),
     /// Find utterances by their words
     Search(SearchArgs),
+    /// Turn texts, utterances or dialogues of files into vectors
+    Embed(EmbedArgs),
+    /// Give the utterances and dialogues of an index their vectors
+    Encode(EncodeArgs),
     /// Look at, convert and split corpora
     #[command(subcommand)]
     Corpus(CorpusCommand),
@@ -119,6 +125,9 @@ pub(crate) enum Command {
     Backup {
         /// The folder to make
         target: PathBuf,
+        /// Leave out the vectors; `encode` makes them anew
+        #[arg(long)]
+        no_vectors: bool,
     },
     /// Make an index from a backup
     Restore {
@@ -243,6 +252,187 @@ pub(crate) struct SearchArgs {
     /// Show so many turns before and after each hit
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) window: usize,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EMBED_FORMATS)]
+pub(crate) struct EmbedArgs {
+    /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
+    #[arg(required = true, value_name = "INPUT")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// The file of vectors; `-` is standard output, as JSON lines
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The format of OUT; told by its ending if not given
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) to: Option<VectorTarget>,
+    /// What becomes a vector
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    pub(crate) of: OneOf,
+    #[command(flatten)]
+    pub(crate) encoder: EncoderArgs,
+    /// Scale every vector to length 1
+    #[arg(long)]
+    pub(crate) normalize: bool,
+    /// Keep the first N numbers of every vector (for models that were trained so)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dim: Option<u32>,
+    /// Stop when more records than this are rejected
+    #[arg(long, value_name = "N")]
+    pub(crate) max_errors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+const EMBED_FORMATS: &str = "\
+INPUT may hold one text a line (--from lines), JSON lines of {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
+(`corpus formats` lists them). Ids are the numbers of lines (FILE:LINE with several inputs), the ids of records, \
+DIALOGUE#TURN, or those of dialogues. OUT keeps the order: .npy with OUT.ids.txt beside it, .safetensors \
+(`embeddings`, and `ids` as UTF-8 with a line feed between), .jsonl ({\"id\", \"embedding\"}), .arrow (id, embedding).";
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Encoder")]
+pub(crate) struct EncoderArgs {
+    /// The model: a folder, or a name
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// In which numbers it computes
+    #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
+    pub(crate) precision: PrecisionArg,
+    /// One of the model's prompts, put in front of every text
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prompt: Option<String>,
+    /// What a dialogue is to the encoder
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) dialogue_mode: Option<DialogueModeArg>,
+    /// How the parts of a dialogue become one vector
+    #[arg(long, value_enum, value_name = "POOLING")]
+    pub(crate) pooling: Option<PoolingArg>,
+}
+
+impl EncoderArgs {
+    pub(crate) fn given(&self) -> Given {
+        Given {
+            prompt: self.prompt.clone(),
+            mode: self.dialogue_mode.map(Into::into),
+            pooling: self.pooling.map(Into::into),
+        }
+    }
+
+    /// `None` is the encoder's own choice.
+    pub(crate) fn precision(&self) -> Option<Precision> {
+        match self.precision {
+            PrecisionArg::Auto => None,
+            PrecisionArg::F32 => Some(Precision::F32),
+            PrecisionArg::Bf16 => Some(Precision::Bf16),
+            PrecisionArg::F16 => Some(Precision::F16),
+            PrecisionArg::Int16 => Some(Precision::Int16),
+            PrecisionArg::Int8 => Some(Precision::Int8),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrecisionArg {
+    /// The fastest that loses next to nothing
+    Auto,
+    /// 32-bit floating point
+    F32,
+    /// 16-bit floating point with the range of f32
+    Bf16,
+    /// 16-bit floating point; GPUs only
+    F16,
+    /// 16-bit fixed point
+    Int16,
+    /// 8-bit fixed point
+    Int8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DialogueModeArg {
+    /// One sequence; windows of whole turns where it is longer than the model takes
+    Sequence,
+    /// The mean of the vectors of its utterances
+    Utterances,
+}
+
+impl From<DialogueModeArg> for DialogueMode {
+    fn from(mode: DialogueModeArg) -> Self {
+        match mode {
+            DialogueModeArg::Sequence => DialogueMode::Sequence,
+            DialogueModeArg::Utterances => DialogueMode::Utterances,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PoolingArg {
+    /// The mean of all
+    Mean,
+    /// The sum, over the speakers, of the mean of each one's parts
+    Interlocutors,
+}
+
+impl From<PoolingArg> for DialoguePooling {
+    fn from(pooling: PoolingArg) -> Self {
+        match pooling {
+            PoolingArg::Mean => DialoguePooling::Mean,
+            PoolingArg::Interlocutors => DialoguePooling::Interlocutors,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OneOf {
+    /// Every text, or every turn
+    Utterances,
+    /// Every dialogue as a whole
+    Dialogues,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnyOf {
+    /// Every utterance
+    Utterances,
+    /// Every dialogue as a whole
+    Dialogues,
+    /// Each of them
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VectorTarget {
+    /// NumPy, with the ids in a text file beside it
+    Npy,
+    /// The tensors `embeddings` and `ids`
+    Safetensors,
+    /// One object a line
+    Jsonl,
+    /// Arrow IPC
+    Arrow,
+}
+
+impl From<VectorTarget> for embeddings::Target {
+    fn from(target: VectorTarget) -> Self {
+        match target {
+            VectorTarget::Npy => embeddings::Target::Npy,
+            VectorTarget::Safetensors => embeddings::Target::Safetensors,
+            VectorTarget::Jsonl => embeddings::Target::Jsonl,
+            VectorTarget::Arrow => embeddings::Target::Arrow,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EncodeArgs {
+    /// What gets vectors; what the index has already if not given, and both where it has none
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) of: Option<AnyOf>,
+    #[command(flatten)]
+    pub(crate) encoder: EncoderArgs,
+    /// Make all vectors anew with another model or other options; the old ones stay in use until that is done
+    #[arg(long)]
+    pub(crate) replace: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+mod embeddings;
+mod encoders;
 mod env_vars;
 mod indexes;
 mod models;

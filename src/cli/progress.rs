@@ -15,6 +15,7 @@ pub(crate) struct Progress<'a> {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
+    more: String,
     started: Instant,
     last: Instant,
 }
@@ -39,7 +40,12 @@ impl<'a> Progress<'a> {
             Some(true) => Kind::Bar(bar(what, total)),
         };
         let now = Instant::now();
-        Progress { printer, kind, what, unit, total, started: now, last: now }
+        Progress { printer, kind, what, unit, total, more: String::new(), started: now, last: now }
+    }
+
+    /// Something to be said behind the units from now on.
+    pub(crate) fn set_more(&mut self, more: String) {
+        self.more = format!(", {more}");
     }
 
     /// Tells how much of the total is done and how many units that were.
@@ -49,7 +55,8 @@ impl<'a> Progress<'a> {
             Kind::Off => {}
             Kind::Bar(bar) => {
                 bar.set_position(done.min(self.total.unwrap_or(u64::MAX)));
-                bar.set_message(format!("{} {}, {}/s", grouped(units), self.unit, grouped(rate as u64)));
+                let rate = grouped(rate as u64);
+                bar.set_message(format!("{} {}, {rate}/s{}", grouped(units), self.unit, self.more));
             }
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
@@ -59,11 +66,12 @@ impl<'a> Progress<'a> {
                     format!(", {:.0}%, about {seconds:.0} s left", fraction * 100.0)
                 });
                 self.printer.say(format!(
-                    "{}: {} {}, {}/s{}",
+                    "{}: {} {}, {}/s{}{}",
                     self.what,
                     grouped(units),
                     self.unit,
                     grouped(rate as u64),
+                    self.more,
                     left.unwrap_or_default()
                 ));
             }
@@ -73,9 +81,14 @@ impl<'a> Progress<'a> {
 
     /// Says something above the bar.
     pub(crate) fn say(&self, text: &str) {
+        self.suspend(|| self.printer.say(text));
+    }
+
+    /// Lets something be said above the bar.
+    pub(crate) fn suspend(&self, say: impl FnOnce()) {
         match &self.kind {
-            Kind::Bar(bar) => bar.suspend(|| self.printer.say(text)),
-            _ => self.printer.say(text),
+            Kind::Bar(bar) => bar.suspend(say),
+            _ => say(),
         }
     }
 

@@ -53,6 +53,11 @@ pub(crate) const DEFINITIONS: [Definition; 12] = [
         about: "bring the search index up to date after an ingest",
     },
     Definition { key: "ingest.batch", default: "1000", about: "dialogues flushed to the disk together" },
+    Definition {
+        key: "encode.batch",
+        default: "4096",
+        about: "texts that go through an encoder together, at most",
+    },
     Definition { key: "store.segment_mb", default: "64", about: "the size at which the log begins a file" },
 ];
 
@@ -95,6 +100,7 @@ pub(crate) struct Settings {
     pub(crate) max_record: usize,
     pub(crate) ingest_index: bool,
     pub(crate) batch: usize,
+    pub(crate) encode_batch: usize,
     pub(crate) segment_bytes: u64,
     /// Every key with its value as text and its origin.
     pub(crate) origins: BTreeMap<&'static str, (String, Origin)>,
@@ -157,6 +163,7 @@ impl Settings {
                 * 1_000_000,
             ingest_index: typed(&layers, "ingest.index", "true or false")?,
             batch: typed::<usize>(&layers, "ingest.batch", "a number")?.clamp(1, 100_000),
+            encode_batch: typed::<usize>(&layers, "encode.batch", "a number")?.clamp(1, 1_000_000),
             segment_bytes: typed::<u64>(&layers, "store.segment_mb", "a number")?.clamp(1, 1000) * 1_000_000,
             origins: layers,
             files,

@@ -11,6 +11,7 @@ pub mod rows;
 mod schema;
 pub mod split;
 pub mod stats;
+pub mod texts;
 pub mod walk;
 pub mod writers;
 

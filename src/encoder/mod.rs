@@ -5,6 +5,7 @@
 //! What makes up a transformer is kept apart, so that each part can be tested against another: a [`Network`] is
 //! the parameters alone; a [`Backend`] runs it over a [`Batch`] of token ids; pooling makes one vector of many.
 
+pub mod ahead;
 pub mod batch;
 pub mod candle_engine;
 pub mod contract;
@@ -17,6 +18,8 @@ pub mod open;
 pub mod pooling;
 pub mod precision;
 pub mod transformer;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};

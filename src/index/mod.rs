@@ -2,3 +2,4 @@
 
 #[cfg(feature = "lexical")]
 pub mod lexical;
+pub mod vectors;

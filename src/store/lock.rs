@@ -25,9 +25,14 @@ struct Holder {
 }
 
 impl WriterLock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock of the records, or says who has it.
     pub fn acquire(index: &Path, command: &str) -> Result<Self> {
-        let path = index.join("lock");
+        WriterLock::acquire_named(index, "lock", command)
+    }
+
+    /// Takes another lock of an index, for a part that has a writer of its own.
+    pub fn acquire_named(index: &Path, name: &str, command: &str) -> Result<Self> {
+        let path = index.join(name);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

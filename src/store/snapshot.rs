@@ -196,6 +196,20 @@ impl Snapshot {
         Changes { walk: self.walk(from) }
     }
 
+    /// How many of the dialogues that came from a place of the log on are still there as they came.
+    pub fn live_since(&self, from: Position) -> Result<u64> {
+        if from == Position::START {
+            return Ok(self.totals().dialogues);
+        }
+        let mut walk = self.walk(from);
+        let mut count = 0;
+        while let Some(found) = walk.find(|frame| self.is_live(frame)) {
+            found?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     fn walk(&self, from: Position) -> Walk<'_> {
         Walk { snapshot: self, at: from, segment: None }
     }
@@ -269,6 +283,11 @@ pub struct Changes<'a> {
 }
 
 impl Changes<'_> {
+    /// The place behind the last change that was given: where to go on another time.
+    pub fn position(&self) -> Position {
+        self.walk.at
+    }
+
     /// The next change, or `None` at the snapshot's end.
     pub fn next_change(&mut self) -> Option<Result<Change<'_>>> {
         let snapshot = self.walk.snapshot;

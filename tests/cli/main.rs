@@ -7,6 +7,8 @@ mod bad_input;
 mod changes;
 mod corpus;
 mod hub;
+mod embed;
+mod encode;
 mod interrupts;
 mod models;
 mod pulls;

@@ -51,6 +51,15 @@ impl Turnwise {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
+    /// A model for tests that encode, named by `TURNWISE_TEST_MODEL`; without one they skip, saying so.
+    pub fn model(&self) -> Option<String> {
+        let model = std::env::var("TURNWISE_TEST_MODEL").ok();
+        if model.is_none() {
+            let _ = writeln!(std::io::stderr(), "skipped: TURNWISE_TEST_MODEL names no model");
+        }
+        model
+    }
+
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
         for (name, _) in std::env::vars_os() {

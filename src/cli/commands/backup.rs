@@ -8,13 +8,17 @@ use crate::{
         commands::index,
         printer::{bytes, counted},
     },
-    error::Result,
+    error::{Error, Result},
+    index::vectors,
     store::{Snapshot, backup as copies},
 };
 
-pub(super) fn backup(target: &Path, context: &Context<'_>) -> Result<()> {
+pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let backup = copies::backup(&root, target)?;
+    if with_vectors {
+        say(vectors::backup(&root, target), "damaged; `turnwise repair` mends them", context)?;
+    }
     let size = backup.files.iter().map(|f| f.bytes).sum();
     context.printer.result(&backup, |out| {
         writeln!(
@@ -34,6 +38,7 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     if context.settings.ingest_index {
         index::update(&root, &Snapshot::open(&root)?, context)?;
     }
+    say(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
     context.printer.result(&backup, |out| {
         writeln!(
             out,
@@ -44,4 +49,17 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
             backup.made
         )
     })
+}
+
+/// Vectors can be made anew, so that damage of theirs does not keep anybody from what cannot.
+fn say(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
+    match copied {
+        Ok(None) => {}
+        Ok(Some(n)) => context.printer.say(format!("{} copied", counted(n, "vector"))),
+        Err(e @ Error::Corrupt { .. }) => {
+            context.printer.warn(format!("the vectors are left out, because they are {damaged}: {e}"));
+        }
+        Err(e) => return Err(e),
+    }
+    Ok(())
 }

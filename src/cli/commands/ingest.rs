@@ -9,6 +9,7 @@ use crate::{
         commands::{
             self, index,
             summary::{Files, Summary},
+            vectors,
         },
         printer::{counted, grouped},
         progress::Progress,
@@ -77,9 +78,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let ingested = outcome?;
     closed?;
     tell_rejects(&ingested, &options, context);
+    let snapshot = Snapshot::open(&root)?;
     if context.settings.ingest_index && !args.no_index {
-        index::update(&root, &Snapshot::open(&root)?, context)?;
+        index::update(&root, &snapshot, context)?;
     }
+    vectors::notice(&root, &snapshot, context)?;
     let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
     let tally = &ingested.tally;

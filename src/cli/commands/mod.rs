@@ -6,6 +6,8 @@ mod convert;
 mod delete;
 mod demo;
 mod doctor;
+mod embed;
+mod encode;
 mod export;
 mod index;
 mod ingest;
@@ -16,6 +18,7 @@ mod show;
 mod split;
 mod stats;
 mod summary;
+mod vectors;
 mod verify;
 
 use std::path::PathBuf;
@@ -38,13 +41,15 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Demo => demo::run(context),
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
+        Command::Embed(args) => embed::run(&args, context),
+        Command::Encode(args) => encode::run(&args, context),
         Command::Corpus(command) => corpus(command, context),
         Command::Stats => stats::of_index(context),
         Command::Delete(args) => delete::run(&args, context),
         Command::Index(IndexCommand::Build) => index::build(context),
         Command::Verify => verify::verify(context),
         Command::Repair => verify::repair(context),
-        Command::Backup { target } => backup::backup(&target, context),
+        Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),
         Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
@@ -91,16 +96,19 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
         (from, _) => from,
     };
     let plan = walk::plan(paths, from)?;
-    let options = ReadOptions {
+    for path in &plan.unrecognised {
+        context.printer.detail(format!("not recognised: {}", path.display()));
+    }
+    Ok((plan, read_options(args, context)))
+}
+
+fn read_options(args: &ReadArgs, context: &Context<'_>) -> ReadOptions {
+    ReadOptions {
         columns: args.map.clone(),
         max_record: args
             .max_record_mb
             .map_or(context.settings.max_record, |mb| mb.clamp(1, 4000) * 1_000_000),
         strip_nicks: args.strip_nicks,
         ..ReadOptions::default()
-    };
-    for path in &plan.unrecognised {
-        context.printer.detail(format!("not recognised: {}", path.display()));
     }
-    Ok((plan, options))
 }

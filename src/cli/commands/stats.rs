@@ -13,7 +13,10 @@ use crate::{
     cli::{
         Context,
         args::ReadArgs,
-        commands::convert,
+        commands::{
+            convert,
+            vectors::{self, Vectors},
+        },
         printer::{BOLD, DIM, bytes, grouped},
         progress::Progress,
         signals,
@@ -23,6 +26,7 @@ use crate::{
         stats::{Spread, Statistics},
     },
     error::{Error, Result},
+    index::vectors::Coverage,
     store::{Snapshot, files},
 };
 
@@ -35,6 +39,8 @@ struct OfIndex {
     created: String,
     bytes: Bytes,
     rejected: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vectors: Option<Vectors>,
     #[serde(flatten)]
     corpus: Statistics,
 }
@@ -45,6 +51,7 @@ struct Bytes {
     records: u64,
     tables: u64,
     lexical: u64,
+    vectors: u64,
     total: u64,
 }
 
@@ -52,6 +59,9 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
     let root = snapshot.root();
     let of = |name: &str| files::folder_bytes(&root.join(name));
+    let reader = vectors::reader(root, context)?;
+    let coverage = reader.as_ref().map(Coverage::new);
+    let corpus = count(&snapshot, coverage.as_ref(), context)?;
     let stats = OfIndex {
         index: root.display().to_string(),
         generation: snapshot.generation(),
@@ -62,10 +72,12 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
             records: of("records"),
             tables: of("tables"),
             lexical: of("lexical"),
+            vectors: of("vectors"),
             total: files::folder_bytes(root),
         },
         rejected: snapshot.rejected(),
-        corpus: count(&snapshot, context)?,
+        vectors: reader.as_ref().zip(coverage.as_ref()).map(|(r, c)| Vectors::of(r, c)),
+        corpus,
     };
     context.printer.result(&stats, |out| {
         writeln!(
@@ -76,20 +88,24 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
         let b = &stats.bytes;
         writeln!(
             out,
-            "  {:>12}  on disk {DIM}(log {}, records {}, tables {}, lexical {}){DIM:#}",
+            "  {:>12}  on disk {DIM}(log {}, records {}, tables {}, lexical {}, vectors {}){DIM:#}",
             bytes(b.total),
             bytes(b.log),
             bytes(b.records),
             bytes(b.tables),
-            bytes(b.lexical)
+            bytes(b.lexical),
+            bytes(b.vectors)
         )?;
         writeln!(out, "  {:>12}  rejected by its ingests", grouped(stats.rejected))?;
+        if let Some(vectors) = &stats.vectors {
+            vectors.write(out)?;
+        }
         write(&stats.corpus, out)
     })
 }
 
 /// Parses on all cores, counts in parts, joins the parts.
-fn count(snapshot: &Snapshot, context: &Context<'_>) -> Result<Statistics> {
+fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context<'_>) -> Result<Statistics> {
     const CHUNK: usize = 4096;
     let mut progress =
         Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
@@ -119,6 +135,9 @@ fn count(snapshot: &Snapshot, context: &Context<'_>) -> Result<Statistics> {
                         Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}"))
                     })?;
                     part.add(&dialogue);
+                    if let Some(coverage) = coverage {
+                        coverage.add(&dialogue);
+                    }
                 }
                 Ok(part)
             })

@@ -2,20 +2,34 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::{
     cli::{
         Context,
-        commands::index,
+        commands::{index, vectors as kept},
         printer::{bytes, counted, grouped},
         progress::Progress,
     },
     error::{Error, Result},
-    index::lexical::Lexical,
+    index::{
+        lexical::Lexical,
+        vectors::{self, Checked},
+    },
     store::{
         Snapshot, files, repair as mend,
-        verify::{self as check, Damage, RecordsChecked},
+        verify::{self as check, Damage, RecordsChecked, Report},
     },
 };
+
+/// What was found, the vectors included.
+#[derive(Serialize)]
+struct Verified {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vectors: Option<Checked>,
+}
 
 pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
@@ -28,7 +42,13 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     })?;
     drop(progress);
     report.damage.extend(search_damage(&root)?);
-    context.printer.result(&report, |out| {
+    let mut checked = vectors::check(&root)?;
+    if let Some(checked) = &mut checked {
+        report.damage.append(&mut checked.damage);
+    }
+    let verified = Verified { report, vectors: checked };
+    let report = &verified.report;
+    context.printer.result(&verified, |out| {
         writeln!(
             out,
             "  log      {} in {}, {}",
@@ -46,6 +66,10 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
             RecordsChecked::NotReached => {
                 writeln!(out, "  records  not compared, because the log is damaged")?
             }
+        }
+        if let Some(vectors) = &verified.vectors {
+            let (utterances, dialogues) = (grouped(vectors.utterances), grouped(vectors.dialogues));
+            writeln!(out, "  vectors  {utterances} of utterances, {dialogues} of dialogues")?;
         }
         for damage in &report.damage {
             writeln!(out, "  damage   {}: {}", damage.path.display(), damage.what)?;
@@ -92,6 +116,7 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
     if context.settings.ingest_index {
         index::update(&root, &Snapshot::open(&root)?, context)?;
     }
+    kept::mend(&root, context)?;
     context.printer.result(&repaired, |out| {
         for place in &repaired.damaged_places {
             writeln!(out, "  damaged   {place}")?;

@@ -48,6 +48,7 @@ use crate::{
 };
 
 pub use support::ColumnMap;
+pub(crate) use support::{json_reason, line_problem};
 
 /// How well a file fits a format, judged by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

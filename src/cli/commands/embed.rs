@@ -1,0 +1,270 @@
+//! `turnwise embed`: texts, utterances or dialogues of files to vectors, without an index.
+
+mod reading;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::RecvTimeoutError,
+    },
+    time::Duration,
+};
+
+use crate::{
+    cli::{
+        Context,
+        args::{EmbedArgs, OneOf},
+        commands::embed::{
+            reading::{Item, Reading},
+            summary::Summary,
+        },
+        embeddings::{self, Sink, Target},
+        encoders::{self, Open},
+        printer::grouped,
+        progress::Progress,
+        signals,
+    },
+    corpus::{Dialogue, formats::Problem},
+    encoder::{
+        Encoded, Encoder, Spent,
+        ahead::{self, Chunk, Inputs, Stream},
+    },
+    error::{Error, Result},
+};
+
+pub(super) use summary::tell_spent;
+
+/// Texts of so many bytes go through the encoder together at most.
+const CHUNK_BYTES: usize = 512 << 10;
+/// Rejects that are shown; the rest is counted.
+const SHOWN: u64 = 5;
+
+pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
+    let summary = embed(args, &|model, precision| encoders::open(context, model, precision), context)?;
+    summary.tell(args.output == Path::new("-"), context)?;
+    match summary.damaged_files {
+        0 => Ok(()),
+        _ => Err(Error::Data {
+            message: "an input could not be read to its end; what came before is in".to_owned(),
+            hint: Some("the warning above says why".to_owned()),
+        }),
+    }
+}
+
+fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
+    let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
+    // What is wrong with the inputs is told before a model is loaded.
+    let reading = Reading::plan(args, context)?;
+    reading.must_not_be(&args.output, target)?;
+    let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
+    let encoder = open(model, args.encoder.precision())?;
+    let encoder = encoder.as_ref();
+    let dim = width(encoder, args.dim)?;
+    let sink = embeddings::create(&args.output, target, dim, &about(encoder, model, dim, args))?;
+    let unit = match args.of {
+        OneOf::Utterances => "texts",
+        OneOf::Dialogues => "dialogues",
+    };
+    let read_as = reading.read_as.clone();
+    let mut embedding = Embedding {
+        progress: Progress::new(context.printer, "embedding", unit, reading.bytes),
+        bytes_read: reading.options.bytes_read.clone(),
+        items: reading.start()?,
+        waiting: VecDeque::new(),
+        of: args.of,
+        normalize: args.normalize,
+        dim,
+        chunk: context.settings.encode_batch,
+        sink,
+        rejected: 0,
+        damaged_files: 0,
+        allowed: args.max_errors.unwrap_or(context.settings.max_errors),
+        vectors: 0,
+        spent: Spent::default(),
+        context,
+    };
+    let options = args.encoder.given().into_options();
+    if !ahead::encode(encoder, &options, &signals::stopped, &mut embedding)? {
+        return Err(interrupted());
+    }
+    let Embedding { sink, progress, rejected, damaged_files, vectors, spent, .. } = embedding;
+    let seconds = progress.seconds();
+    drop(progress);
+    if vectors == 0 {
+        return Err(Error::data("there is nothing to turn into vectors; nothing was written"));
+    }
+    sink.finish()?;
+    Ok(Summary {
+        schema: "turnwise/embed/1",
+        model: model.to_owned(),
+        encoder: encoder.name().to_owned(),
+        fingerprint: encoder.fingerprint().to_string(),
+        runs: encoder.describe(),
+        output: args.output.display().to_string(),
+        ids: (target == Target::Npy).then(|| embeddings::ids_beside(&args.output).display().to_string()),
+        format: target.name(),
+        read_as,
+        unit,
+        vectors,
+        dim,
+        spent,
+        rejected,
+        damaged_files,
+        seconds,
+    })
+}
+
+fn interrupted() -> Error {
+    Error::Interrupted { hint: Some("nothing was written".to_owned()) }
+}
+
+fn width(encoder: &dyn Encoder, wanted: Option<u32>) -> Result<usize> {
+    let all = encoder.dim();
+    match wanted.map(|n| n as usize) {
+        Some(n) if n > all => Err(Error::Input {
+            message: format!("--dim {n} is more than the {all} numbers that {} gives", encoder.name()),
+            hint: Some(format!("{all} or less")),
+        }),
+        wanted => Ok(wanted.unwrap_or(all)),
+    }
+}
+
+/// What stands in files that have room for it.
+fn about(encoder: &dyn Encoder, model: &str, dim: usize, args: &EmbedArgs) -> BTreeMap<String, String> {
+    let mut about: BTreeMap<String, String> = [
+        ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
+        ("model", model.to_owned()),
+        ("fingerprint", encoder.fingerprint().to_string()),
+        ("runs", encoder.describe()),
+        ("dim", dim.to_string()),
+        ("normalized", args.normalize.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    about.extend(args.encoder.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt)));
+    about
+}
+
+struct Embedding<'a> {
+    items: reading::Items,
+    waiting: VecDeque<Item>,
+    of: OneOf,
+    normalize: bool,
+    dim: usize,
+    chunk: usize,
+    sink: Box<dyn Sink>,
+    progress: Progress<'a>,
+    bytes_read: Arc<AtomicU64>,
+    rejected: u64,
+    damaged_files: u64,
+    allowed: u64,
+    vectors: u64,
+    spent: Spent,
+    context: &'a Context<'a>,
+}
+
+/// The ids of a chunk, and how much of the inputs had been read when it was complete.
+struct Tag {
+    ids: Vec<String>,
+    read: u64,
+}
+
+impl Embedding<'_> {
+    /// The next item, waited for as long as nobody wants to stop.
+    fn item(&mut self) -> Result<Option<Item>> {
+        loop {
+            if let Some(item) = self.waiting.pop_front() {
+                return Ok(Some(item));
+            }
+            if signals::stopped() {
+                return Err(interrupted());
+            }
+            match self.items.recv_timeout(Duration::from_millis(100)) {
+                Ok(group) => self.waiting = group.into(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+
+    fn problem(&mut self, problem: Problem) -> Result<()> {
+        let reject = match problem {
+            Problem::Record(reject) => reject,
+            Problem::File(reject) => {
+                self.damaged_files += 1;
+                reject
+            }
+        };
+        self.rejected += 1;
+        if self.rejected <= SHOWN {
+            self.progress.suspend(|| self.context.printer.warn(format!("rejected: {reject}")));
+        }
+        if self.rejected <= self.allowed {
+            return Ok(());
+        }
+        let e = Error::TooManyRejects { rejected: self.rejected, allowed: self.allowed, last: reject };
+        Err(Error::Data {
+            message: format!("{e}; nothing was written"),
+            hint: Some("allow more with --max-errors N".to_owned()),
+        })
+    }
+}
+
+/// Inputs on their way to a chunk.
+#[derive(Default)]
+struct Gathered {
+    ids: Vec<String>,
+    texts: Vec<String>,
+    dialogues: Vec<Dialogue>,
+    bytes: usize,
+}
+
+impl Stream for Embedding<'_> {
+    type Tag = Tag;
+
+    fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
+        let mut gathered = Gathered::default();
+        while gathered.ids.len() < self.chunk && gathered.bytes < CHUNK_BYTES {
+            match self.item()? {
+                None => break,
+                Some(Item::Problem(problem)) => self.problem(problem)?,
+                Some(Item::Text(text)) => {
+                    gathered.bytes += text.text.len();
+                    gathered.ids.push(text.id);
+                    gathered.texts.push(text.text);
+                }
+                Some(Item::Dialogue(dialogue)) => {
+                    gathered.bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
+                    gathered.ids.push(dialogue.id.to_string());
+                    gathered.dialogues.push(*dialogue);
+                }
+            }
+        }
+        let read = self.bytes_read.load(Ordering::Relaxed);
+        let inputs = match self.of {
+            OneOf::Utterances => Inputs::Texts(gathered.texts),
+            OneOf::Dialogues => Inputs::Dialogues(gathered.dialogues),
+        };
+        Ok((!inputs.is_empty()).then_some(Chunk { inputs, tag: Tag { ids: gathered.ids, read } }))
+    }
+
+    fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
+        let mut vectors = encoded.vectors.truncate(self.dim);
+        if self.normalize {
+            vectors.normalize();
+        }
+        self.sink.write(&tag.ids, &vectors)?;
+        self.vectors += tag.ids.len() as u64;
+        self.spent += encoded.spent;
+        let rate = self.spent.tokens as f64 / self.progress.seconds().max(1e-3);
+        self.progress.set_more(format!("{} tokens/s", grouped(rate as u64)));
+        self.progress.set(tag.read, self.vectors);
+        Ok(())
+    }
+}

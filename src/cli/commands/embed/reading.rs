@@ -1,0 +1,254 @@
+//! What `embed` reads: texts, or corpora, told apart by their content.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+};
+
+use crate::{
+    cli::{
+        Context,
+        args::{EmbedArgs, OneOf},
+        commands,
+        embeddings::{Target, ids_beside},
+    },
+    corpus::{
+        Dialogue,
+        formats::{self, Fit, Format, Problem, ReadOptions},
+        input::Input,
+        texts::{Text, TextFormat},
+        walk::{self, Source},
+    },
+    error::{Error, IoContext, Reject, Result},
+};
+
+/// Items that the reading thread hands over at once, and how many times it may be ahead.
+const TOGETHER: usize = 256;
+const AHEAD: usize = 8;
+
+/// One thing that was read.
+pub(super) enum Item {
+    Text(Text),
+    Dialogue(Box<Dialogue>),
+    Problem(Problem),
+}
+
+/// What comes from the reading thread.
+pub(super) type Items = mpsc::Receiver<Vec<Item>>;
+
+/// Everything that is to be read, in order.
+pub(super) struct Reading {
+    parts: Vec<Part>,
+    of: OneOf,
+    /// Formats, and how many inputs are in them.
+    pub(super) read_as: BTreeMap<&'static str, u64>,
+    /// The bytes on the disk, if they are known.
+    pub(super) bytes: Option<u64>,
+    pub(super) options: ReadOptions,
+}
+
+enum Part {
+    Texts { name: String, place: Place, format: TextFormat },
+    Corpus(Box<Source>),
+}
+
+enum Place {
+    File(PathBuf),
+    Opened(Box<Input>),
+}
+
+impl Reading {
+    pub(super) fn plan(args: &EmbedArgs, context: &Context<'_>) -> Result<Self> {
+        let mut reading = Reading {
+            parts: Vec::new(),
+            of: args.of,
+            read_as: BTreeMap::new(),
+            bytes: None,
+            options: commands::read_options(&args.read, context),
+        };
+        for path in &args.inputs {
+            reading.add(path, args, context)?;
+        }
+        let bytes = |part: &Part| match part {
+            Part::Texts { place: Place::File(path), .. } => fs::metadata(path).ok().map(|m| m.len()),
+            Part::Texts { .. } => None,
+            Part::Corpus(source) => source.bytes(),
+        };
+        reading.bytes = reading.parts.iter().map(bytes).sum::<Option<u64>>().filter(|n| *n > 0);
+        Ok(reading)
+    }
+
+    fn add(&mut self, path: &Path, args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
+        let from = args.read.from.as_deref();
+        let named = from.and_then(TextFormat::by_name);
+        let is_folder = path != Path::new("-") && fs::metadata(path).at("open", path)?.is_dir();
+        if named.is_none() && (from.is_some() || args.read.map.is_some() || is_folder) {
+            return self.add_corpus(path, args, context);
+        }
+        if is_folder {
+            return Err(Error::Input {
+                message: format!(
+                    "{} is a folder, and --from {} reads files",
+                    path.display(),
+                    from.unwrap_or("")
+                ),
+                hint: Some("name the files in it".to_owned()),
+            });
+        }
+        let input = Input::open(path)?;
+        if input.is_blank() {
+            return Err(Error::data(format!("{} is empty", input.name)));
+        }
+        let format = match (named, formats::sniff(&input.probe())) {
+            (Some(format), _) => format,
+            (None, Some((format, fit))) if fit > Fit::No => {
+                if fit == Fit::Maybe {
+                    context.printer.say(format!(
+                        "{} is read as {}; --from lines takes every line as a text",
+                        input.name,
+                        format.name()
+                    ));
+                }
+                return match path == Path::new("-") && fit != Fit::Companion {
+                    true => self.add_source(Source::opened(input, format)),
+                    false => self.add_corpus(path, args, context),
+                };
+            }
+            (None, _) => TextFormat::sniff(&input.name, &input.probe())?,
+        };
+        if self.of == OneOf::Dialogues {
+            return Err(Error::Input {
+                message: format!("{} holds texts, and --of dialogues needs dialogues", input.name),
+                hint: Some("leave --of away, or name the format of a corpus with --from".to_owned()),
+            });
+        }
+        *self.read_as.entry(format.name()).or_default() += 1;
+        let name = input.name.clone();
+        let place = match path == Path::new("-") {
+            true => Place::Opened(Box::new(input)),
+            false => Place::File(path.to_owned()),
+        };
+        self.parts.push(Part::Texts { name, place, format });
+        Ok(())
+    }
+
+    fn add_corpus(&mut self, path: &Path, args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
+        let from = match (args.read.from.as_deref(), &args.read.map) {
+            (None, Some(_)) => Some(formats::by_name("csv")?),
+            (from, _) => from.map(by_name).transpose()?,
+        };
+        let plan = walk::plan(&[path.to_owned()], from)?;
+        for path in &plan.unrecognised {
+            context.printer.detail(format!("not recognised: {}", path.display()));
+        }
+        plan.sources.into_iter().try_for_each(|source| self.add_source(source))
+    }
+
+    fn add_source(&mut self, source: Source) -> Result<()> {
+        *self.read_as.entry(source.format.name()).or_default() += 1;
+        self.parts.push(Part::Corpus(Box::new(source)));
+        Ok(())
+    }
+
+    /// Refuses to write over what is read.
+    pub(super) fn must_not_be(&self, output: &Path, target: Target) -> Result<()> {
+        let mut written = vec![output.to_owned()];
+        if target == Target::Npy {
+            written.push(ids_beside(output));
+        }
+        for written in written.iter().filter_map(|path| fs::canonicalize(path).ok()) {
+            for part in &self.parts {
+                let name = match part {
+                    Part::Texts { name, .. } => name,
+                    Part::Corpus(source) => &source.name,
+                };
+                if fs::canonicalize(name).is_ok_and(|read| read == written) {
+                    return Err(Error::Input {
+                        message: format!("{name} is read, and would be written over"),
+                        hint: Some("choose another name for the output".to_owned()),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read, on a thread of its own. It ends when nobody listens any more; one that waits for standard
+    /// input is left behind, because nothing can wake it.
+    pub(super) fn start(self) -> Result<Items> {
+        let (sender, items) = mpsc::sync_channel(AHEAD);
+        thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || self.read(&sender))
+            .map_err(|e| Error::Internal(format!("no thread for reading: {e}")))?;
+        Ok(items)
+    }
+
+    fn read(self, sender: &mpsc::SyncSender<Vec<Item>>) {
+        let Reading { parts, of, options, .. } = self;
+        let several = parts.len() > 1;
+        let mut group = Vec::with_capacity(TOGETHER);
+        let mut give = |item: Item| {
+            group.push(item);
+            group.len() < TOGETHER || sender.send(std::mem::take(&mut group)).is_ok()
+        };
+        for part in parts {
+            let (name, opened) = match part {
+                Part::Texts { name, place, format } => {
+                    let shown = name.replace(char::is_control, "?");
+                    let prefix = if several { format!("{shown}:") } else { String::new() };
+                    let input = match place {
+                        Place::Opened(input) => Ok(*input),
+                        Place::File(path) => Input::open_counted(&path, &options.bytes_read),
+                    };
+                    let texts = input.map(|input| format.read(input, prefix, &options));
+                    let going_on = match texts {
+                        Ok(mut texts) => texts.all(|t| give(t.map_or_else(Item::Problem, Item::Text))),
+                        Err(e) => give(cannot_open(name, &e)),
+                    };
+                    if !going_on {
+                        return;
+                    }
+                    continue;
+                }
+                Part::Corpus(source) => (source.name.clone(), source.read(&options)),
+            };
+            let going_on = match opened {
+                Ok(mut dialogues) => dialogues.all(|dialogue| match (dialogue, of) {
+                    (Err(problem), _) => give(Item::Problem(problem)),
+                    (Ok(dialogue), OneOf::Dialogues) => give(Item::Dialogue(Box::new(dialogue))),
+                    (Ok(dialogue), OneOf::Utterances) => {
+                        let Dialogue { id, turns, .. } = dialogue;
+                        turns.into_iter().all(|turn| {
+                            give(Item::Text(Text { id: format!("{id}#{}", turn.number), text: turn.text }))
+                        })
+                    }
+                }),
+                Err(e) => give(cannot_open(name, &e)),
+            };
+            if !going_on {
+                return;
+            }
+        }
+        let _ = sender.send(group);
+    }
+}
+
+/// A format of a corpus; what is nearly the name of a text format gets that suggested.
+fn by_name(name: &str) -> Result<&'static dyn Format> {
+    formats::by_name(name).map_err(|_| {
+        let texts = TextFormat::ALL.map(TextFormat::name);
+        Error::unknown_name("format", name, texts.into_iter().chain(formats::all().iter().map(|f| f.name())))
+    })
+}
+
+fn cannot_open(name: String, e: &Error) -> Item {
+    let reason = match e.hint() {
+        Some(hint) => format!("{e} ({hint})"),
+        None => e.to_string(),
+    };
+    Item::Problem(Problem::File(Reject { path: name, line: None, id: None, reason }))
+}

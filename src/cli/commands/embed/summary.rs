@@ -1,0 +1,107 @@
+//! What `embed` says at its end.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        printer::{BOLD, DIM, Printer, counted, grouped},
+    },
+    encoder::Spent,
+    error::Result,
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) schema: &'static str,
+    pub(super) model: String,
+    pub(super) encoder: String,
+    pub(super) fingerprint: String,
+    pub(super) runs: String,
+    pub(super) output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ids: Option<String>,
+    pub(super) format: &'static str,
+    /// Formats, and how many inputs are in them.
+    pub(super) read_as: BTreeMap<&'static str, u64>,
+    pub(super) unit: &'static str,
+    pub(super) vectors: u64,
+    pub(super) dim: usize,
+    #[serde(flatten)]
+    pub(super) spent: Spent,
+    pub(super) rejected: u64,
+    pub(super) damaged_files: u64,
+    pub(super) seconds: f64,
+}
+
+impl Summary {
+    /// Says it on standard output, or, where the vectors went there, on standard error.
+    pub(super) fn tell(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
+        tell_spent(&self.spent, self.unit, context.printer);
+        if !vectors_on_standard_output {
+            return context.printer.result(self, |out| self.write(out));
+        }
+        let mut text = Vec::new();
+        // Writing to memory does not fail.
+        let _ = self.write(&mut text);
+        String::from_utf8_lossy(&text).lines().for_each(|line| context.printer.say(line));
+        Ok(())
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let read_as: Vec<String> = self.read_as.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+        let rate = |n: u64| grouped((n as f64 / self.seconds.max(1e-3)) as u64);
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} from {} ({}) in {:.1} s {DIM}({}/s, {} tokens/s){DIM:#}",
+            counted(self.vectors, self.unit.trim_end_matches('s')),
+            counted(self.read_as.values().sum(), "input"),
+            read_as.join(", "),
+            self.seconds,
+            rate(self.vectors),
+            rate(self.spent.tokens)
+        )?;
+        writeln!(out, "  {:>12}  tokens", grouped(self.spent.tokens))?;
+        if self.rejected > 0 {
+            writeln!(out, "  {:>12}  rejected", grouped(self.rejected))?;
+        }
+        let with_ids = self.ids.as_ref().map(|ids| format!(", ids in {ids}")).unwrap_or_default();
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} holds vectors of {} numbers by {} {DIM}({}){DIM:#}{with_ids}",
+            self.output, self.dim, self.encoder, self.runs
+        )
+    }
+}
+
+/// What an encoder could not take in, in plain words: nothing is cut silently.
+pub(in crate::cli::commands) fn tell_spent(spent: &Spent, unit: &str, printer: &Printer) {
+    let verb = |n: u64| if n == 1 { "was" } else { "were" };
+    let one = unit.trim_end_matches('s');
+    if spent.cut_texts > 0 {
+        printer.warn(format!(
+            "{} {} longer than the model takes and {} cut: {} left out",
+            counted(spent.cut_texts, one),
+            verb(spent.cut_texts),
+            verb(spent.cut_texts),
+            counted(spent.cut_tokens, "token")
+        ));
+    }
+    if spent.unknown > 0 {
+        let n = spent.unknown;
+        let verb = if n == 1 { "holds" } else { "hold" };
+        printer.warn(format!("{} {verb} nothing that the model knows: all zeros", counted(n, one)));
+    }
+    if spent.windowed > 0 {
+        printer.say(format!(
+            "{} {} longer than the model takes and went through in windows; nothing was cut",
+            counted(spent.windowed, "dialogue"),
+            verb(spent.windowed)
+        ));
+    }
+}

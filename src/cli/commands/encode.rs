@@ -1,0 +1,200 @@
+//! `turnwise encode`: the vectors of an index.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::{AnyOf, EncodeArgs, PrecisionArg},
+        commands::embed,
+        encoders::{self, Open},
+        printer::{BOLD, DIM, counted, grouped},
+        progress::Progress,
+        signals,
+    },
+    encoder::{Encoder, Precision, ahead::Options},
+    error::{Error, Result},
+    index::vectors::{Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, to_look_at},
+    store::Snapshot,
+};
+
+/// What was done, for people and for programs.
+#[derive(Serialize)]
+struct Encoded {
+    schema: &'static str,
+    index: String,
+    model: String,
+    encoder: String,
+    fingerprint: String,
+    runs: String,
+    dim: usize,
+    #[serde(flatten)]
+    filled: Filled,
+    /// Vectors of utterances in the index now.
+    utterance_vectors: u64,
+    /// Vectors of dialogues likewise.
+    dialogue_vectors: u64,
+    seconds: f64,
+}
+
+pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
+    let encoded = encode(args, &|model, precision| encoders::open(context, model, precision), context)?;
+    embed::tell_spent(&encoded.filled.spent, "texts", context.printer);
+    context.printer.result(&encoded, |out| encoded.write(out))
+}
+
+fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<Encoded> {
+    let root = context.existing_index()?;
+    let before = match VectorReader::open(&root) {
+        // What is damaged can be replaced.
+        Err(Error::Corrupt { .. }) if args.replace => None,
+        before => before?,
+    };
+    let choice = Choice::of(args, before.as_ref());
+    drop(before);
+    let encoder = open(&choice.model, choice.precision)?;
+    with(encoder.as_ref(), &choice, args.replace, context)
+}
+
+/// What is encoded with what: as the arguments say, and where they say nothing, as the index has it.
+struct Choice {
+    model: String,
+    precision: Option<Precision>,
+    options: Options,
+    utterances: bool,
+    dialogues: bool,
+}
+
+impl Choice {
+    fn of(args: &EncodeArgs, before: Option<&VectorReader>) -> Self {
+        let mut encoder = args.encoder.given();
+        let mut model = args.encoder.model.clone();
+        let mut precision = args.encoder.precision();
+        if let Some(recipe) = before.map(VectorReader::recipe) {
+            // Another model has other prompts; the rest is a choice about dialogues.
+            if model.as_ref().is_none_or(|m| encoders::lasting_name(m) == recipe.model) {
+                encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
+                if args.encoder.precision == PrecisionArg::Auto && !args.replace {
+                    precision = recipe.precision.parse().ok();
+                }
+            }
+            model = model.or_else(|| Some(recipe.model.clone()));
+            encoder.mode = encoder.mode.or(Some(recipe.dialogue_mode));
+            encoder.pooling = encoder.pooling.or(Some(recipe.pooling));
+        }
+        let asked = |kind: Kind| before.is_some_and(|b| b.manifest().extent(kind).reached.is_some());
+        let (utterances, dialogues) = match args.of {
+            Some(AnyOf::Utterances) => (true, false),
+            Some(AnyOf::Dialogues) => (false, true),
+            None if asked(Kind::Utterances) || asked(Kind::Dialogues) => {
+                (asked(Kind::Utterances), asked(Kind::Dialogues))
+            }
+            Some(AnyOf::Both) | None => (true, true),
+        };
+        Choice {
+            model: model.unwrap_or_else(|| encoders::DEFAULT_MODEL.to_owned()),
+            precision,
+            options: encoder.into_options(),
+            utterances,
+            dialogues,
+        }
+    }
+}
+
+fn with(encoder: &dyn Encoder, choice: &Choice, replace: bool, context: &Context<'_>) -> Result<Encoded> {
+    let root = context.existing_index()?;
+    let model = encoders::lasting_name(&choice.model);
+    let precision = choice.precision.map_or("auto", |p| p.name());
+    let recipe = Recipe::of(encoder, &model, precision, &choice.options);
+    let mode = if replace { Mode::Replace } else { Mode::GoOn };
+    let snapshot = Snapshot::open(&root)?;
+    let mut writer = VectorWriter::open(&root, &recipe, mode, context.command_line)?;
+    let wanted = Wanted {
+        utterances: choice.utterances,
+        dialogues: choice.dialogues,
+        chunk: context.settings.encode_batch,
+    };
+    let total = to_look_at(&snapshot, &writer, &wanted)?;
+    let mut progress = Progress::new(context.printer, "encoding", "dialogues", Some(total));
+    let filled =
+        fill(&snapshot, &mut writer, encoder, &wanted, &choice.options, &signals::stopped, &mut |filled| {
+            let seconds = progress.seconds().max(1e-3);
+            let rate = |n: u64| grouped((n as f64 / seconds) as u64);
+            let texts = filled.utterances + filled.dialogues;
+            progress.set_more(format!("{} texts/s, {} tokens/s", rate(texts), rate(filled.spent.tokens)));
+            progress.set(filled.seen, filled.seen);
+            context.printer.detail(format!("done: {texts} texts"));
+        });
+    let seconds = progress.seconds();
+    drop(progress);
+    let filled = match filled {
+        Ok(filled) if filled.complete => filled,
+        Ok(filled) => {
+            writer.close()?;
+            let vectors = filled.utterances + filled.dialogues;
+            let hint = match vectors {
+                1 => "1 vector is in; run the same command again to go on".to_owned(),
+                n => format!("{} vectors are in; run the same command again to go on", grouped(n)),
+            };
+            return Err(Error::Interrupted { hint: Some(hint) });
+        }
+        Err(e) => return Err(e),
+    };
+    let rows = Kind::ALL.map(|kind| writer.rows(kind));
+    writer.finish()?;
+    Ok(Encoded {
+        schema: "turnwise/encode/1",
+        index: root.display().to_string(),
+        model,
+        encoder: encoder.name().to_owned(),
+        fingerprint: encoder.fingerprint().to_string(),
+        runs: encoder.describe(),
+        dim: encoder.dim(),
+        filled,
+        utterance_vectors: rows[0],
+        dialogue_vectors: rows[1],
+        seconds,
+    })
+}
+
+impl Encoded {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let f = &self.filled;
+        if f.seen == 0 {
+            writeln!(out, "{} is up to date", self.index)?;
+        } else {
+            let rate = |n: u64| grouped((n as f64 / self.seconds.max(1e-3)) as u64);
+            writeln!(
+                out,
+                "{BOLD}{}{BOLD:#} looked at in {:.1} s {DIM}({} texts/s, {} tokens/s){DIM:#}",
+                counted(f.seen, "dialogue"),
+                self.seconds,
+                rate(f.utterances + f.dialogues),
+                rate(f.spent.tokens)
+            )?;
+            let mut row = |n: u64, what: &str| match n {
+                0 => Ok(()),
+                _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
+            };
+            row(f.utterances, "utterances encoded")?;
+            row(f.dialogues, "dialogues encoded")?;
+            row(f.known, "known already: the same text was encoded before")?;
+            row(f.spent.tokens, "tokens")?;
+        }
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} now holds {} and {} of {} numbers by {} {DIM}({}){DIM:#}",
+            self.index,
+            counted(self.utterance_vectors, "utterance vector"),
+            counted(self.dialogue_vectors, "dialogue vector"),
+            self.dim,
+            self.encoder,
+            self.runs
+        )
+    }
+}

@@ -1,0 +1,71 @@
+//! An Arrow IPC file: the columns `id` (utf8) and `embedding` (a list of fixed size of f32); what made the vectors is
+//! in the schema's metadata.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+
+use crate::{
+    cli::embeddings::{Sink, Temporary},
+    encoder::Vectors,
+    error::{Error, IoContext, Result},
+};
+
+pub(super) struct Arrow {
+    path: PathBuf,
+    name: Temporary,
+    schema: SchemaRef,
+    number: FieldRef,
+    width: i32,
+    out: FileWriter<BufWriter<File>>,
+}
+
+impl Arrow {
+    pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
+        let width = i32::try_from(dim).map_err(|_| Error::Internal("vectors of that width".into()))?;
+        let number: FieldRef = Arc::new(Field::new("item", DataType::Float32, false));
+        let fields = vec![
+            Field::new("id", DataType::Utf8, false),
+            Field::new("embedding", DataType::FixedSizeList(number.clone(), width), false),
+        ];
+        let about: HashMap<String, String> = about.clone().into_iter().collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, about));
+        let (name, file) = Temporary::create(path)?;
+        let out = FileWriter::try_new(BufWriter::with_capacity(1 << 18, file), &schema)
+            .map_err(|e| failed(path, e))?;
+        Ok(Arrow { path: path.to_owned(), name, schema, number, width, out })
+    }
+}
+
+fn failed(path: &Path, e: ArrowError) -> Error {
+    match e {
+        ArrowError::IoError(_, source) => Error::Io { action: "write", path: path.to_owned(), source },
+        other => Error::Internal(format!("{}: {other}", path.display())),
+    }
+}
+
+impl Sink for Arrow {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        let numbers: ArrayRef = Arc::new(Float32Array::from(vectors.flat().to_vec()));
+        let ids: ArrayRef = Arc::new(StringArray::from_iter_values(ids));
+        let batch = FixedSizeListArray::try_new(self.number.clone(), self.width, numbers, None)
+            .and_then(|rows| RecordBatch::try_new(self.schema.clone(), vec![ids, Arc::new(rows)]))
+            .map_err(|e| failed(&self.path, e))?;
+        self.out.write(&batch).map_err(|e| failed(&self.path, e))
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Arrow { path, name, mut out, .. } = *self;
+        out.finish().map_err(|e| failed(&path, e))?;
+        let buffered = out.into_inner().map_err(|e| failed(&path, e))?;
+        name.keep(buffered.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
+    }
+}

@@ -1,0 +1,62 @@
+//! NumPy's own format: one array of rows in the order of the inputs. The ids lie in a text file beside it, one a line.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cli::embeddings::{Sink, Temporary, bytes_of, ids_beside},
+    encoder::Vectors,
+    error::{IoContext, Result},
+};
+
+/// A multiple of 64, as NumPy wants it, with room for any number of rows.
+const HEADER_BYTES: usize = 128;
+
+pub(super) struct Npy {
+    path: PathBuf,
+    dim: usize,
+    rows: u64,
+    vectors: (Temporary, BufWriter<File>),
+    ids: (Temporary, BufWriter<File>),
+}
+
+impl Npy {
+    pub(super) fn create(path: &Path, dim: usize) -> Result<Self> {
+        let (name, file) = Temporary::create(path)?;
+        let mut vectors = (name, BufWriter::with_capacity(1 << 18, file));
+        vectors.1.write_all(&header(0, dim)).at("write", path)?;
+        let (name, file) = Temporary::create(&ids_beside(path))?;
+        Ok(Npy { path: path.to_owned(), dim, rows: 0, vectors, ids: (name, BufWriter::new(file)) })
+    }
+}
+
+fn header(rows: u64, dim: usize) -> Vec<u8> {
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    header.extend((HEADER_BYTES as u16 - 10).to_le_bytes());
+    header.extend(format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dim}), }}").bytes());
+    header.resize(HEADER_BYTES - 1, b' ');
+    header.push(b'\n');
+    header
+}
+
+impl Sink for Npy {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        self.vectors.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
+        ids.iter().try_for_each(|id| writeln!(self.ids.1, "{id}")).at("write", ids_beside(&self.path))?;
+        self.rows += ids.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Npy { path, dim, rows, vectors: (name, mut out), ids: (ids_name, ids) } = *self;
+        out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&header(rows, dim))).at("write", &path)?;
+        let file = out.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
+        let ids = ids.into_inner().map_err(|e| e.into_error()).at("write", ids_beside(&path))?;
+        // The array last: where it is, its ids are there too.
+        ids_name.keep(ids)?;
+        name.keep(file)
+    }
+}

@@ -1,0 +1,100 @@
+//! safetensors: the tensor `embeddings` (f32, rows × width), and the tensor `ids` (u8): the ids as UTF-8 with a line
+//! feed between them. What made the vectors is in the file's metadata.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+
+use crate::{
+    cli::embeddings::{Sink, Temporary, bytes_of},
+    encoder::Vectors,
+    error::{Error, IoContext, Result},
+};
+
+pub(super) struct Safetensors {
+    path: PathBuf,
+    dim: usize,
+    rows: u64,
+    about: BTreeMap<String, String>,
+    header_bytes: usize,
+    out: (Temporary, BufWriter<File>),
+    /// Gathered in a file of their own, because they come behind all vectors.
+    ids: (Temporary, BufWriter<File>),
+    ids_bytes: u64,
+}
+
+impl Safetensors {
+    pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
+        let (name, file) = Temporary::create(path)?;
+        let mut out = (name, BufWriter::with_capacity(1 << 18, file));
+        // Room for the longest numbers; what is not needed stays blank, which the format allows.
+        let longest = header(u64::MAX, dim, u64::MAX, u64::MAX, about)?.len();
+        let header_bytes = (8 + longest).next_multiple_of(64);
+        out.1.write_all(&vec![b' '; header_bytes]).at("write", path)?;
+        let mut ids = path.as_os_str().to_owned();
+        ids.push(".ids");
+        let (name, file) = Temporary::create(Path::new(&ids))?;
+        let ids = (name, BufWriter::new(file));
+        Ok(Safetensors {
+            path: path.to_owned(),
+            dim,
+            rows: 0,
+            about: about.clone(),
+            header_bytes,
+            out,
+            ids,
+            ids_bytes: 0,
+        })
+    }
+}
+
+fn header(
+    rows: u64,
+    dim: usize,
+    vectors_end: u64,
+    ids_bytes: u64,
+    about: &BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let header = json!({
+        "__metadata__": about,
+        "embeddings": {"dtype": "F32", "shape": [rows, dim], "data_offsets": [0, vectors_end]},
+        "ids": {
+            "dtype": "U8",
+            "shape": [ids_bytes],
+            "data_offsets": [vectors_end, vectors_end.saturating_add(ids_bytes)],
+        },
+    });
+    serde_json::to_vec(&header).map_err(|e| Error::Internal(e.to_string()))
+}
+
+impl Sink for Safetensors {
+    fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
+        self.out.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
+        for id in ids {
+            let between = if self.rows == 0 { "" } else { "\n" };
+            write!(self.ids.1, "{between}{id}").at("write", &self.path)?;
+            self.ids_bytes += (between.len() + id.len()) as u64;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Safetensors { path, dim, rows, about, header_bytes, out, ids, ids_bytes } = *self;
+        let (name, mut out) = out;
+        let (_scratch, ids) = ids;
+        let mut ids = ids.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
+        ids.seek(SeekFrom::Start(0)).at("read", &path)?;
+        io::copy(&mut ids, &mut out).at("write", &path)?;
+        let mut head = ((header_bytes - 8) as u64).to_le_bytes().to_vec();
+        head.extend(header(rows, dim, rows * dim as u64 * 4, ids_bytes, &about)?);
+        head.resize(header_bytes, b' ');
+        out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&head)).at("write", &path)?;
+        name.keep(out.into_inner().map_err(|e| e.into_error()).at("write", &path)?)
+    }
+}

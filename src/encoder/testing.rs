@@ -1,0 +1,104 @@
+//! A small deterministic encoder for tests: the words of a text, hashed into 16 numbers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{
+    corpus::Dialogue,
+    encoder::{
+        DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, Vectors,
+        fingerprint::Fingerprinter,
+    },
+    error::{Error, Result},
+};
+
+/// The width of its vectors.
+pub(crate) const DIM: usize = 16;
+
+/// See the module. Counts what it is asked for, so that a test can tell what was not encoded again.
+#[derive(Debug, Default)]
+pub(crate) struct HashEncoder {
+    /// Other salts are other encoders.
+    pub(crate) salt: u8,
+    /// Texts with this in them are refused.
+    pub(crate) fail_on: Option<&'static str>,
+    /// Texts with this in them break the promise of finite vectors.
+    pub(crate) not_finite_on: Option<&'static str>,
+    /// Texts and dialogues encoded so far.
+    pub(crate) encoded: AtomicUsize,
+}
+
+impl HashEncoder {
+    /// The vector of a text.
+    pub(crate) fn vector(&self, text: &str) -> [f32; DIM] {
+        let mut sum = [0.0; DIM];
+        for word in text.split_whitespace() {
+            let hash = blake3::hash(&[&[self.salt], word.as_bytes()].concat());
+            for (n, byte) in sum.iter_mut().zip(hash.as_bytes()) {
+                *n += f32::from(*byte) / 255.0 - 0.5;
+            }
+        }
+        if self.not_finite_on.is_some_and(|part| text.contains(part)) {
+            sum[3] = f32::NAN;
+        }
+        sum
+    }
+
+    /// The vector of a dialogue.
+    pub(crate) fn dialogue_vector(&self, dialogue: &Dialogue) -> [f32; DIM] {
+        self.vector(&text_of(dialogue))
+    }
+
+    fn all<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Result<Encoded> {
+        let mut vectors = Vectors::new(DIM);
+        let mut spent = Spent::default();
+        for text in texts {
+            if self.fail_on.is_some_and(|part| text.contains(part)) {
+                return Err(Error::data(format!("refused on purpose: {text}")));
+            }
+            self.encoded.fetch_add(1, Ordering::Relaxed);
+            let words = text.split_whitespace().count() as u64;
+            spent += Spent {
+                tokens: words,
+                cut_texts: u64::from(words > 50),
+                cut_tokens: words.saturating_sub(50),
+                windowed: 0,
+                unknown: u64::from(words == 0),
+            };
+            vectors.push(&self.vector(text));
+        }
+        Ok(Encoded { vectors, spent })
+    }
+}
+
+fn text_of(dialogue: &Dialogue) -> String {
+    let said =
+        |t: &crate::corpus::Turn| format!("<{}> {}", t.role.as_ref().map_or("", |r| r.as_str()), t.text);
+    dialogue.turns.iter().map(said).collect::<Vec<_>>().join(" ")
+}
+
+impl Encoder for HashEncoder {
+    fn name(&self) -> &str {
+        "hashed words"
+    }
+
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprinter::new("hashed words").text("salt", self.salt).finish()
+    }
+
+    fn describe(&self) -> String {
+        "f32 on cpu".to_owned()
+    }
+
+    fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {
+        self.all(texts.iter().copied())
+    }
+
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {
+        let texts: Vec<String> = dialogues.iter().map(|d| text_of(d)).collect();
+        self.all(texts.iter().map(String::as_str))
+    }
+}

@@ -1,0 +1,204 @@
+//! What a set of vectors is: who made it, how much of it counts, how far in the log it has come.
+
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    encoder::{DialogueMode, DialoguePooling, Encoder, Fingerprint, ahead::Options},
+    error::{Error, IoContext, Result},
+    index::vectors::{key::Kind, sets},
+    store::{Position, Snapshot, files},
+};
+
+/// The version of the files' format that this build writes and reads.
+pub const FORMAT: u32 = 1;
+pub(super) const NAME: &str = "manifest.json";
+
+/// What made the vectors of a set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// How the encoder is opened again: a model's name, or the path of its folder.
+    pub model: String,
+    /// The encoder's name for people.
+    pub name: String,
+    /// What tells it from others.
+    pub fingerprint: Fingerprint,
+    /// The width of a vector.
+    pub dim: usize,
+    /// In which numbers it was asked to compute; `auto` left that to it. This changes vectors less than encoders do,
+    /// so that a set may be gone on with in another precision.
+    pub precision: String,
+    /// The model's prompt that stands in front of every text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// What a dialogue is to the encoder.
+    pub dialogue_mode: DialogueMode,
+    /// How its parts become one vector.
+    pub pooling: DialoguePooling,
+}
+
+impl Recipe {
+    /// What an encoder will make with these options.
+    pub fn of(encoder: &dyn Encoder, model: &str, precision: &str, options: &Options) -> Self {
+        Recipe {
+            model: model.to_owned(),
+            name: encoder.name().to_owned(),
+            fingerprint: encoder.fingerprint(),
+            dim: encoder.dim(),
+            precision: precision.to_owned(),
+            prompt: options.texts.prompt.clone(),
+            dialogue_mode: options.dialogues.mode,
+            pooling: options.dialogues.pooling,
+        }
+    }
+
+    /// Whether vectors of both may stand beside each other; if not, what is different, for people.
+    pub(super) fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
+        let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
+        if self.fingerprint != other.fingerprint || self.dim != other.dim {
+            Some(format!(
+                "vectors of {} ({}), not of {} ({})",
+                self.name, self.fingerprint, other.name, other.fingerprint
+            ))
+        } else if self.prompt != other.prompt {
+            Some(format!("vectors made with the prompt {}, not with {}", prompt(self), prompt(other)))
+        } else if dialogues_too && (self.dialogue_mode, self.pooling) != (other.dialogue_mode, other.pooling)
+        {
+            let words = |r: &Recipe| format!("{:?}, {:?}", r.dialogue_mode, r.pooling).to_lowercase();
+            Some(format!("dialogue vectors made by {}, not by {}", words(self), words(other)))
+        } else {
+            None
+        }
+    }
+}
+
+/// How far in a log the vectors of a kind have come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The log's name; places in another mean nothing.
+    pub log: String,
+    /// Behind the last change that was taken in.
+    pub at: Position,
+}
+
+impl Reached {
+    /// The place from which a snapshot's log must be read on: its start, if this is another log.
+    pub fn place_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
+        match this {
+            Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
+            _ => Position::START,
+        }
+    }
+}
+
+/// What counts of a kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Rows that count; what lies behind them is the rest of an unfinished write.
+    pub rows: u64,
+    /// How far they have come; `None` where this kind was never asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
+}
+
+/// What the `manifest.json` of a set says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of the files' format.
+    pub format: u32,
+    /// The turnwise that wrote it.
+    pub turnwise: String,
+    /// What made the vectors.
+    pub recipe: Recipe,
+    /// The utterances' vectors.
+    pub utterances: Extent,
+    /// The dialogues' vectors.
+    pub dialogues: Extent,
+}
+
+impl Manifest {
+    pub(super) fn new(recipe: Recipe) -> Self {
+        Manifest {
+            format: FORMAT,
+            turnwise: env!("CARGO_PKG_VERSION").to_owned(),
+            recipe,
+            utterances: Extent::default(),
+            dialogues: Extent::default(),
+        }
+    }
+
+    /// What counts of a kind.
+    pub fn extent(&self, kind: Kind) -> &Extent {
+        match kind {
+            Kind::Utterances => &self.utterances,
+            Kind::Dialogues => &self.dialogues,
+        }
+    }
+
+    pub(super) fn extent_mut(&mut self, kind: Kind) -> &mut Extent {
+        match kind {
+            Kind::Utterances => &mut self.utterances,
+            Kind::Dialogues => &mut self.dialogues,
+        }
+    }
+
+    pub(super) fn read(set: &Path) -> Result<Self> {
+        let manifest: Manifest = read_sealed(&set.join(NAME))?;
+        if manifest.recipe.dim == 0 {
+            return Err(sets::damaged(set.join(NAME), "it says that vectors have no numbers"));
+        }
+        Ok(manifest)
+    }
+
+    pub(super) fn write(&self, set: &Path) -> Result<()> {
+        write_sealed(&set.join(NAME), self)
+    }
+}
+
+/// A small JSON file that is replaced as a whole, with a checksum over what it says.
+#[derive(Serialize, Deserialize)]
+struct Sealed<T> {
+    crc32: String,
+    content: T,
+}
+
+fn seal<T: Serialize>(content: &T) -> Result<String> {
+    let bytes = serde_json::to_vec(content).map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(format!("{:08x}", crc32fast::hash(&bytes)))
+}
+
+pub(super) fn write_sealed<T: Serialize>(path: &Path, content: &T) -> Result<()> {
+    let sealed = Sealed { crc32: seal(content)?, content };
+    let mut text = serde_json::to_vec_pretty(&sealed).map_err(|e| Error::Internal(e.to_string()))?;
+    text.push(b'\n');
+    files::replace(path, &text)
+}
+
+pub(super) fn read_sealed<T: Serialize + DeserializeOwned>(path: &Path) -> Result<T> {
+    #[derive(Deserialize)]
+    struct FormatOnly {
+        content: Version,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(sets::damaged(path, "this file is missing"));
+        }
+        other => other.at("read", path)?,
+    };
+    let unreadable = |e: serde_json::Error| sets::damaged(path, format!("it is unreadable: {e}"));
+    // The version first: another version may have other fields.
+    let FormatOnly { content: Version { format } } = serde_json::from_slice(&bytes).map_err(unreadable)?;
+    if format > FORMAT {
+        return Err(Error::FormatVersion { path: path.to_owned(), found: format, supported: FORMAT });
+    }
+    let sealed: Sealed<T> = serde_json::from_slice(&bytes).map_err(unreadable)?;
+    if sealed.crc32 != seal(&sealed.content)? {
+        return Err(sets::damaged(path, "its checksum is wrong"));
+    }
+    Ok(sealed.content)
+}

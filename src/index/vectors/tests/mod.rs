@@ -1,0 +1,6 @@
+//! Vectors against a map, after kills and damage, and as they follow an index.
+
+mod damage;
+mod follow;
+mod model;
+mod support;

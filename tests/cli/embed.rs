@@ -1,0 +1,86 @@
+//! `embed` through the program. Needs a model: see [`Turnwise::model`].
+
+use std::fs;
+
+use crate::support::{SAMPLES, Turnwise, gz, lines, record};
+
+#[test]
+fn texts_records_and_corpora_become_vectors_with_ids() {
+    let t = Turnwise::new();
+    let Some(model) = t.model() else { return };
+    t.write("in.txt", "my card is gone\n\nwhere is my parcel\n");
+    let summary = t.json(&format!("embed --model {model} in.txt -o v.npy"));
+    assert_eq!((&summary["vectors"], &summary["read_as"]["lines"]), (&3.into(), &1.into()), "{summary}");
+    let bytes = fs::read(t.path("v.npy")).unwrap();
+    let dim = summary["dim"].as_u64().unwrap() as usize;
+    assert_eq!(bytes.len(), 128 + 3 * dim * 4);
+    assert!(String::from_utf8_lossy(&bytes[10..128]).contains(&format!("'shape': (3, {dim})")));
+    assert_eq!(t.read("v.ids.txt"), "1\n2\n3\n");
+
+    t.write(
+        "in.jsonl.gz",
+        gz("{\"id\":\"a\",\"text\":\"my card is gone\"}\n{\"id\":\"b\",\"text\":\"x\"}\n"),
+    );
+    let out = t.ok(&format!("embed -q --model {model} in.jsonl.gz -o -"));
+    let records = lines(&out);
+    assert_eq!((&records[0]["id"], &records[1]["id"]), (&"a".into(), &"b".into()));
+    // The same text has the same vector, whatever file it is in.
+    let first: Vec<f32> = bytes[128..128 + dim * 4]
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    for (a, b) in records[0]["embedding"].as_array().unwrap().iter().zip(&first) {
+        assert!((a.as_f64().unwrap() as f32 - b).abs() < 1e-5);
+    }
+
+    for of in ["utterances", "dialogues"] {
+        let summary = t.json(&format!("embed --model {model} --of {of} {SAMPLES} -o s-{of}.arrow"));
+        let dialogues = 280;
+        match of {
+            "dialogues" => assert_eq!(summary["vectors"], dialogues),
+            _ => assert!(summary["vectors"].as_u64().unwrap() > dialogues),
+        }
+        assert!(t.path(&format!("s-{of}.arrow")).exists());
+    }
+}
+
+#[test]
+fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
+    let t = Turnwise::new();
+    let Some(model) = t.model() else { return };
+    t.write("in.jsonl", "{\"id\":\"a\",\"text\":\"x\"}\n{oops\n{\"id\":\"c\",\"text\":\"y\"}\n");
+    let outcome = t.run(&format!("embed --model {model} in.jsonl -o v.jsonl"));
+    outcome.says(0, &["warning: rejected: in.jsonl:2: not valid JSON"]);
+    assert_eq!(lines(&t.read("v.jsonl")).len(), 2);
+    let outcome = t.run(&format!("embed --model {model} in.jsonl -o w.npy --max-errors 0"));
+    outcome.says(3, &["nothing was written", "hint: allow more with --max-errors N"]);
+    assert!(!t.path("w.npy").exists() && !t.path("w.npy.tmp").exists() && !t.path("w.ids.txt").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_writes_nothing() {
+    let t = Turnwise::new();
+    let Some(model) = t.model() else { return };
+    let mut run = t.start(&format!("embed -v --model {model} --from lines - -o v.npy"));
+    run.feed("one line\n");
+    // The program looks at standard input before it opens the model, and that waits for more.
+    run.feed(&"another line\n".repeat(40_000));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    run.interrupt();
+    assert_eq!(run.end().code, 130);
+    assert!(!t.path("v.npy").exists() && !t.path("v.npy.tmp").exists());
+}
+
+/// Needs no model: all of it is told before one is opened.
+#[test]
+fn what_cannot_be_is_told_first() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", record("a", "x"));
+    t.run("embed in.jsonl -o in.jsonl").says(2, &["error: in.jsonl is read, and would be written over\n"]);
+    t.run("embed in.jsonl -o v.bin").says(2, &["names no format of vectors", "hint: end it in .npy"]);
+    t.run("embed in.jsonl -o v.npy --precision f31").says(2, &["tip: a similar value exists: 'f32'"]);
+    t.run("embed none.txt -o v.npy").says(2, &["cannot open none.txt"]);
+    t.write("empty.txt", "");
+    t.run("embed empty.txt -o v.npy").says(3, &["empty.txt is empty"]);
+}

@@ -1,0 +1,117 @@
+//! Kills `encode` at random points: what was committed stays, nothing is half there, an old set stays in use until a
+//! new one is complete, and the same command goes on. Needs a model, named by `TURNWISE_TEST_MODEL`.
+
+#![cfg(all(unix, feature = "cli"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use turnwise::index::vectors::{Kind, VectorReader, check};
+
+const KILLS: usize = 20;
+const DIALOGUES: usize = 3000;
+/// A question of its own and one answer for all, and a vector for the whole.
+const VECTORS: usize = DIALOGUES + 1 + DIALOGUES;
+
+fn program(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
+    command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME");
+    // Small chunks: many moments at which a kill can hurt.
+    command.env("TURNWISE_ENCODE_BATCH", "10").stdout(Stdio::null());
+    command
+}
+
+/// Every vector that counts, by kind and key.
+fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
+    let Some(reader) = VectorReader::open(index).unwrap() else { return BTreeMap::new() };
+    let mut all = BTreeMap::new();
+    for (n, kind) in Kind::ALL.into_iter().enumerate() {
+        for (row, key) in reader.keys(kind).enumerate() {
+            assert_eq!(reader.row_of(kind, &key), Some(row));
+            let bits = reader.row(kind, row).unwrap().iter().map(|v| v.to_bits()).collect();
+            assert!(all.insert((n, key.0), bits).is_none(), "a key has two rows");
+        }
+    }
+    all
+}
+
+#[test]
+fn kills_lose_nothing_that_was_committed() {
+    let Some(model) = std::env::var_os("TURNWISE_TEST_MODEL") else {
+        eprintln!("skipped: TURNWISE_TEST_MODEL names no model");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let index = folder.join("indexes/x");
+    let mut corpus = fs::File::create(folder.join("in.jsonl")).unwrap();
+    for n in 0..DIALOGUES {
+        let turns = serde_json::json!([{"role": "user", "text": format!("question {n} about a parcel")},
+            {"role": "agent", "text": "one moment please"}]);
+        writeln!(corpus, "{}", serde_json::json!({"id": format!("d{n}"), "turns": turns})).unwrap();
+    }
+    assert!(
+        program(folder)
+            .args(["ingest", "-q", "-i", "x", "--no-index", "in.jsonl"])
+            .status()
+            .unwrap()
+            .success()
+    );
+
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    let mut whole_run = Duration::from_millis(1500);
+    let (mut kills, mut completed) = (0, 0);
+    let mut known = BTreeMap::new();
+    while kills < KILLS || completed < 2 {
+        let mut command = program(folder);
+        command.args(["encode", "-q", "-i", "x", "--model"]).arg(&model);
+        // After the first set is complete, the next ones take its place.
+        if completed > 0 {
+            command.arg("--replace");
+        }
+        let started = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let after = whole_run.mul_f64(random(1100) as f64 / 1000.0);
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(status.success(), "encode failed by itself");
+                break true;
+            }
+            if started.elapsed() >= after && kills < KILLS {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break false;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        };
+        kills += usize::from(!ended);
+        let now = vectors(&index);
+        assert!(check(&index).unwrap().is_none_or(|found| found.damage.is_empty()));
+        if completed == 0 {
+            assert!(known.iter().all(|(key, row)| now.get(key) == Some(row)), "a committed vector is gone");
+        } else {
+            assert_eq!(now, known, "a replacement shows before it is complete, or differs");
+        }
+        if ended {
+            assert_eq!(now.len(), VECTORS);
+            completed += 1;
+            whole_run = whole_run.min(started.elapsed().max(Duration::from_millis(100)));
+        }
+        known = now;
+    }
+    eprintln!("{kills} kills, {completed} sets completed in between");
+    assert!(program(folder).args(["verify", "-q", "-i", "x"]).status().unwrap().success());
+}
