@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod contract;
 pub mod fingerprint;
+pub mod folder;
 pub mod network;
 pub mod precision;
 pub mod vectors;
