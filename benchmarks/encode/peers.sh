@@ -20,10 +20,13 @@ esac
 
 check='import onnxruntime, sentence_transformers, torch; assert float((torch.ones(3, 3) @ torch.ones(3, 3)).sum()) == 27'
 wanted="$kind $(cat requirements.txt stubs.py peers.sh | sha256sum | cut -c1-16)"
-# Packages that somebody installed there by hand are left as they are; only what this script made is replaced.
-if [ -x "$peers/bin/python" ] && [ ! -e "$peers/turnwise-peers" ]; then
-  "$peers/bin/python" -c "$check" && echo "$peers: installed by other means, left as it is" && exit
-  echo "$peers is a Python without the peers, and not made by this script: set TURNWISE_PEERS to another folder" >&2
+# Only what this script made is ever replaced.
+if [ ! -e "$peers/turnwise-peers" ] && [ -n "$(ls -A "$peers" 2>/dev/null)" ]; then
+  if "$peers/bin/python" -c "$check" 2>/dev/null; then
+    echo "$peers: installed by other means, left as it is"
+    exit
+  fi
+  echo "$peers is not empty, was not made by this script, and lacks the peers: set TURNWISE_PEERS to another folder" >&2
   exit 1
 fi
 if [ "$(cat "$peers/turnwise-peers" 2>/dev/null)" = "$wanted" ]; then
@@ -47,7 +50,7 @@ if [ "$kind" = gpu ]; then
 else
   pip install --quiet --no-deps -r requirements.txt
   # PyTorch's x86 build does not load without the libraries for graphics cards, though on a CPU it calls none.
-  "$peers/bin/python" stubs.py
+  "$peers/bin/python" stubs.py || true
 fi
 if ! "$peers/bin/python" -c "$check"; then
   if [ "$kind" = gpu ]; then
@@ -55,9 +58,7 @@ if ! "$peers/bin/python" -c "$check"; then
     exit 1
   fi
   say "they do not load: with all that they name, then"
-  find "$peers" -name 'libtorch.so' -execdir cat stubs.list \; 2>/dev/null | while read -r stub; do
-    find "$peers" -path "*/torch/lib/$stub" -delete
-  done
+  "$peers/bin/python" stubs.py --remove
   pip install --quiet -r requirements.txt
   "$peers/bin/python" -c "$check"
 fi

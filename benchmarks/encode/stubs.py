@@ -3,7 +3,7 @@
 Its libraries name cuDNN, cuBLAS and so on, so that the dynamic linker wants them, though a computation on the CPU
 never calls into them. This writes, beside PyTorch, a library of each missing name in which every function that
 PyTorch names ends the program. What computes on the CPU is untouched. The small ones that PyTorch does call when it
-loads (the runtime and CUPTI) must be the real ones.
+loads (the runtime and CUPTI) must be the real ones. `--remove` takes the empty ones away again.
 """
 
 import pathlib
@@ -58,6 +58,11 @@ def main():
         return  # PyTorch's other builds name no CUDA.
     site = pathlib.Path(sysconfig.get_paths()["purelib"])
     folder = site / "torch" / "lib"
+    made = folder / "stubs.list"
+    if sys.argv[1:] == ["--remove"]:
+        for file in made.read_text().split() if made.exists() else []:
+            (folder / file).unlink(missing_ok=True)
+        return
     real = {path.name for path in site.glob("nvidia/*/lib/*.so*")}
     # These two are loaded only when a computation on a card asks for them.
     late = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
@@ -69,7 +74,7 @@ def main():
         prefix = PREFIXES.get(file.split(".")[0])
         symbols = set().union(*versions.values()) if versions else {s for s in loose if prefix and s.startswith(prefix)}
         write(folder / file, versions, symbols)
-    (folder / "stubs.list").write_text("".join(f"{file}\n" for file in files))
+    made.write_text("".join(f"{file}\n" for file in files))
     print(f"{len(files)} libraries for graphics cards replaced by empty ones: {', '.join(files)}")
 
 
