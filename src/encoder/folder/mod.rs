@@ -10,15 +10,19 @@ mod modules;
 mod network;
 mod parameters;
 mod pipeline;
+mod save;
+mod save_config;
 mod sentence;
 mod tokenizer;
 mod tokenizer_files;
+mod vocabulary;
 mod weights;
 
 use std::path::{Path, PathBuf};
 
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
+pub use save::{SavedModel, save};
 pub use tokenizer::{Specials, TokenizedText, Tokenizer};
 
 use crate::{
@@ -85,7 +89,7 @@ impl ModelFolder {
 
     /// Reads the tokenizer, and checks that it fits the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        Ok(self.tokenizer.load(&self.config, self.pipeline.max_tokens)?.0)
+        self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
 
     /// What stands before and after the network.
@@ -129,3 +133,6 @@ impl ModelFolder {
         &self.notices
     }
 }
+
+#[cfg(test)]
+mod tests;

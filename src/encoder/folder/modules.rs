@@ -183,21 +183,13 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
 
 /// The modes that an old file switches on one by one; the mean if none is on.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
-    let key = |mode: PoolingMode| match mode {
-        PoolingMode::Cls => "pooling_mode_cls_token",
-        PoolingMode::Max => "pooling_mode_max_tokens",
-        PoolingMode::Mean => "pooling_mode_mean_tokens",
-        PoolingMode::MeanSqrtLen => "pooling_mode_mean_sqrt_len_tokens",
-        PoolingMode::WeightedMean => "pooling_mode_weightedmean_tokens",
-        PoolingMode::LastToken => "pooling_mode_lasttoken",
-    };
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {
-        if file.flag(key(mode))?.unwrap_or(false) {
+        if file.flag(mode.flag())?.unwrap_or(false) {
             modes.push(mode);
         }
     }
-    let known = |k: &String| PoolingMode::ALL.iter().any(|m| key(*m) == k);
+    let known = |k: &String| PoolingMode::ALL.iter().any(|m| m.flag() == k);
     let on = file
         .values()
         .iter()

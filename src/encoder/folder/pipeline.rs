@@ -87,6 +87,18 @@ impl PoolingMode {
             PoolingMode::LastToken => "lasttoken",
         }
     }
+
+    /// The key that switches it on in files of old versions.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            PoolingMode::Cls => "pooling_mode_cls_token",
+            PoolingMode::Max => "pooling_mode_max_tokens",
+            PoolingMode::Mean => "pooling_mode_mean_tokens",
+            PoolingMode::MeanSqrtLen => "pooling_mode_mean_sqrt_len_tokens",
+            PoolingMode::WeightedMean => "pooling_mode_weightedmean_tokens",
+            PoolingMode::LastToken => "pooling_mode_lasttoken",
+        }
+    }
 }
 
 /// What happens to a pooled vector.

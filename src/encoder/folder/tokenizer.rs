@@ -35,6 +35,7 @@ pub struct Tokenizer {
     pub(super) lowercase: bool,
     /// `tokenizer_config.json`, as far as it is about the tokenizer.
     pub(super) settings: Map<String, Value>,
+    notices: Vec<String>,
 }
 
 /// The tokens of one text.
@@ -55,6 +56,7 @@ pub(super) struct Parts {
     pub cut_front: bool,
     pub lowercase: bool,
     pub settings: Map<String, Value>,
+    pub notices: Vec<String>,
 }
 
 impl Tokenizer {
@@ -70,8 +72,22 @@ impl Tokenizer {
                 parts.max_tokens
             )));
         }
-        let Parts { inner, specials, max_tokens, words, cut_front, lowercase, settings } = parts;
-        Ok(Tokenizer { inner, specials, before, after, max_tokens, words, cut_front, lowercase, settings })
+        if framed == 0 {
+            parts.notices.push("the tokenizer puts no special tokens around texts".to_owned());
+        }
+        let Parts { inner, specials, max_tokens, words, cut_front, lowercase, settings, notices } = parts;
+        Ok(Tokenizer {
+            inner,
+            specials,
+            before,
+            after,
+            max_tokens,
+            words,
+            cut_front,
+            lowercase,
+            settings,
+            notices,
+        })
     }
 
     /// A text's ids with the special ones around them, at most [`Tokenizer::max_tokens`].
@@ -145,6 +161,11 @@ impl Tokenizer {
     /// Hides a token.
     pub fn mask(&self) -> Option<u32> {
         self.specials.mask
+    }
+
+    /// What people should know: where its files disagree, and which was followed.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     /// All it is made of, in the format of `tokenizer.json`: equal tokenizers give equal texts.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +18,7 @@ use super::{
     json::{self, Object},
     sentence,
     tokenizer::{Parts, Tokenizer, specials},
+    vocabulary,
 };
 use crate::error::{Error, IoContext, Result};
 
@@ -101,6 +102,10 @@ impl TokenizerFiles {
         Ok(limit.filter(|n| *n >= 1.0 && *n < 1e9).map(|n| n as usize))
     }
 
+    fn prefix_space(&self) -> Result<bool> {
+        Ok(self.settings.flag("add_prefix_space")?.unwrap_or(false))
+    }
+
     fn source(&self) -> Result<PathBuf> {
         let files: &[&str] = match self.family {
             Family::Bert => &["tokenizer.json", "vocab.txt"],
@@ -122,13 +127,15 @@ impl TokenizerFiles {
         })
     }
 
-    /// Builds the tokenizer, checks that it fits the network, and says what people should know.
-    pub fn load(&self, config: &Config, max_tokens: usize) -> Result<(Tokenizer, Vec<String>)> {
+    /// Builds the tokenizer, and checks that it fits the network.
+    pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
         let path = self.source()?;
         let mut notices = Vec::new();
         let (mut inner, side) = match path.extension().is_some_and(|e| e == "txt") {
-            true => (self.word_piece(&path)?, None),
-            false if path.ends_with("vocab.json") => (self.byte_pairs(&path)?, None),
+            true => (vocabulary::word_pieces(&path, &self.names)?, None),
+            false if path.ends_with("vocab.json") => {
+                (vocabulary::byte_pairs(&path, &self.names, self.prefix_space()?)?, None)
+            }
             false => {
                 let inner = from_file(&path)?;
                 let side = inner.get_truncation().map(|t| t.direction);
@@ -144,7 +151,7 @@ impl TokenizerFiles {
             Some(side) => side == "left",
             None => side == Some(tokenizers::TruncationDirection::Left),
         };
-        let tokenizer = Tokenizer::new(Parts {
+        let parts = Parts {
             inner,
             specials,
             max_tokens,
@@ -152,17 +159,14 @@ impl TokenizerFiles {
             cut_front,
             lowercase: self.lowercase,
             settings: self.own_settings(),
-        });
-        let tokenizer = tokenizer.map_err(|e| match e {
+            notices,
+        };
+        Tokenizer::new(parts).map_err(|e| match e {
             Error::Data { message, hint } => {
                 Error::Data { message: format!("{}: {message}", path.display()), hint }
             }
             other => other,
-        })?;
-        if tokenizer.before().is_empty() && tokenizer.after().is_empty() {
-            notices.push("the tokenizer puts no special tokens around texts".to_owned());
-        }
-        Ok((tokenizer, notices))
+        })
     }
 
     /// The classes of transformers build their normaliser anew from `tokenizer_config.json`, whatever
@@ -202,7 +206,7 @@ impl TokenizerFiles {
                 normalize(path, inner, NormalizerWrapper::BertNormalizer(new))
             }
             (Family::Roberta, ModelWrapper::BPE(_)) => {
-                let space = self.settings.flag("add_prefix_space")?.unwrap_or(false);
+                let space = self.prefix_space()?;
                 if let Some(PreTokenizerWrapper::ByteLevel(old)) = inner.get_pre_tokenizer()
                     && old.add_prefix_space != space
                 {
@@ -303,87 +307,6 @@ impl TokenizerFiles {
         }
     }
 
-    /// WordPiece from `vocab.txt`, one token a line.
-    fn word_piece(&self, path: &Path) -> Result<tokenizers::Tokenizer> {
-        let text = fs::read_to_string(path).map_err(|e| unreadable(path, e))?;
-        let mut lines: Vec<&str> = text.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l)).collect();
-        if lines.last().is_some_and(|l| l.is_empty()) {
-            lines.pop();
-        }
-        let vocabulary: Map<String, Value> =
-            (0..).zip(lines).map(|(id, l)| (l.to_owned(), json!(id))).collect();
-        self.build(path, vocabulary, |vocabulary| {
-            json!({
-                "normalizer": {
-                    "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
-                    "strip_accents": null, "lowercase": true,
-                },
-                "pre_tokenizer": { "type": "BertPreTokenizer" },
-                "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
-                "model": {
-                    "type": "WordPiece", "unk_token": self.names.get("unk_token"),
-                    "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": vocabulary,
-                },
-            })
-        })
-    }
-
-    /// BPE over bytes from `vocab.json` and `merges.txt`.
-    fn byte_pairs(&self, path: &Path) -> Result<tokenizers::Tokenizer> {
-        let vocabulary = json::parse::<Map<String, Value>>(path)?.unwrap_or_default();
-        let merges_file = path.with_file_name("merges.txt");
-        let merges = fs::read_to_string(&merges_file).map_err(|e| unreadable(&merges_file, e))?;
-        let merges: Vec<&str> =
-            merges.lines().filter(|l| !l.starts_with("#version") && !l.is_empty()).collect();
-        let space = self.settings.flag("add_prefix_space")?.unwrap_or(false);
-        self.build(path, vocabulary, |vocabulary| {
-            json!({
-                "normalizer": null,
-                "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true },
-                "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true },
-                "model": {
-                    "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
-                    "end_of_word_suffix": "", "fuse_unk": false, "vocab": vocabulary, "merges": merges,
-                },
-            })
-        })
-    }
-
-    /// Makes a tokenizer of a vocabulary; the special tokens are those of it that have a role.
-    fn build(
-        &self,
-        path: &Path,
-        vocabulary: Map<String, Value>,
-        parts: impl FnOnce(Map<String, Value>) -> Value,
-    ) -> Result<tokenizers::Tokenizer> {
-        let mut added: Vec<(u64, &String, bool)> = self
-            .names
-            .iter()
-            .filter_map(|(role, token)| Some((vocabulary.get(token)?.as_u64()?, token, role == "mask_token")))
-            .collect();
-        added.sort();
-        added.dedup_by_key(|(id, ..)| *id);
-        let added: Vec<Value> = added
-            .into_iter()
-            .map(|(id, token, mask)| {
-                // RoBERTa's mask stands for a word with the space in front of it.
-                let lstrip = mask && self.family == Family::Roberta;
-                json!({
-                    "id": id, "content": token, "special": true, "normalized": false,
-                    "single_word": false, "lstrip": lstrip, "rstrip": false,
-                })
-            })
-            .collect();
-        let mut whole = parts(vocabulary);
-        whole["version"] = json!("1.0");
-        whole["added_tokens"] = json!(added);
-        whole["truncation"] = Value::Null;
-        whole["padding"] = Value::Null;
-        whole["post_processor"] = Value::Null;
-        serde_json::from_value(whole)
-            .map_err(|e| Error::data(format!("{}: not a vocabulary: {e}", path.display())))
-    }
-
     /// The settings without what is about the place they were saved from.
     fn own_settings(&self) -> Map<String, Value> {
         const PLACE: [&str; 12] = [
@@ -425,13 +348,4 @@ fn from_file(path: &Path) -> Result<tokenizers::Tokenizer> {
         Error::data(format!("{}:{}: not a tokenizer: {e}", path.display(), e.line()))
             .with_hint("the file is damaged or cut; fetch the model again")
     })
-}
-
-fn unreadable(path: &Path, e: io::Error) -> Error {
-    match e.kind() {
-        io::ErrorKind::InvalidData => Error::data(format!("{}: is not text in UTF-8", path.display())),
-        io::ErrorKind::NotFound => Error::data(format!("{} is missing", path.display()))
-            .with_hint("fetch the model again, all of its files"),
-        _ => Error::Io { action: "read", path: path.to_owned(), source: e },
-    }
 }
