@@ -1,0 +1,50 @@
+//! The vector of a text does not depend on what is encoded with it, in whichever order, on however many threads.
+
+use crate::{
+    support::{CLOSE, Work, default_model},
+    texts,
+};
+
+/// Enough for several batches, with the odd ones among them.
+const COUNT: usize = 400;
+
+fn stays_the_same(test: &str, precision: &str) {
+    let Some(model) = default_model(test) else { return };
+    let work = Work::new();
+    let texts = &texts::all()[..COUNT];
+    let file = work.texts("texts.jsonl", texts);
+    let first = work.embed(model, &file, &["--precision", precision, "--threads", "1"]);
+    for threads in ["2", "3"] {
+        let rows = work.embed(model, &file, &["--precision", precision, "--threads", threads]);
+        rows.agree(&first, CLOSE, texts, &format!("{precision}, {threads} threads against one"));
+    }
+
+    let reversed: Vec<&String> = texts.iter().rev().collect();
+    let file = work.texts("reversed.jsonl", &reversed);
+    let rows = work.embed(model, &file, &["--precision", precision]);
+    rows.agree(&first.taken((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
+
+    // Alone: nothing, a word, a long one, and some of the others.
+    let long = texts.iter().position(|text| text.split_whitespace().count() > 400).unwrap();
+    for place in [0, 21, long, COUNT - 2, COUNT - 1] {
+        let alone = &texts[place..=place];
+        let file = work.texts("alone.jsonl", alone);
+        let rows = work.embed(model, &file, &["--precision", precision]);
+        rows.agree(&first.taken([place]), CLOSE, alone, &format!("{precision}, text {place} alone"));
+    }
+}
+
+#[test]
+fn in_f32() {
+    stays_the_same("batches::in_f32", "f32");
+}
+
+#[test]
+fn in_int16() {
+    stays_the_same("batches::in_int16", "int16");
+}
+
+#[test]
+fn in_int8() {
+    stays_the_same("batches::in_int8", "int8");
+}

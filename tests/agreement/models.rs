@@ -1,0 +1,115 @@
+//! Small models of every kind that Python makes on the spot: architectures, poolings, dense layers, prompts, lengths.
+
+use std::{collections::BTreeSet, fs, path::PathBuf, sync::OnceLock};
+
+use crate::{
+    support::{CLOSE, Peers, Rows, Work, skip, text},
+    texts,
+};
+
+/// Models with their vectors beside them, made once for all tests.
+pub struct Models {
+    work: Work,
+    pub names: Vec<String>,
+    pub texts: Vec<String>,
+    pub file: PathBuf,
+}
+
+impl Models {
+    pub fn find(test: &str) -> Option<&'static Self> {
+        static MADE: OnceLock<Option<Models>> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let peers = Peers::find(test)?;
+            let work = Work::new();
+            // All of the odd ones, and enough to learn a vocabulary from.
+            let texts = texts::stored();
+            let file = work.texts("texts.jsonl", &texts);
+            fs::create_dir(work.path("models")).unwrap();
+            let names = peers.reference(&["models", text(&file), text(&work.path("models"))]);
+            let names = names.lines().map(str::to_owned).collect();
+            Some(Models { work, names, texts, file })
+        });
+        if made.is_none() {
+            skip(test, "there are no models without the Python packages");
+        }
+        made.as_ref()
+    }
+
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.work.path("models").join(name)
+    }
+
+    /// What sentence-transformers gives for the texts, with a prompt or without.
+    pub fn vectors(&self, name: &str, prompt: Option<&str>) -> Rows {
+        let prompt = prompt.map(|prompt| format!(".{prompt}")).unwrap_or_default();
+        Rows::read(&self.folder(&format!("{name}{prompt}.npy")))
+    }
+
+    /// The prompts with which there are vectors.
+    fn prompts(&self, name: &str) -> Vec<String> {
+        let files = fs::read_dir(self.work.path("models")).unwrap();
+        let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let prompt =
+            |file: String| Some(file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".npy")?.to_owned());
+        files.filter_map(prompt).collect()
+    }
+}
+
+/// Compares every model of which the name begins so.
+#[track_caller]
+fn agree(test: &str, begins: &str, at_least: usize) {
+    let Some(models) = Models::find(test) else { return };
+    let chosen: Vec<&String> = models.names.iter().filter(|name| name.starts_with(begins)).collect();
+    assert!(chosen.len() >= at_least, "{begins}: only {chosen:?}");
+    for name in chosen {
+        let prompts = models.prompts(name);
+        for prompt in std::iter::once(None).chain(prompts.iter().map(|prompt| Some(prompt.as_str()))) {
+            let work = Work::new();
+            let mut more = vec!["--precision", "f32"];
+            more.extend(prompt.iter().flat_map(|prompt| ["--prompt", prompt]));
+            let ours = work.embed(&models.folder(name), &models.file, &more);
+            let what = format!("{name}, prompt {prompt:?}");
+            ours.agree(&models.vectors(name, prompt), CLOSE, &models.texts, &what);
+        }
+    }
+}
+
+#[test]
+fn bert_with_every_pooling_dense_layer_length_and_prompt() {
+    agree("bert_with_every_pooling_dense_layer_length_and_prompt", "bert-", 13);
+}
+
+#[test]
+fn roberta() {
+    agree("roberta", "roberta", 1);
+}
+
+#[test]
+fn xlm_roberta() {
+    agree("xlm_roberta", "xlm-roberta", 2);
+}
+
+#[test]
+fn distilbert() {
+    agree("distilbert", "distilbert", 1);
+}
+
+#[test]
+fn the_models_differ_and_their_prompts_count() {
+    let test = "the_models_differ_and_their_prompts_count";
+    let Some(models) = Models::find(test) else { return };
+    // Else an agreement would say nothing.
+    let prints = |rows: Rows| format!("{:?}", rows.row(rows.count - 1));
+    let different: BTreeSet<String> =
+        models.names.iter().map(|name| prints(models.vectors(name, None))).collect();
+    assert_eq!(different.len(), models.names.len());
+    for name in ["bert-prompts", "bert-prompts-left-out", "bert-default-prompt"] {
+        assert_eq!(models.prompts(name).len(), 2, "{name}");
+        assert_ne!(prints(models.vectors(name, Some("query"))), prints(models.vectors(name, None)), "{name}");
+    }
+    let mut rows: Vec<String> =
+        (0..models.texts.len()).map(|n| format!("{:?}", models.vectors("bert-mean", None).row(n))).collect();
+    rows.sort();
+    rows.dedup();
+    assert!(rows.len() > models.texts.len() / 2, "only {} vectors differ", rows.len());
+}

@@ -1,0 +1,169 @@
+"""What the tests ask sentence-transformers.
+
+    reference.py vectors MODEL TEXTS.jsonl OUT.npy [PROMPT]   vectors of texts; with the named prompt, if one is given
+    reference.py models TEXTS.jsonl FOLDER                    small models of every kind, each in a folder of its own,
+                                                              with its vectors beside it as NAME.npy (and, of those
+                                                              with prompts, NAME.PROMPT.npy); prints their names
+    reference.py versions                                     of the packages
+"""
+
+import importlib.metadata
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+try:
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+except ImportError:
+    from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+
+# A vocabulary is learnt from these, so that the tests need no file of anybody's.
+WIDTHS = {"hidden_size": 40, "num_attention_heads": 5, "intermediate_size": 72, "num_hidden_layers": 3}
+
+
+def read(path):
+    # Not splitlines: JSON leaves the separators U+2028 and U+2029 in texts as they are.
+    lines = pathlib.Path(path).read_text("utf-8").split("\n")
+    return [json.loads(line)["text"] for line in lines if line]
+
+
+def encode(model, texts, prompt=None):
+    vectors = model.encode(texts, batch_size=32, prompt_name=prompt, convert_to_numpy=True, show_progress_bar=False)
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def word_pieces(texts):
+    from tokenizers import BertWordPieceTokenizer
+
+    learnt = BertWordPieceTokenizer(lowercase=True)
+    learnt.train_from_iterator(texts, vocab_size=1500, min_frequency=2, show_progress=False)
+    names = {"unk_token": "[UNK]", "sep_token": "[SEP]", "cls_token": "[CLS]", "pad_token": "[PAD]", "mask_token": "[MASK]"}
+    return learnt._tokenizer, names
+
+
+ROBERTA = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>",
+           "pad_token": "<pad>", "mask_token": "<mask>"}
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def byte_pairs(texts):
+    from tokenizers import ByteLevelBPETokenizer, processors
+
+    learnt = ByteLevelBPETokenizer()
+    learnt.train_from_iterator(texts, vocab_size=1500, min_frequency=2, show_progress=False, special_tokens=SPECIAL)
+    learnt._tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    return learnt._tokenizer, ROBERTA
+
+
+def unigrams(texts):
+    from tokenizers import SentencePieceUnigramTokenizer, processors
+
+    learnt = SentencePieceUnigramTokenizer()
+    learnt.train_from_iterator(texts, vocab_size=1500, show_progress=False, special_tokens=SPECIAL, unk_token="<unk>")
+    learnt._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return learnt._tokenizer, ROBERTA
+
+
+def network(kind, tokenizer, seed):
+    """A network of random weights, spread wider than at the start of a training, so that its vectors differ."""
+    import transformers
+
+    torch.manual_seed(seed)
+    size = len(tokenizer)
+    common = {"vocab_size": size, "pad_token_id": tokenizer.pad_token_id, "initializer_range": 0.3}
+    if kind == "distilbert":
+        config = transformers.DistilBertConfig(dim=40, n_heads=5, hidden_dim=72, n_layers=3, max_position_embeddings=96, **common)
+        return transformers.DistilBertModel(config)
+    if kind == "bert":
+        return transformers.BertModel(transformers.BertConfig(max_position_embeddings=96, **WIDTHS, **common))
+    # Their positions begin behind the padding id.
+    places = {"max_position_embeddings": 98, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
+    if kind == "roberta":
+        return transformers.RobertaModel(transformers.RobertaConfig(**places, **WIDTHS, **common))
+    return transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**places, **WIDTHS, **common))
+
+
+def transformer(kind, learnt, folder, seed, length=None):
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer, names = learnt
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=96, **names)
+    bare = folder / f".{kind}-{seed}"
+    with torch.no_grad():
+        model = network(kind, fast, seed)
+        for name, parameter in model.named_parameters():
+            # Biases and norms begin as zeros and ones, under which a swapped or forgotten one would not be seen.
+            if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(bare)
+    fast.save_pretrained(bare)
+    return Transformer(str(bare), max_seq_length=length)
+
+
+def models(texts, folder):
+    pieces, pairs, grams = word_pieces(texts), byte_pairs(texts), unigrams(texts)
+    made = {}
+
+    def add(name, kind, learnt, pooling, *more, length=None, prompts=None, default=None):
+        seed = len(made) + 1
+        base = transformer(kind, learnt, folder, seed, length)
+        pool = pooling if isinstance(pooling, Pooling) else Pooling(40, pooling_mode=pooling)
+        made[name] = SentenceTransformer(modules=[base, pool, *more], prompts=prompts, default_prompt_name=default, device="cpu")
+
+    def dense(inputs, outputs, function, bias=True):
+        torch.manual_seed(inputs)
+        return Dense(inputs, outputs, bias=bias, activation_function=function)
+
+    prompts = {"query": "the question: ", "document": "the answer: "}
+    add("bert-mean", "bert", pieces, "mean")
+    add("bert-cls-normalized", "bert", pieces, "cls", Normalize())
+    add("bert-max", "bert", pieces, "max")
+    add("bert-sqrt", "bert", pieces, "mean_sqrt_len_tokens")
+    add("bert-weighted", "bert", pieces, "weightedmean")
+    add("bert-last", "bert", pieces, "lasttoken")
+    add("bert-cls-and-mean", "bert", pieces, ("cls", "mean"), Normalize())
+    add("bert-dense", "bert", pieces, "mean", dense(40, 24, torch.nn.Tanh()), Normalize())
+    add("bert-two-dense", "bert", pieces, "mean", dense(40, 56, torch.nn.ReLU()), dense(56, 16, torch.nn.Identity(), bias=False))
+    add("bert-short", "bert", pieces, "mean", length=16)
+    add("bert-prompts", "bert", pieces, "mean", prompts=prompts)
+    add("bert-default-prompt", "bert", pieces, "mean", prompts=prompts, default="document")
+    add("bert-prompts-left-out", "bert", pieces, Pooling(40, pooling_mode="mean", include_prompt=False), prompts=prompts)
+    add("roberta", "roberta", pairs, "mean", Normalize())
+    add("xlm-roberta", "xlm-roberta", grams, "mean", Normalize())
+    add("xlm-roberta-prompts", "xlm-roberta", grams, "mean", Normalize(), prompts={"query": "query: ", "passage": "passage: "})
+    add("distilbert", "distilbert", pieces, "cls")
+    for name, model in made.items():
+        model.save(str(folder / name), create_model_card=False)
+        # What a folder says counts, not what is in memory.
+        model = SentenceTransformer(str(folder / name), device="cpu")
+        np.save(folder / f"{name}.npy", encode(model, texts))
+        for prompt in model.prompts:
+            if model.prompts[prompt]:
+                np.save(folder / f"{name}.{prompt}.npy", encode(model, texts, prompt))
+        print(name)
+
+
+def main(command, *arguments):
+    torch.set_num_threads(1)
+    if command == "vectors":
+        model, texts, out, *prompt = arguments
+        np.save(out, encode(SentenceTransformer(model, device="cpu"), read(texts), *prompt))
+    elif command == "models":
+        texts, folder = arguments
+        models(read(texts), pathlib.Path(folder))
+    elif command == "versions":
+        for package in ("sentence-transformers", "transformers", "torch", "tokenizers", "numpy"):
+            print(f"{package} {importlib.metadata.version(package)}")
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

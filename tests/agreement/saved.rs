@@ -1,0 +1,46 @@
+//! What turnwise saves opens in sentence-transformers and gives the same vectors.
+
+use turnwise::encoder::folder::{ModelFolder, SavedModel, save};
+
+use crate::{
+    models::Models,
+    support::{CLOSE, Peers, Work},
+};
+
+#[test]
+fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
+    let test = "a_saved_model_opens_in_sentence_transformers_with_the_same_vectors";
+    let (Some(peers), Some(models)) = (Peers::find(test), Models::find(test)) else { return };
+    // One of each architecture, and what stands in files of its own: dense layers, poolings, prompts, length.
+    let chosen = [
+        "bert-dense",
+        "bert-two-dense",
+        "bert-cls-and-mean",
+        "bert-short",
+        "bert-default-prompt",
+        "bert-prompts-left-out",
+        "roberta",
+        "xlm-roberta",
+        "distilbert",
+    ];
+    for name in chosen {
+        assert!(models.names.iter().any(|known| known == name), "{name} was not made");
+        let model = ModelFolder::open(&models.folder(name)).unwrap();
+        let (network, tokenizer) = (model.network().unwrap(), model.tokenizer().unwrap());
+        let work = Work::new();
+        let target = work.path("saved");
+        let saved = SavedModel {
+            network: &network,
+            architecture: model.architecture(),
+            pipeline: model.pipeline(),
+            tokenizer: &tokenizer,
+            base: None,
+        };
+        save(&target, &saved).unwrap();
+        let theirs = peers.vectors(&work, &target, &models.file);
+        // Python against Python: the same weights give the same numbers.
+        theirs.agree(&models.vectors(name, None), 1e-6, &models.texts, &format!("{name}, saved, in Python"));
+        let ours = work.embed(&target, &models.file, &["--precision", "f32"]);
+        ours.agree(&theirs, CLOSE, &models.texts, &format!("{name}, saved, here"));
+    }
+}
