@@ -160,18 +160,28 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
+/// The class is the one that reads `tokenizer.json` and does nothing else: what older settings and classes make of
+/// a tokenizer is in that file already.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = model.tokenizer;
     let mut settings = tokenizer.settings.clone();
-    let usual = match model.architecture {
-        Architecture::Bert => "BertTokenizer",
-        Architecture::DistilBert => "DistilBertTokenizer",
-        Architecture::Roberta => "RobertaTokenizer",
-        Architecture::XlmRoberta => "XLMRobertaTokenizer",
-        Architecture::Camembert => "CamembertTokenizer",
+    for done in
+        ["do_lower_case", "strip_accents", "tokenize_chinese_chars", "do_basic_tokenize", "never_split"]
+    {
+        settings.remove(done);
+    }
+    let inputs = match model.architecture {
+        Architecture::Bert => json!(["input_ids", "token_type_ids", "attention_mask"]),
+        _ => json!(["input_ids", "attention_mask"]),
     };
-    settings.entry("tokenizer_class").or_insert_with(|| json!(usual));
-    settings.insert("model_max_length".to_owned(), json!(model.pipeline.max_tokens));
-    settings.insert("truncation_side".to_owned(), json!(if tokenizer.cut_front { "left" } else { "right" }));
-    Value::Object(settings)
+    let side = if tokenizer.cut_front { "left" } else { "right" };
+    let own = json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": inputs,
+        "model_max_length": model.pipeline.max_tokens,
+        "truncation_side": side,
+    });
+    let mut settings = Value::Object(settings);
+    join(&mut settings, own);
+    settings
 }

@@ -15,7 +15,7 @@ use tokenizers::{
 
 use super::{
     config::{Architecture, Config},
-    json::{self, Object},
+    json::Object,
     sentence,
     tokenizer::{Parts, Tokenizer, specials},
     vocabulary,
@@ -40,6 +40,8 @@ enum Family {
     Bert,
     /// BPE over bytes.
     Roberta,
+    /// Unigram behind SentencePiece's own normaliser.
+    SentencePiece,
     /// As the file says.
     Other,
 }
@@ -63,16 +65,13 @@ impl TokenizerFiles {
             (Some("BertTokenizer" | "DistilBertTokenizer"), _)
             | (None, Architecture::Bert | Architecture::DistilBert) => Family::Bert,
             (Some("RobertaTokenizer"), _) | (None, Architecture::Roberta) => Family::Roberta,
+            (Some("XLMRobertaTokenizer" | "CamembertTokenizer"), _)
+            | (None, Architecture::XlmRoberta | Architecture::Camembert) => Family::SentencePiece,
             _ => Family::Other,
         };
-        let bert = match (family, architecture) {
-            (Family::Bert, _) => true,
-            (Family::Roberta, _) => false,
-            (Family::Other, a) => {
-                let sentencepiece =
-                    class.is_some_and(|c| c.starts_with("XLMRoberta") || c.starts_with("Camembert"));
-                !sentencepiece && matches!(a, Architecture::Bert | Architecture::DistilBert)
-            }
+        let bert = match family {
+            Family::Other => matches!(architecture, Architecture::Bert | Architecture::DistilBert),
+            family => family == Family::Bert,
         };
         let names = ROLES.map(|(role, in_bert, in_roberta)| {
             let named = |file: &Object| match file.get(role) {
@@ -110,7 +109,7 @@ impl TokenizerFiles {
         let files: &[&str] = match self.family {
             Family::Bert => &["tokenizer.json", "vocab.txt"],
             Family::Roberta => &["tokenizer.json", "vocab.json"],
-            Family::Other => &["tokenizer.json"],
+            Family::SentencePiece | Family::Other => &["tokenizer.json"],
         };
         let found = files.iter().map(|f| self.folder.join(f)).find(|f| f.exists());
         found.ok_or_else(|| {
@@ -151,6 +150,7 @@ impl TokenizerFiles {
             Some(side) => side == "left",
             None => side == Some(tokenizers::TruncationDirection::Left),
         };
+        let settings = self.own_settings(&inner);
         let parts = Parts {
             inner,
             specials,
@@ -158,7 +158,7 @@ impl TokenizerFiles {
             words: config.words,
             cut_front,
             lowercase: self.lowercase,
-            settings: self.own_settings(),
+            settings,
             notices,
         };
         Tokenizer::new(parts).map_err(|e| match e {
@@ -177,15 +177,20 @@ impl TokenizerFiles {
         inner: &mut tokenizers::Tokenizer,
         notices: &mut Vec<String>,
     ) -> Result<()> {
-        let mut differs = |what: &str| {
-            notices.push(format!(
+        let ignored = format!(
+            "{} is followed, though transformers 5 ignores its normaliser for that class of tokenizers",
+            path.file_name().unwrap_or_default().display()
+        );
+        let differ = |what: &str| {
+            format!(
                 "tokenizer_config.json and {} differ about {what}: the first is followed, as transformers does",
                 path.file_name().unwrap_or_default().display()
-            ));
+            )
         };
         match (self.family, inner.get_model()) {
             (Family::Bert, ModelWrapper::WordPiece(_)) => {
                 let Some(NormalizerWrapper::BertNormalizer(old)) = inner.get_normalizer() else {
+                    notices.push(ignored);
                     return Ok(());
                 };
                 let mut new = *old;
@@ -193,15 +198,15 @@ impl TokenizerFiles {
                 new.handle_chinese_chars = self.settings.flag("tokenize_chinese_chars")?.unwrap_or(true);
                 new.strip_accents = self.settings.flag("strip_accents")?;
                 if new.lowercase != old.lowercase {
-                    differs("lower-casing");
+                    notices.push(differ("lower-casing"));
                 }
                 let strips =
                     |n: &tokenizers::normalizers::BertNormalizer| n.strip_accents.unwrap_or(n.lowercase);
                 if strips(&new) != strips(old) {
-                    differs("accents");
+                    notices.push(differ("accents"));
                 }
                 if new.handle_chinese_chars != old.handle_chinese_chars {
-                    differs("Chinese characters");
+                    notices.push(differ("Chinese characters"));
                 }
                 normalize(path, inner, NormalizerWrapper::BertNormalizer(new))
             }
@@ -210,9 +215,20 @@ impl TokenizerFiles {
                 if let Some(PreTokenizerWrapper::ByteLevel(old)) = inner.get_pre_tokenizer()
                     && old.add_prefix_space != space
                 {
-                    differs("a space in front of texts");
+                    notices.push(differ("a space in front of texts"));
                     let new = old.add_prefix_space(space);
                     inner.with_pre_tokenizer(Some(new));
+                }
+                Ok(())
+            }
+            (Family::SentencePiece, ModelWrapper::Unigram(_)) => {
+                let precompiled = |n: &NormalizerWrapper| matches!(n, NormalizerWrapper::Precompiled(_));
+                let usual = match inner.get_normalizer() {
+                    Some(NormalizerWrapper::Sequence(all)) => all.as_ref().iter().any(precompiled),
+                    one => one.is_some_and(precompiled),
+                };
+                if !usual {
+                    notices.push(ignored);
                 }
                 Ok(())
             }
@@ -308,7 +324,7 @@ impl TokenizerFiles {
     }
 
     /// The settings without what is about the place they were saved from.
-    fn own_settings(&self) -> Map<String, Value> {
+    fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const PLACE: [&str; 12] = [
             "name_or_path",
             "special_tokens_map_file",
@@ -325,7 +341,7 @@ impl TokenizerFiles {
         ];
         let mut settings = self.settings.values().clone();
         settings.retain(|key, _| !PLACE.contains(&key.as_str()));
-        for (role, name) in &self.names {
+        for (role, name) in self.names.iter().filter(|(_, name)| inner.token_to_id(name).is_some()) {
             settings.entry(role.clone()).or_insert_with(|| json!(name));
         }
         settings

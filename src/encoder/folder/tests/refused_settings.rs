@@ -95,7 +95,7 @@ fn json_that_is_none() {
     for file in ["config.json", "modules.json", "sentence_bert_config.json", "tokenizer_config.json"] {
         let mut builder = Builder::bert();
         builder.finish();
-        let begin = if file == "modules.json" { "[\n\n" } else { "{\n\"a\": 1," };
+        let begin = if file == "modules.json" { "[\n" } else { "{\n\"a\": 1," };
         builder.write(file, &format!("{begin}\n  oh\n"));
         builder.refused(&[&format!("{file}:3"), "not the JSON it should be"]);
     }

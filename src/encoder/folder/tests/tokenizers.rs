@@ -129,6 +129,33 @@ fn bytes_and_merges() {
 }
 
 #[test]
+fn pieces_of_sentences() {
+    let mut builder = Builder::roberta();
+    builder.set("model_type", json!("xlm-roberta"));
+    builder.remove("vocab.json");
+    builder.refused(&["holds no tokenizer.json"]);
+    let pieces =
+        ["<s>", "<pad>", "</s>", "<unk>", "▁", "h", "e", "l", "o", "▁hello", "▁a", "a", "b", "<mask>"];
+    let pieces: Vec<(&str, f64)> = pieces.into_iter().zip((0..).map(|n| -f64::from(n))).collect();
+    builder.json(
+        "tokenizer.json",
+        &json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": { "type": "NFKC" },
+            "pre_tokenizer": { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true },
+            "post_processor": null, "decoder": null, "model": { "type": "Unigram", "unk_id": 3, "vocab": pieces },
+        }),
+    );
+    let tokenizer = open(&mut builder);
+    // No rule for special tokens in the file: the class has one.
+    assert_eq!(tokenizer.encode("hello a").unwrap().ids, [0, 9, 10, 2]);
+    assert!(tokenizer.notices()[0].contains("ignores its normaliser"), "{:?}", tokenizer.notices());
+    builder.json("tokenizer_config.json", &json!({ "tokenizer_class": "PreTrainedTokenizerFast" }));
+    let tokenizer = open(&mut builder);
+    assert_eq!(tokenizer.encode("hello a").unwrap().ids, [9, 10]);
+    assert!(tokenizer.notices()[0].contains("no special tokens"), "{:?}", tokenizer.notices());
+}
+
+#[test]
 fn tokenizers_of_other_models() {
     let with = |vocabulary: &[String]| {
         let builder = Builder::bert();
