@@ -25,7 +25,7 @@ pub(crate) struct Definition {
 }
 
 /// All settings.
-pub(crate) const DEFINITIONS: [Definition; 12] = [
+pub(crate) const DEFINITIONS: [Definition; 13] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
     Definition {
         key: "indexes_dir",
