@@ -10,6 +10,7 @@ pub mod contract;
 pub mod fingerprint;
 pub mod network;
 pub mod precision;
+pub mod statics;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};
