@@ -20,6 +20,7 @@ pub mod precision;
 pub mod transformer;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod statics;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};

@@ -7,5 +7,6 @@ mod chats;
 mod data;
 mod never_panics;
 mod papers;
+mod static_encoders;
 mod tables;
 mod task_oriented;

@@ -1,0 +1,215 @@
+//! Truncated singular value decomposition of a sparse matrix.
+//!
+//! The randomised range finder with power iterations of Halko, Martinsson and Tropp, on the side of the columns: a
+//! random basis is multiplied again and again with the matrix and its transpose, and made orthonormal in between, until
+//! it spans what the greatest singular vectors span; there an exact small decomposition finds them. Nothing as tall as
+//! the matrix has rows is ever kept, so that a million rows take the memory of their entries alone. The same seed gives
+//! the same bits on any number of threads.
+
+use rayon::prelude::*;
+
+use super::{
+    eigen,
+    panels::{Panel, Panels, WIDTH},
+    random::normal,
+};
+
+/// Directions more than are asked for; they make the last ones that are asked for exact.
+const OVERSAMPLING: usize = 16;
+/// Times that the basis goes through the matrix.
+const ITERATIONS: usize = 8;
+/// Singular values below this part of the greatest are rounding.
+const NEGLIGIBLE: f64 = 1e-6;
+
+/// A matrix of which most numbers are zero, row after row.
+#[derive(Debug, Clone, Default)]
+pub struct Sparse {
+    cols: usize,
+    /// Where each row ends in the two lists below.
+    ends: Vec<usize>,
+    indices: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Sparse {
+    /// No rows yet, and so many columns.
+    pub fn new(cols: usize) -> Self {
+        Sparse { cols, ..Sparse::default() }
+    }
+
+    /// Adds a row; its columns must be below the number of columns.
+    pub fn push(&mut self, row: impl IntoIterator<Item = (u32, f32)>) {
+        for (index, value) in row {
+            assert!((index as usize) < self.cols, "a column beyond the last");
+            self.indices.push(index);
+            self.values.push(value);
+        }
+        self.ends.push(self.indices.len());
+    }
+
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The columns and numbers of row `n`.
+    pub fn row(&self, n: usize) -> (&[u32], &[f32]) {
+        let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (&self.indices[start..self.ends[n]], &self.values[start..self.ends[n]])
+    }
+
+    /// Its transpose times itself times one panel.
+    fn gram_times(&self, panel: &Panel) -> Panel {
+        let mut out = vec![[0.0; WIDTH]; self.cols];
+        for n in 0..self.rows() {
+            let (indices, values) = self.row(n);
+            let mut sums = [0.0; WIDTH];
+            for (index, value) in indices.iter().zip(values) {
+                let value = f64::from(*value);
+                sums.iter_mut().zip(&panel[*index as usize]).for_each(|(sum, x)| *sum += value * x);
+            }
+            for (index, value) in indices.iter().zip(values) {
+                let value = f64::from(*value);
+                out[*index as usize].iter_mut().zip(&sums).for_each(|(y, sum)| *y += value * sum);
+            }
+        }
+        out
+    }
+}
+
+/// The greatest singular values of a matrix and where they lie.
+#[derive(Debug, Clone)]
+pub struct Svd {
+    /// Falling; as many as were asked for, or fewer where the matrix has no more.
+    pub values: Vec<f64>,
+    /// Right singular vectors: a row for every column of the matrix, as wide as there are values.
+    pub components: Vec<f32>,
+}
+
+/// Finds the `dim` greatest. The greatest number of every component is positive.
+pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
+    let basis = (dim + OVERSAMPLING).min(matrix.rows()).min(matrix.cols());
+    let start = Panels::from_fn(matrix.cols(), basis, |r, c| normal(seed, (r * basis + c) as u64));
+    let mut q = start.orthonormal();
+    for _ in 1..ITERATIONS {
+        q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
+    }
+    let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
+    let n = q.cols();
+    let projected = q.transposed_times(&y);
+    let symmetric = (0..n * n).map(|k| (projected[k] + projected[k % n * n + k / n]) / 2.0).collect();
+    let found = eigen::symmetric(symmetric, n);
+    let values: Vec<f64> = found.values.iter().map(|v| v.max(0.0).sqrt()).collect();
+    let kept = values.iter().take(dim).take_while(|v| **v > NEGLIGIBLE * values[0]).count();
+    let right = q.times(&found.vectors[..kept]);
+    let signs: Vec<f64> = (0..kept).into_par_iter().map(|c| sign(&right, c)).collect();
+    let components = (0..matrix.cols())
+        .flat_map(|r| (0..kept).map(move |c| (r, c)))
+        .map(|(r, c)| signs[c] * right.at(r, c));
+    Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
+}
+
+/// The sign of a column's greatest number. Without a rule, rounding would choose.
+fn sign(matrix: &Panels, col: usize) -> f64 {
+    let greatest = (0..matrix.rows())
+        .map(|r| matrix.at(r, col))
+        .fold(0.0f64, |a, b| if b.abs() > a.abs() { b } else { a });
+    if greatest < 0.0 { -1.0 } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sparse(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f32) -> Sparse {
+        let mut m = Sparse::new(cols);
+        (0..rows)
+            .for_each(|r| m.push((0..cols).map(|c| (c as u32, number(r, c))).filter(|(_, v)| *v != 0.0)));
+        m
+    }
+
+    /// Exactly, by way of the small dense product.
+    fn exact(m: &Sparse) -> eigen::Eigen {
+        let n = m.cols();
+        let mut gram = vec![0.0; n * n];
+        for r in 0..m.rows() {
+            let (indices, values) = m.row(r);
+            for (i, a) in indices.iter().zip(values) {
+                for (j, b) in indices.iter().zip(values) {
+                    gram[*i as usize * n + *j as usize] += f64::from(*a) * f64::from(*b);
+                }
+            }
+        }
+        eigen::symmetric(gram, n)
+    }
+
+    fn text_like(r: usize, c: usize) -> f32 {
+        let x = normal(9, (r * 1000 + c) as u64);
+        let topic = if r % 5 == c % 5 { 1.2 } else { -0.8 };
+        if x + topic > 0.8 { ((x + topic) / (1.0 + c as f64 / 9.0)) as f32 } else { 0.0 }
+    }
+
+    #[test]
+    fn it_agrees_with_the_exact_one() {
+        let m = sparse(120, 60, text_like);
+        let (found, exact) = (truncated(&m, 10, 7), exact(&m));
+        assert_eq!(found.values.len(), 10);
+        for k in 0..10 {
+            assert!((found.values[k] / exact.values[k].sqrt() - 1.0).abs() < 1e-6, "value {k}");
+            // The part of the exact vector that lies in the space of the found ones.
+            let along = |f: usize| {
+                (0..60).map(|r| f64::from(found.components[r * 10 + f]) * exact.vectors[k][r]).sum::<f64>()
+            };
+            let within: f64 = (0..10).map(|f| along(f).powi(2)).sum();
+            assert!((within - 1.0).abs() < 1e-5, "vector {k} lies outside: {within}");
+            assert!((along(k).abs() - 1.0).abs() < 1e-4, "vector {k}");
+        }
+    }
+
+    #[test]
+    fn threads_change_no_bit_and_seeds_little() {
+        let m = sparse(200, 90, text_like);
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| truncated(&m, 20, 1))
+        };
+        let (one, four) = (with(1), with(4));
+        assert_eq!(one.values, four.values);
+        assert_eq!(one.components, four.components);
+        let other = truncated(&m, 20, 2);
+        assert_ne!(one.components, other.components);
+        for (a, b) in one.values.iter().zip(&other.values) {
+            assert!((a / b - 1.0).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn a_matrix_of_low_rank_gives_no_more_than_it_has() {
+        let m = sparse(40, 30, |r, c| ((r % 3 + 1) * (c + 1)) as f32);
+        assert_eq!(truncated(&m, 8, 0).values.len(), 1);
+        assert_eq!(truncated(&sparse(1, 5, |_, c| c as f32), 8, 0).values.len(), 1);
+        assert!(truncated(&sparse(4, 5, |_, _| 0.0), 8, 0).values.is_empty());
+        assert!(truncated(&Sparse::new(0), 8, 0).values.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_those_of_the_exact_one(rows in 1usize..14, cols in 1usize..12, dim in 1usize..14, seed: u64) {
+            let m = sparse(rows, cols, |r, c| normal(seed, (r * cols + c) as u64).max(0.0) as f32);
+            let (found, exact) = (truncated(&m, dim, seed), exact(&m));
+            prop_assert!(found.values.len() <= dim.min(rows).min(cols));
+            prop_assert_eq!(found.components.len(), cols * found.values.len());
+            for (k, want) in exact.values.iter().take(dim).enumerate() {
+                let value = found.values.get(k).copied().unwrap_or(0.0);
+                prop_assert!((value - want.max(0.0).sqrt()).abs() < 1e-5 * exact.values[0].sqrt().max(1e-9));
+            }
+        }
+    }
+}
