@@ -9,11 +9,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 use crate::{
     cli::{embeddings, encoders::Given},
     corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target},
-    encoder::{DialogueMode, DialoguePooling, Precision},
+    encoder::{
+        DeviceChoice, DialogueMode, DialoguePooling, Precision,
+        folder::PoolingMode,
+        transformer::{Layers, Settings},
+    },
     error::Error,
 };
 
-pub(crate) use model::{ModelCommand, PullArgs};
+pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())
@@ -271,6 +275,8 @@ pub(crate) struct EmbedArgs {
     pub(crate) of: OneOf,
     #[command(flatten)]
     pub(crate) encoder: EncoderArgs,
+    #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
     /// Scale every vector to length 1
     #[arg(long)]
     pub(crate) normalize: bool,
@@ -290,7 +296,51 @@ INPUT may hold one text a line (--from lines), JSON lines of {\"id\", \"text\"} 
 DIALOGUE#TURN, or those of dialogues. OUT keeps the order: .npy with OUT.ids.txt beside it, .safetensors \
 (`embeddings`, and `ids` as UTF-8 with a line feed between), .jsonl ({\"id\", \"embedding\"}), .arrow (id, embedding).";
 
-#[derive(Debug, Args)]
+/// What a transformer is to do otherwise than its files say.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Encoder")]
+pub(crate) struct TokenArgs {
+    /// How the tokens of a text become one vector, instead of the model's way
+    #[arg(long, value_enum, value_name = "POOLING")]
+    pub(crate) token_pooling: Option<TokenPoolingArg>,
+    /// Which layers are pooled: last, a number (0 is the embeddings), or first-last=0.4,0.6
+    #[arg(long, default_value_t, hide_default_value = true, value_name = "LAYERS", value_parser = parsed::<Layers>)]
+    pub(crate) layers: Layers,
+    /// Tokens a text or a window of a dialogue may have
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenPoolingArg {
+    /// The first token
+    Cls,
+    /// The mean of all
+    Mean,
+    /// The greatest of each column
+    Max,
+    /// The sum over the root of their number
+    MeanSqrtLen,
+    /// The mean, later ones weighing more
+    WeightedMean,
+    /// The last token
+    LastToken,
+}
+
+impl From<TokenPoolingArg> for PoolingMode {
+    fn from(pooling: TokenPoolingArg) -> Self {
+        match pooling {
+            TokenPoolingArg::Cls => PoolingMode::Cls,
+            TokenPoolingArg::Mean => PoolingMode::Mean,
+            TokenPoolingArg::Max => PoolingMode::Max,
+            TokenPoolingArg::MeanSqrtLen => PoolingMode::MeanSqrtLen,
+            TokenPoolingArg::WeightedMean => PoolingMode::WeightedMean,
+            TokenPoolingArg::LastToken => PoolingMode::LastToken,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct EncoderArgs {
     /// The model: a folder, or a name
@@ -299,6 +349,9 @@ pub(crate) struct EncoderArgs {
     /// In which numbers it computes
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
     pub(crate) precision: PrecisionArg,
+    /// Where it computes: auto, cpu, cuda, cuda:1, metal
+    #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parsed::<DeviceChoice>)]
+    pub(crate) device: DeviceChoice,
     /// One of the model's prompts, put in front of every text
     #[arg(long, value_name = "NAME")]
     pub(crate) prompt: Option<String>,
@@ -316,6 +369,18 @@ impl EncoderArgs {
             prompt: self.prompt.clone(),
             mode: self.dialogue_mode.map(Into::into),
             pooling: self.pooling.map(Into::into),
+        }
+    }
+
+    /// How a transformer is to run.
+    pub(crate) fn settings(&self, precision: Option<Precision>, tokens: &TokenArgs) -> Settings {
+        Settings {
+            device: self.device,
+            precision,
+            pooling: tokens.token_pooling.map(Into::into),
+            layers: tokens.layers.clone(),
+            max_tokens: tokens.max_tokens,
+            ..Settings::default()
         }
     }
 

@@ -1,30 +1,44 @@
 //! From `--model` to an encoder.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    cli::Context,
-    encoder::{
-        DialogueMode, DialogueOptions, DialoguePooling, Encoder, Precision, TextOptions, ahead::Options,
+    cli::{
+        Context,
+        embeddings::{self, Target},
     },
-    error::{Error, Result},
+    encoder::{
+        DialogueMode, DialogueOptions, DialoguePooling, Encoder, Precision, TextOptions, Vectors,
+        ahead::Options, hub::known::DEFAULT, open, statics, transformer::Settings,
+    },
+    error::Result,
 };
 
 /// The model that is used where none is named.
-pub(crate) const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
+pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
 /// Opens an encoder by the model's name and the precision that is asked for.
 pub(crate) type Open<'a> = &'a dyn Fn(&str, Option<Precision>) -> Result<Box<dyn Encoder>>;
 
-/// Opens an encoder: a folder, or a name. Without a precision, the encoder's own choice.
-pub(crate) fn open(
-    context: &Context<'_>,
-    model: &str,
-    precision: Option<Precision>,
-) -> Result<Box<dyn Encoder>> {
-    let precision = precision.map_or("auto", Precision::name);
-    context.printer.detail(format!("opening {model} ({precision})"));
-    Err(Error::unknown_name("model", model, []))
+/// Opens an encoder: a folder, or a name. Never touches the network.
+pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> Result<Box<dyn Encoder>> {
+    let found = context.model(model)?;
+    let encoder = open::open(&found.name, &found.path, settings)?;
+    context.printer.detail(format!("{} from {}: {}", found.name, found.path.display(), encoder.describe()));
+    Ok(encoder)
+}
+
+/// Whether a model is static, so that it has no precisions.
+pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
+    Ok(statics::is_static(&context.model(model)?.path))
+}
+
+/// Writes vectors that have no ids but their places.
+pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
+    let mut sink = embeddings::create(path, Target::Npy, vectors.dim(), &BTreeMap::new())?;
+    let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();
+    sink.write(&ids, vectors)?;
+    sink.finish()
 }
 
 /// The options that were given; what was not is the encoder's own, or what an index has.

@@ -17,10 +17,10 @@ pub mod network;
 pub mod open;
 pub mod pooling;
 pub mod precision;
-pub mod transformer;
+pub mod statics;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod statics;
+pub mod transformer;
 pub mod vectors;
 
 pub use batch::{Batch, Sequence};

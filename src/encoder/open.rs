@@ -7,13 +7,25 @@ use crate::{
         Backend, CandleEngine, Device, DeviceChoice, Encoder, Network, Precision,
         cpu::{CpuEngine, SimdChoice},
         folder::ModelFolder,
+        statics,
         transformer::{Settings, Transformer},
     },
-    error::Result,
+    error::{Error, Result},
 };
 
-/// Opens the encoder that a folder holds, under the name by which it was asked for.
+/// Opens the encoder that a folder holds, static or transformer, under the name by which it was asked for.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {
+    if statics::is_static(folder) {
+        // Device and precision are wishes about how, which a static encoder fulfils as it is; the rest is not.
+        let how = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
+        if *settings != how {
+            return Err(Error::Input {
+                message: format!("{name} is a static encoder: it has no tokens, layers or maximum length"),
+                hint: Some("leave those options out, or take a transformer".to_owned()),
+            });
+        }
+        return statics::open(folder);
+    }
     let folder = ModelFolder::open(folder)?;
     let device = Device::open(settings.device)?;
     let transformer =

@@ -6,9 +6,9 @@
 mod bad_input;
 mod changes;
 mod corpus;
-mod hub;
 mod embed;
 mod encode;
+mod hub;
 mod interrupts;
 mod models;
 mod pulls;

@@ -46,7 +46,11 @@ const CHUNK_BYTES: usize = 512 << 10;
 const SHOWN: u64 = 5;
 
 pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
-    let summary = embed(args, &|model, precision| encoders::open(context, model, precision), context)?;
+    let summary = embed(
+        args,
+        &|model, precision| encoders::open(context, model, &args.encoder.settings(precision, &args.tokens)),
+        context,
+    )?;
     summary.tell(args.output == Path::new("-"), context)?;
     match summary.damaged_files {
         0 => Ok(()),

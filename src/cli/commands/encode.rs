@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
-        args::{AnyOf, EncodeArgs, PrecisionArg},
+        args::{AnyOf, EncodeArgs, PrecisionArg, TokenArgs},
         commands::embed,
         encoders::{self, Open},
         printer::{BOLD, DIM, counted, grouped},
@@ -43,7 +43,13 @@ struct Encoded {
 }
 
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    let encoded = encode(args, &|model, precision| encoders::open(context, model, precision), context)?;
+    let encoded = encode(
+        args,
+        &|model, precision| {
+            encoders::open(context, model, &args.encoder.settings(precision, &TokenArgs::default()))
+        },
+        context,
+    )?;
     embed::tell_spent(&encoded.filled.spent, "texts", context.printer);
     context.printer.result(&encoded, |out| encoded.write(out))
 }

@@ -7,14 +7,14 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
-        args::{EncoderArgs, ModelBenchArgs},
+        args::ModelBenchArgs,
         encoders,
         printer::{BOLD, DIM, counted, grouped},
         progress::Progress,
         signals,
     },
     corpus::Dialogue,
-    encoder::{Encoder, Precision, TextOptions, Vectors, vectors::cosine},
+    encoder::{Encoder, Precision, TextOptions, Vectors, open, vectors::cosine},
     error::{Error, IoContext, Result},
     samples,
 };
@@ -64,16 +64,16 @@ pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
         Some(path) => lines(path)?,
         None => texts.iter().take(QUERIES).cloned().collect(),
     };
-    let wanted = match args.encoder.precision.known() {
+    let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
+    let wanted = match args.encoder.precision() {
         Some(precision) => vec![Some(precision)],
-        None if encoders::is_static(&args.encoder, context)? => vec![None],
-        None => encoders::precisions(&args.encoder)?.into_iter().map(Some).collect(),
+        None if encoders::is_static(context, model)? => vec![None],
+        None => open::precisions(args.encoder.device)?.iter().copied().map(Some).collect(),
     };
     let mut runs = Vec::new();
     let mut reference: Option<Vectors> = None;
     for precision in wanted {
-        let encoder_args = EncoderArgs { precision: precision.into(), ..args.encoder.clone() };
-        let encoder = encoders::open(&encoder_args, context)?;
+        let encoder = encoders::open(context, model, &args.encoder.settings(precision, &args.tokens))?;
         let (mut run, vectors) = measure(encoder.as_ref(), precision, &texts, &queries, context)?;
         run.cosine_with_f32 = reference.as_ref().map(|reference| agreement(reference, &vectors));
         if let Some(path) = &args.vectors {
@@ -165,7 +165,8 @@ fn write(runs: &[Run], out: &mut dyn Write) -> std::io::Result<()> {
         "precision", "texts/s", "tokens/s", "query p50", "query p95", "cosine with f32"
     )?;
     for run in runs {
-        let near = run.cosine_with_f32.as_ref().map_or(String::new(), |a| format!("{:.5} ≥{:.5}", a.mean, a.min));
+        let near =
+            run.cosine_with_f32.as_ref().map_or(String::new(), |a| format!("{:.5} ≥{:.5}", a.mean, a.min));
         writeln!(
             out,
             "{:<9}  {:>9}  {:>10}  {:>8.2} ms  {:>8.2} ms  {near:>17}  {}",
@@ -197,7 +198,8 @@ fn lines(path: &Path) -> Result<Vec<String>> {
 fn sample_utterances() -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
-        let dialogue: Dialogue = serde_json::from_str(line).map_err(|e| Error::Internal(format!("samples: {e}")))?;
+        let dialogue: Dialogue =
+            serde_json::from_str(line).map_err(|e| Error::Internal(format!("samples: {e}")))?;
         texts.extend(dialogue.turns.into_iter().map(|turn| turn.text));
     }
     Ok(texts)

@@ -1,5 +1,7 @@
 //! `turnwise model`.
 
+mod bench;
+mod fit;
 mod import;
 mod info;
 mod list;
@@ -16,6 +18,8 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
         ModelCommand::List => list::run(context),
         ModelCommand::Pull(args) => pull::run(&args, context),
         ModelCommand::Import { folder, name } => import::run(&folder, name.as_deref(), context),
+        ModelCommand::Fit(args) => fit::run(&args, context),
+        ModelCommand::Bench(args) => bench::run(&args, context),
         ModelCommand::Info { model } => info::run(&model, context),
     }
 }

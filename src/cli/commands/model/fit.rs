@@ -1,0 +1,150 @@
+//! `turnwise model fit`: encoders that need no download.
+
+use std::{sync::mpsc, thread};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::{FitArgs, FitKind, OneOf},
+        commands::convert,
+        printer::{counted, grouped},
+        signals,
+    },
+    corpus::Dialogue,
+    encoder::{
+        Encoder,
+        statics::{self, TfidfSettings, WordEncoder, words},
+    },
+    error::{Error, Result},
+};
+
+/// The `a` of SIF, as its authors have it.
+const SIF_A: f64 = 1e-3;
+/// Documents that may wait for the fitting.
+const WAITING: usize = 1024;
+
+#[derive(Serialize)]
+struct Fitted {
+    encoder: String,
+    path: String,
+    dim: usize,
+    fingerprint: String,
+    documents: u64,
+    notes: Vec<String>,
+}
+
+pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
+    let fitted = match args.kind {
+        FitKind::TfidfSvd => {
+            let settings =
+                TfidfSettings { dim: args.dim, seed: context.settings.seed, ..TfidfSettings::default() };
+            let (encoder, documents) =
+                with_documents(args, context, |documents| statics::fit_tfidf(documents, &settings))?;
+            encoder.save(&args.output)?;
+            Fitted::new(&encoder, args, documents, encoder.notes())
+        }
+        FitKind::Words => {
+            let (table, notes) = table(args)?;
+            let encoder = WordEncoder::mean(table);
+            encoder.save(&args.output)?;
+            Fitted::new(&encoder, args, 0, notes)
+        }
+        FitKind::Sif => {
+            let (table, notes) = table(args)?;
+            let (encoder, documents) =
+                with_documents(args, context, |documents| WordEncoder::fit_sif(table, SIF_A, documents))?;
+            encoder.save(&args.output)?;
+            Fitted::new(&encoder, args, documents, notes)
+        }
+    };
+    for note in &fitted.notes {
+        context.printer.say(note);
+    }
+    context.printer.result(&fitted, |out| {
+        let on = match fitted.documents {
+            0 => String::new(),
+            n => format!(
+                ", fitted on {}",
+                counted(n, if args.of == OneOf::Dialogues { "dialogue" } else { "utterance" })
+            ),
+        };
+        writeln!(out, "{} is in {}: vectors of {} numbers{on}", fitted.encoder, fitted.path, fitted.dim)?;
+        writeln!(out, "use it with --model {}", fitted.path)
+    })
+}
+
+impl Fitted {
+    fn new(encoder: &dyn Encoder, args: &FitArgs, documents: u64, notes: Vec<String>) -> Self {
+        let path = args.output.display().to_string();
+        Fitted {
+            encoder: encoder.name().to_owned(),
+            // So that it reads as a path where it is given as --model.
+            path: if path.contains('/') { path } else { format!("./{path}") },
+            dim: encoder.dim(),
+            fingerprint: encoder.fingerprint().to_string(),
+            documents,
+            notes,
+        }
+    }
+}
+
+fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
+    let path = args.words.as_deref().ok_or_else(|| Error::input("--words FILE is missing"))?;
+    let settings = words::WordSettings { limit: args.limit, keep: None };
+    let (table, reading) = words::read_words(path, &settings)?;
+    let mut notes = vec![format!("{} words read from {}", grouped(reading.words), path.display())];
+    for (count, what) in [
+        (reading.duplicates, "came twice; the first is kept"),
+        (reading.not_utf8, "are not UTF-8 and were left out"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{} {what}", counted(count, "word")));
+        }
+    }
+    Ok((table, notes))
+}
+
+/// Reads the corpus on this thread and fits on another, so that no more than a few documents wait in memory.
+fn with_documents<T: Send>(
+    args: &FitArgs,
+    context: &Context<'_>,
+    fit: impl FnOnce(mpsc::IntoIter<String>) -> Result<T> + Send,
+) -> Result<(T, u64)> {
+    let (sender, documents) = mpsc::sync_channel::<String>(WAITING);
+    thread::scope(|scope| {
+        let fitting = scope.spawn(move || fit(documents.into_iter()));
+        let mut count = 0;
+        let mut take = |dialogue: Dialogue| {
+            let mut send = |text: String| {
+                count += 1;
+                // The fitting side tells itself why it stopped listening.
+                let _ = sender.send(text);
+            };
+            match args.of {
+                OneOf::Dialogues => send(statics::document(&dialogue)),
+                OneOf::Utterances => dialogue.turns.into_iter().for_each(|turn| send(turn.text)),
+            }
+            Ok(())
+        };
+        let read = each(args, context, &mut take);
+        drop(sender);
+        let fitted = fitting.join().map_err(|_| Error::Internal("the fitting broke off".to_owned()))?;
+        read?;
+        Ok((fitted?, count))
+    })
+}
+
+fn each(args: &FitArgs, context: &Context<'_>, take: &mut dyn FnMut(Dialogue) -> Result<()>) -> Result<()> {
+    if !args.paths.is_empty() {
+        return convert::each_dialogue(&args.paths, &args.read, "reading", context, take)?.into_result();
+    }
+    for dialogue in context.snapshot()?.dialogues() {
+        if signals::stopped() {
+            return Err(Error::Interrupted { hint: None });
+        }
+        take(dialogue?)?;
+    }
+    Ok(())
+}
