@@ -110,7 +110,10 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         encoder: encoder.name().to_owned(),
         fingerprint: encoder.fingerprint().to_string(),
         runs: encoder.describe(),
-        output: args.output.display().to_string(),
+        output: match args.output == Path::new("-") {
+            true => "standard output".to_owned(),
+            false => args.output.display().to_string(),
+        },
         ids: (target == Target::Npy).then(|| embeddings::ids_beside(&args.output).display().to_string()),
         format: target.name(),
         read_as,

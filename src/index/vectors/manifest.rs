@@ -156,49 +156,47 @@ impl Manifest {
     }
 }
 
-/// A small JSON file that is replaced as a whole, with a checksum over what it says.
-#[derive(Serialize, Deserialize)]
-struct Sealed<T> {
-    crc32: String,
-    content: T,
-}
+/// In front of the checksum of a sealed file; everything before it is covered.
+const SEAL: &str = "\"crc32\": \"";
 
-fn seal<T: Serialize>(content: &T) -> Result<String> {
-    let bytes = serde_json::to_vec(content).map_err(|e| Error::Internal(e.to_string()))?;
-    Ok(format!("{:08x}", crc32fast::hash(&bytes)))
-}
-
+/// Replaces a small JSON file as a whole: `content`, and behind it a checksum of all bytes before.
 pub(super) fn write_sealed<T: Serialize>(path: &Path, content: &T) -> Result<()> {
-    let sealed = Sealed { crc32: seal(content)?, content };
-    let mut text = serde_json::to_vec_pretty(&sealed).map_err(|e| Error::Internal(e.to_string()))?;
-    text.push(b'\n');
-    files::replace(path, &text)
+    let content = serde_json::to_string_pretty(content).map_err(|e| Error::Internal(e.to_string()))?;
+    let mut text = format!("{{\n\"content\": {content},\n");
+    let crc = crc32fast::hash(text.as_bytes());
+    text.push_str(&format!("{SEAL}{crc:08x}\"\n}}\n"));
+    files::replace(path, text.as_bytes())
 }
 
-pub(super) fn read_sealed<T: Serialize + DeserializeOwned>(path: &Path) -> Result<T> {
+pub(super) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T> {
     #[derive(Deserialize)]
-    struct FormatOnly {
-        content: Version,
+    struct Sealed<T> {
+        content: T,
     }
     #[derive(Deserialize)]
     struct Version {
         format: u32,
     }
-    let bytes = match fs::read(path) {
+    let text = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(sets::damaged(path, "this file is missing"));
         }
         other => other.at("read", path)?,
     };
-    let unreadable = |e: serde_json::Error| sets::damaged(path, format!("it is unreadable: {e}"));
-    // The version first: another version may have other fields.
-    let FormatOnly { content: Version { format } } = serde_json::from_slice(&bytes).map_err(unreadable)?;
-    if format > FORMAT {
-        return Err(Error::FormatVersion { path: path.to_owned(), found: format, supported: FORMAT });
-    }
-    let sealed: Sealed<T> = serde_json::from_slice(&bytes).map_err(unreadable)?;
-    if sealed.crc32 != seal(&sealed.content)? {
+    let seal = memchr::memmem::rfind(&text, SEAL.as_bytes()).map(|at| text.split_at(at));
+    let is_sealed = |(covered, seal): (&[u8], &[u8])| {
+        seal == format!("{SEAL}{:08x}\"\n}}\n", crc32fast::hash(covered)).as_bytes()
+    };
+    if !seal.is_some_and(is_sealed) {
         return Err(sets::damaged(path, "its checksum is wrong"));
     }
+    let unreadable = |e: serde_json::Error| sets::damaged(path, format!("it is unreadable: {e}"));
+    // The version first: another version may have other fields.
+    let version: Sealed<Version> = serde_json::from_slice(&text).map_err(unreadable)?;
+    let found = version.content.format;
+    if found != FORMAT {
+        return Err(Error::FormatVersion { path: path.to_owned(), found, supported: FORMAT });
+    }
+    let sealed: Sealed<T> = serde_json::from_slice(&text).map_err(unreadable)?;
     Ok(sealed.content)
 }

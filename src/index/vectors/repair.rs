@@ -61,7 +61,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
         let rebuilt = keep_sound(root, &manifest, &columns)?;
         sets::switch(root, &rebuilt)?;
         drop(columns);
-        files::remove_folder(&set)?;
+        sets::remove(&set);
     }
     Ok(Some(mended))
 }

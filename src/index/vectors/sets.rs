@@ -34,8 +34,8 @@ pub(super) fn folder(root: &Path) -> PathBuf {
 /// its name in `current.json`, is none.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
-        let manifest = Manifest::read(set);
-        manifest.map_or(true, |m| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0))
+        let rows = |m: Manifest| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0);
+        set.join(manifest::NAME).exists() && Manifest::read(set).map_or(true, rows)
     };
     folder(root).join(CURRENT).exists() || all(root).iter().any(counts)
 }
@@ -105,6 +105,14 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
 /// allow that, the next switch removes it.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {
-        let _ = fs::remove_dir_all(set);
+        remove(set);
     }
+}
+
+/// Removes a set, as far as it can be removed.
+pub(super) fn remove(set: &Path) {
+    // The manifest first: whoever is killed here leaves nothing that looks like a set to go on with.
+    let _ = fs::remove_file(set.join(manifest::NAME));
+    let _ = files::sync_folder(set);
+    let _ = fs::remove_dir_all(set);
 }

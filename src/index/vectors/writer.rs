@@ -78,8 +78,7 @@ impl VectorWriter {
             }
             // Where there is nothing, there is nothing to wait for either.
             (_, None) => {
-                let manifest = Manifest::new(recipe.clone());
-                let set = sets::create(root, &manifest)?;
+                let (set, manifest) = new_set(root, recipe)?;
                 sets::switch(root, &set)?;
                 sets::remove_others(root, &set);
                 (set, manifest)
@@ -87,15 +86,19 @@ impl VectorWriter {
             (Mode::Replace, Some(_)) => match sets::unfinished(root, recipe)? {
                 Some(set) => {
                     let manifest = Manifest::read(&set)?;
-                    (set, manifest)
+                    // Nobody has used it yet: what is wrong with it is no loss.
+                    match open_kinds(&set, &manifest) {
+                        Err(Error::Corrupt { .. }) => {
+                            sets::remove(&set);
+                            new_set(root, recipe)?
+                        }
+                        _ => (set, manifest),
+                    }
                 }
-                None => {
-                    let manifest = Manifest::new(recipe.clone());
-                    (sets::create(root, &manifest)?, manifest)
-                }
+                None => new_set(root, recipe)?,
             },
         };
-        let kinds = [Part::open(&set, Kind::ALL[0], &manifest)?, Part::open(&set, Kind::ALL[1], &manifest)?];
+        let kinds = open_kinds(&set, &manifest)?;
         Ok(VectorWriter { root: root.to_owned(), set, manifest, kinds, changed: false, _lock: lock })
     }
 
@@ -182,6 +185,15 @@ impl VectorWriter {
         }
         Ok(())
     }
+}
+
+fn new_set(root: &Path, recipe: &Recipe) -> Result<(PathBuf, Manifest)> {
+    let manifest = Manifest::new(recipe.clone());
+    Ok((sets::create(root, &manifest)?, manifest))
+}
+
+fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[Part; 2]> {
+    Ok([Part::open(set, Kind::ALL[0], manifest)?, Part::open(set, Kind::ALL[1], manifest)?])
 }
 
 /// The lock of an index's vectors.

@@ -159,6 +159,28 @@ fn another_encoder_is_refused_and_replaces_only_when_it_is_done() {
 }
 
 #[test]
+fn what_a_kill_leaves_of_a_removed_set_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let (old, new) = (HashEncoder::default(), HashEncoder { salt: 1, ..HashEncoder::default() });
+    put(root, &numbered(0, 30));
+    encode(root, &old);
+    let set = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
+    let manifest = std::fs::read(set.join("manifest.json")).unwrap();
+    pass(root, &new, BOTH, Mode::Replace).unwrap();
+    // Killed while the old set was being removed: some of its files are gone, in whatever order.
+    std::fs::create_dir(&set).unwrap();
+    std::fs::write(set.join("utterances.f32"), [1; 64]).unwrap();
+    encode(root, &new);
+    std::fs::write(set.join("manifest.json"), manifest).unwrap();
+    encode(root, &new);
+    assert_complete(root, &new);
+    pass(root, &old, BOTH, Mode::Replace).unwrap();
+    assert_complete(root, &old);
+    assert_eq!(super::super::sets::all(root).len(), 1);
+}
+
+#[test]
 fn a_replacement_where_nothing_is_needs_no_switch() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
