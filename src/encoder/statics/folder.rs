@@ -89,7 +89,7 @@ pub(super) fn save<'a>(
     tensors: &[Tensor],
 ) -> Result<()> {
     refuse_to_replace(folder)?;
-    let new = files::beside(folder);
+    let new = beside(folder, "new");
     files::remove_folder(&new)?;
     fs::create_dir_all(&new).at("create", &new)?;
     let digests = BTreeMap::from([
@@ -104,6 +104,13 @@ pub(super) fn save<'a>(
     files::replace(&new.join(DESCRIPTION), &text)?;
     files::sync_folder(&new)?;
     put_in_place(&new, folder)
+}
+
+/// A folder beside another, under a name that is surely ours: what is left of it by a kill is removed.
+fn beside(folder: &Path, what: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".turnwise-{what}"));
+    folder.with_file_name(name)
 }
 
 /// Only an encoder of ours, or nothing, is replaced.
@@ -122,9 +129,7 @@ fn refuse_to_replace(folder: &Path) -> Result<()> {
 }
 
 fn put_in_place(new: &Path, folder: &Path) -> Result<()> {
-    let mut name = folder.file_name().unwrap_or_default().to_owned();
-    name.push(".old");
-    let old = folder.with_file_name(name);
+    let old = beside(folder, "old");
     let replaces = folder.exists();
     if replaces {
         // A folder that holds files cannot be renamed over: the old one steps aside first.

@@ -14,10 +14,10 @@ use super::{
     random::normal,
 };
 
-/// Directions more than are asked for; they make the last ones that are asked for exact.
-const OVERSAMPLING: usize = 16;
+/// Directions more than are asked for: the fewer there are, the later the last ones that are asked for come right.
+const OVERSAMPLING: usize = 32;
 /// Times that the basis goes through the matrix.
-const ITERATIONS: usize = 8;
+const ITERATIONS: usize = 10;
 /// Singular values below this part of the greatest are rounding.
 const NEGLIGIBLE: f64 = 1e-6;
 
