@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod contract;
+pub mod cpu;
 pub mod fingerprint;
 pub mod network;
 pub mod precision;

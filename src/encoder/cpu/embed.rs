@@ -50,8 +50,10 @@ impl Embedder {
         }
         let most = self.positions.rows.saturating_sub(self.first_position);
         if sequence.positions.is_none() && n > most {
-            return Err(Error::input(format!("a sequence has {n} tokens, and the model takes at most {most}"))
-                .with_hint("cut it, or divide it into windows"));
+            return Err(Error::input(format!(
+                "a sequence has {n} tokens, and the model takes at most {most}"
+            ))
+            .with_hint("cut it, or divide it into windows"));
         }
         within("token", &sequence.ids, n, self.words.rows)?;
         if let Some(positions) = &sequence.positions {

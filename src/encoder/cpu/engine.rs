@@ -7,10 +7,8 @@ use super::{
     layer::{PackedLayer, Room, padded_norm},
     norm::{AddNorm, PaddedNorm},
     proof,
-    simd::{Simd, SimdChoice, SimdLevel, portable::Portable},
+    simd::{Simd, SimdChoice, SimdLevel, at_level},
 };
-#[cfg(target_arch = "x86_64")]
-use super::simd::{avx2::Avx2, avx512::Avx512};
 use crate::{
     encoder::{Backend, Batch, Network, Precision},
     error::{Error, Result},
@@ -32,27 +30,6 @@ pub struct CpuEngine {
     rooms: Mutex<Vec<Room>>,
 }
 
-/// Calls a function with the type that stands for a level.
-macro_rules! at_level {
-    ($level:expr, $f:ident :: <_> ($($arg:expr),*)) => {
-        match $level {
-            SimdLevel::Portable => $f::<Portable<8, false>>($($arg),*),
-            #[cfg(test)]
-            SimdLevel::Wide => $f::<Portable<16, true>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => $f::<Avx2>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => $f::<Avx512<false, false>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Vnni => $f::<Avx512<true, false>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Bf16 => $f::<Avx512<true, true>>($($arg),*),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => $f::<Portable<8, false>>($($arg),*),
-        }
-    };
-}
-
 impl CpuEngine {
     /// Packs a network's weights for a precision and for the vectors that are chosen.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
@@ -72,7 +49,11 @@ impl CpuEngine {
     /// Packs for a level that this processor has.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
-            network.layers.iter().map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision)).collect()
+            network
+                .layers
+                .iter()
+                .map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision))
+                .collect()
         }
         assert!(level.available(), "a level that the processor lacks");
         check(network)?;
@@ -95,7 +76,12 @@ impl CpuEngine {
 
     /// As [`Backend::run`], with the columns of every product shared out among two threads of rayon's pool: for a
     /// single short text, where there is no second batch for the second thread.
-    pub fn run_split(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+    pub fn run_split(
+        &self,
+        batch: &Batch,
+        layers: &[usize],
+        take: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         self.run_with(batch, layers, take, true)
     }
 
@@ -187,9 +173,7 @@ fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
     let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
-    for table in
-        [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()]
-    {
+    for table in [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()] {
         fits &= table.is_none_or(|t| t.rows > 0 && t.data.len() == t.rows * h);
     }
     let mut norms = vec![&e.norm];
@@ -223,8 +207,11 @@ impl Backend for CpuEngine {
     }
 
     fn describe(&self) -> String {
-        let failed: String =
-            self.failed.iter().map(|level| format!("; {level} is not used: it computes wrongly here")).collect();
+        let failed: String = self
+            .failed
+            .iter()
+            .map(|level| format!("; {level} is not used: it computes wrongly here"))
+            .collect();
         format!("{} on cpu ({}{failed})", self.precision, self.level)
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct Bf16;
 impl<S: Simd> Format<S> for Bf16 {
     type Sum = S::F32;
 
+    // Columns take twice the registers where they are widened.
+    const ROWS: usize = if S::BF16 { S::ROWS } else { S::ROWS * 2 / 3 };
     const LEFT: usize = if S::BF16 { 1 } else { 2 };
 
     #[inline(always)]
@@ -119,8 +121,7 @@ impl<S: Simd> Format<S> for Bf16 {
                 let mut one = [S::splat(0.0); V];
                 for which in 0..2 {
                     for v in 0..V {
-                        one[v] =
-                            if which == 0 { S::bf16_low(columns[v]) } else { S::bf16_high(columns[v]) };
+                        one[v] = if which == 0 { S::bf16_low(columns[v]) } else { S::bf16_high(columns[v]) };
                     }
                     for (m, sums) in sums.iter_mut().enumerate() {
                         let number = S::splat(left.add(m * stride + which).cast::<f32>().read());

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Tokens whose feed-forward part is computed at once: what is between its two products stays in the cache.
-const FEED_BLOCK: usize = 96;
+const FEED_BLOCK: usize = 256;
 
 /// A layer that is ready to run.
 pub(super) struct PackedLayer {
@@ -85,14 +85,12 @@ impl PackedLayer {
         let projection = Packed::new::<S>(precision, (h, 3 * width), &weight, &bias)?;
 
         let mut weight = vec![0.0; h * width];
-        for (to, from) in
-            weight.chunks_exact_mut(width).zip(layer.attention_output.weight.chunks_exact(h))
-        {
+        for (to, from) in weight.chunks_exact_mut(width).zip(layer.attention_output.weight.chunks_exact(h)) {
             from.iter().enumerate().for_each(|(i, w)| to[place(i)] = *w);
         }
-        let attention_output = Packed::new::<S>(precision, (width, h), &weight, &layer.attention_output.bias)?;
-        let plain =
-            |l: &Linear| Packed::new::<S>(precision, (l.inputs, l.outputs), &l.weight, &l.bias);
+        let attention_output =
+            Packed::new::<S>(precision, (width, h), &weight, &layer.attention_output.bias)?;
+        let plain = |l: &Linear| Packed::new::<S>(precision, (l.inputs, l.outputs), &l.weight, &l.bias);
         Ok(PackedLayer {
             heads,
             activation: shape.activation,
@@ -110,7 +108,13 @@ impl PackedLayer {
     /// # Safety
     ///
     /// The processor has the features of `S`, for which the layer was packed.
-    pub unsafe fn run<S: Simd>(&self, room: &mut Room, lengths: impl Iterator<Item = usize>, tokens: usize, split: bool) {
+    pub unsafe fn run<S: Simd>(
+        &self,
+        room: &mut Room,
+        lengths: impl Iterator<Item = usize>,
+        tokens: usize,
+        split: bool,
+    ) {
         let Room { x, y, projected, context, inner, codes, heads } = room;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());

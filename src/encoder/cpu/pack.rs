@@ -92,8 +92,9 @@ impl Packed {
                     packed.put(output, codes.codes.iter().map(|c| *c as i8 as u8));
                 }
                 Precision::F16 => {
-                    return Err(Error::input("the CPU does not compute in f16")
-                        .with_hint("take `bf16`, which is as small, or `int16`, which is as small and faster"));
+                    return Err(Error::input("the CPU does not compute in f16").with_hint(
+                        "take `bf16`, which is as small, or `int16`, which is as small and faster",
+                    ));
                 }
             }
         }

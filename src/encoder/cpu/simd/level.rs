@@ -57,9 +57,8 @@ impl SimdLevel {
         {
             use std::arch::is_x86_feature_detected as has;
             let avx2 = || has!("avx2") && has!("fma");
-            let avx512 = || {
-                avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq")
-            };
+            let avx512 =
+                || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq");
             match self {
                 SimdLevel::Portable => true,
                 #[cfg(test)]

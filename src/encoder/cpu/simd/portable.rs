@@ -21,7 +21,11 @@ fn map<T: Copy, U: Copy + Default, const N: usize>(a: Lanes<T, N>, f: impl Fn(T)
 }
 
 #[inline(always)]
-fn zip<T: Copy + Default, const N: usize>(a: Lanes<T, N>, b: Lanes<T, N>, f: impl Fn(T, T) -> T) -> Lanes<T, N> {
+fn zip<T: Copy + Default, const N: usize>(
+    a: Lanes<T, N>,
+    b: Lanes<T, N>,
+    f: impl Fn(T, T) -> T,
+) -> Lanes<T, N> {
     let mut out = [T::default(); N];
     for i in 0..N {
         out[i] = f(a.0[i], b.0[i]);
