@@ -9,7 +9,7 @@ use super::{
     layer::{PackedLayer, Room, padded_norm},
     norm::{AddNorm, PaddedNorm},
     proof,
-    simd::{Simd, SimdChoice, SimdLevel, portable::Portable},
+    simd::{Simd, SimdChoice, SimdLevel, at_level},
 };
 use crate::{
     encoder::{Backend, Batch, Network, Precision},
@@ -30,27 +30,6 @@ pub struct CpuEngine {
     layers: Vec<PackedLayer>,
     /// Rooms that no call uses at the moment.
     rooms: Mutex<Vec<Room>>,
-}
-
-/// Calls a function with the type that stands for a level.
-macro_rules! at_level {
-    ($level:expr, $f:ident :: <_> ($($arg:expr),*)) => {
-        match $level {
-            SimdLevel::Portable => $f::<Portable<8, false>>($($arg),*),
-            #[cfg(test)]
-            SimdLevel::Wide => $f::<Portable<16, true>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => $f::<Avx2>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => $f::<Avx512<false, false>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Vnni => $f::<Avx512<true, false>>($($arg),*),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Bf16 => $f::<Avx512<true, true>>($($arg),*),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => $f::<Portable<8, false>>($($arg),*),
-        }
-    };
 }
 
 impl CpuEngine {

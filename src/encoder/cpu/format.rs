@@ -87,6 +87,8 @@ pub(super) struct Bf16;
 impl<S: Simd> Format<S> for Bf16 {
     type Sum = S::F32;
 
+    // Columns take twice the registers where they are widened.
+    const ROWS: usize = if S::BF16 { S::ROWS } else { S::ROWS * 2 / 3 };
     const LEFT: usize = if S::BF16 { 1 } else { 2 };
 
     #[inline(always)]

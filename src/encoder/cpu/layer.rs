@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Tokens whose feed-forward part is computed at once: what is between its two products stays in the cache.
-const FEED_BLOCK: usize = 96;
+const FEED_BLOCK: usize = 256;
 
 /// A layer that is ready to run.
 pub(super) struct PackedLayer {

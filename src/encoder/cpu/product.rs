@@ -12,7 +12,7 @@ use super::{
 use crate::encoder::{Precision, network::Activation};
 
 /// Bytes of the left side that are worked on together: they stay in the second-level cache.
-const LEFT_BLOCK: usize = 192 * 1024;
+const LEFT_BLOCK: usize = 256 * 1024;
 
 /// Units of a row that are worked on together: a panel's part of that depth stays in the first-level cache.
 const DEPTH_BLOCK: usize = 384;

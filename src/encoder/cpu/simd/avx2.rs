@@ -1,6 +1,6 @@
 //! AVX2 with FMA: eight lanes, sixteen registers.
 
-use std::arch::x86_64::*;
+use std::arch::{asm, x86_64::*};
 
 use super::{Kernel, Simd};
 
@@ -24,6 +24,59 @@ pub(super) use operations;
 unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the features and for the kernel's pointers.
     unsafe { kernel.call() }
+}
+
+// Sums of whole numbers may be made in any order, and the compiler takes that freedom: it sums products of several
+// steps first, loads ahead, and then has more of everything than registers. These hold it to the order in which the
+// kernels are written, in which all of it fits: they are not `pure`, and such blocks stay in their order.
+
+macro_rules! two_instructions {
+    ($(fn $name:ident: $multiply:literal, $add:literal;)*) => { $(
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn $name(mut sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: two instructions of AVX2 on registers.
+            unsafe {
+                asm!(
+                    concat!($multiply, " {products}, {a}, {b}"),
+                    concat!($add, " {sum}, {sum}, {products}"),
+                    a = in(ymm_reg) a, b = in(ymm_reg) b, sum = inout(ymm_reg) sum,
+                    products = lateout(ymm_reg) _,
+                    options(nomem, nostack, preserves_flags),
+                );
+            }
+            sum
+        }
+    )* };
+}
+
+two_instructions! {
+    fn dot_shorts: "vpmaddwd", "vpaddd";
+    fn dot_bytes: "vpmaddubsw", "vpaddw";
+}
+
+macro_rules! read_instruction {
+    ($(fn $name:ident: $read:literal;)*) => { $(
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn $name(from: *const u32) -> __m256i {
+            let read: __m256i;
+            // SAFETY: one instruction of AVX2, which reads what the caller vouches for.
+            unsafe {
+                asm!(
+                    concat!($read, " {read}, [{from}]"),
+                    from = in(reg) from, read = lateout(ymm_reg) read,
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            read
+        }
+    )* };
+}
+
+read_instruction! {
+    fn iload: "vmovdqu";
+    fn spread: "vpbroadcastd";
 }
 
 impl Simd for Avx2 {
@@ -110,18 +163,14 @@ impl Simd for Avx2 {
         }}
 
         fn izero() -> __m256i { _mm256_setzero_si256() }
-        fn spread(from: *const u32) -> __m256i { _mm256_set1_epi32(from.read_unaligned() as i32) }
-        fn iload(from: *const u32) -> __m256i { _mm256_loadu_si256(from.cast()) }
+        fn spread(from: *const u32) -> __m256i { spread(from) }
+        fn iload(from: *const u32) -> __m256i { iload(from) }
         fn istore(to: *mut u32, v: __m256i) { _mm256_storeu_si256(to.cast(), v) }
         fn to_float(v: __m256i) -> __m256 { _mm256_cvtepi32_ps(v) }
-        fn dot_shorts(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
-        }
+        fn dot_shorts(sum: __m256i, a: __m256i, b: __m256i) -> __m256i { dot_shorts(sum, a, b) }
 
         fn bytes_zero() -> __m256i { _mm256_setzero_si256() }
-        fn dot_bytes(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b))
-        }
+        fn dot_bytes(sum: __m256i, a: __m256i, b: __m256i) -> __m256i { dot_bytes(sum, a, b) }
         fn widen_bytes(sum: __m256i, products: __m256i) -> __m256i {
             _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
         }

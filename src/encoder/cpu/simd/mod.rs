@@ -13,6 +13,32 @@ pub(super) mod portable;
 
 pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 
+/// Calls a function with the type that stands for a level. A level that this kind of machine cannot have stands for the
+/// portable one; it is never available, and so never chosen.
+macro_rules! at_level {
+    ($level:expr, $f:ident :: <_> ($($arg:expr),* $(,)?)) => {{
+        use $crate::encoder::cpu::simd::{SimdLevel, portable::Portable};
+        #[cfg(target_arch = "x86_64")]
+        use $crate::encoder::cpu::simd::{avx2::Avx2, avx512::Avx512};
+        match $level {
+            SimdLevel::Portable => $f::<Portable<8, false>>($($arg),*),
+            #[cfg(test)]
+            SimdLevel::Wide => $f::<Portable<16, true>>($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => $f::<Avx2>($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => $f::<Avx512<false, false>>($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512Vnni => $f::<Avx512<true, false>>($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512Bf16 => $f::<Avx512<true, true>>($($arg),*),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => $f::<Portable<8, false>>($($arg),*),
+        }
+    }};
+}
+pub(super) use at_level;
+
 /// A piece of work that is compiled for one kind of processor.
 pub(super) trait Kernel<S: Simd> {
     /// What it gives.
