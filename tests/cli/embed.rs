@@ -1,4 +1,4 @@
-//! `embed` through the program. Needs a model: see [`Turnwise::model`].
+//! `embed` through the program.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::{SAMPLES, Turnwise, gz, lines, record};
 #[test]
 fn texts_records_and_corpora_become_vectors_with_ids() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.txt", "my card is gone\n\nwhere is my parcel\n");
     let summary = t.json(&format!("embed --model {model} in.txt -o v.npy"));
     assert_eq!((&summary["vectors"], &summary["read_as"]["lines"]), (&3.into(), &1.into()), "{summary}");
@@ -47,7 +47,7 @@ fn texts_records_and_corpora_become_vectors_with_ids() {
 #[test]
 fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", "{\"id\":\"a\",\"text\":\"x\"}\n{oops\n{\"id\":\"c\",\"text\":\"y\"}\n");
     let outcome = t.run(&format!("embed --model {model} in.jsonl -o v.jsonl"));
     outcome.says(0, &["warning: rejected: in.jsonl:2: not valid JSON"]);
@@ -61,7 +61,7 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
 #[test]
 fn an_interrupted_run_writes_nothing() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     let mut run = t.start(&format!("embed -v --model {model} --from lines - -o v.npy"));
     run.feed("one line\n");
     // The program looks at standard input before it opens the model, and that waits for more.

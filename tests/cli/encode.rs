@@ -1,5 +1,4 @@
-//! `encode` through the program, and what the other commands say of its vectors. Needs a model: see
-//! [`Turnwise::model`].
+//! `encode` through the program, and what the other commands say of its vectors.
 
 use std::fs;
 
@@ -10,7 +9,7 @@ use crate::support::{Turnwise, files, record, records};
 #[test]
 fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", records(50));
     t.ok("ingest -i x in.jsonl");
     let first = t.json(&format!("encode -i x --model {model}"));
@@ -41,7 +40,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
 #[test]
 fn other_options_are_refused_with_the_command_that_helps() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", records(10));
     t.ok("ingest -i x in.jsonl");
     t.ok(&format!("encode -i x --model {model}"));
@@ -55,7 +54,7 @@ fn other_options_are_refused_with_the_command_that_helps() {
 #[test]
 fn damage_is_told_and_mended() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", records(30));
     t.ok("ingest -i x in.jsonl");
     t.ok(&format!("encode -i x --model {model}"));
@@ -78,7 +77,7 @@ fn damage_is_told_and_mended() {
 #[test]
 fn a_backup_brings_them_along_unless_told_not_to() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", records(30));
     t.ok("ingest -i x in.jsonl");
     t.ok(&format!("encode -i x --model {model}"));
@@ -97,7 +96,7 @@ fn a_backup_brings_them_along_unless_told_not_to() {
 #[test]
 fn an_interrupted_run_is_gone_on_with() {
     let t = Turnwise::new();
-    let Some(model) = t.model() else { return };
+    let model = t.model();
     t.write("in.jsonl", records(20_000));
     t.ok("ingest -i x in.jsonl --no-index");
     t.write("turnwise.toml", "[encode]\nbatch = 20\n");

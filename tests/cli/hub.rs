@@ -127,7 +127,7 @@ impl Hub {
     /// The program, with this as its hub.
     pub fn command(&self, t: &Turnwise, line: &str) -> Command {
         let mut command = t.command(&line.split_whitespace().collect::<Vec<_>>());
-        command.env("HF_ENDPOINT", &self.address);
+        command.env("HF_ENDPOINT", &self.address).env("HF_HUB_OFFLINE", "0");
         command
     }
 }

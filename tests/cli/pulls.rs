@@ -266,7 +266,10 @@ fn a_proxy_is_asked_in_place_of_the_hub() {
     let (t, files) = (Turnwise::new(), model());
     let proxy = Hub::new(NAME, files.clone());
     let mut command = proxy.command(&t, PULL);
-    command.env("HF_ENDPOINT", "http://hub.invalid").env("ALL_PROXY", &proxy.address);
+    command
+        .env("HF_ENDPOINT", "http://hub.invalid")
+        .env("HF_HUB_OFFLINE", "0")
+        .env("ALL_PROXY", &proxy.address);
     run(command).says(0, &[]);
     is_whole(&t, &files);
     assert_eq!(proxy.asked()[0].path, "hub.invalid:80");
@@ -369,7 +372,7 @@ mod wheel {
             fs::set_permissions(t.path("bin/python3"), fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut command = t.command(&["model", "pull"]);
-        command.env("HF_ENDPOINT", nobody()).env("PATH", t.path("bin"));
+        command.env("HF_ENDPOINT", nobody()).env("HF_HUB_OFFLINE", "0").env("PATH", t.path("bin"));
         run(command)
     }
 

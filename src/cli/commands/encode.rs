@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use serde::Serialize;
 
@@ -25,7 +28,7 @@ use crate::{
 
 /// What was done, for people and for programs.
 #[derive(Serialize)]
-struct Encoded {
+pub(super) struct Encoded {
     schema: &'static str,
     index: String,
     model: String,
@@ -64,7 +67,29 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     let choice = Choice::of(args, before.as_ref());
     drop(before);
     let encoder = open(&choice.model, choice.precision)?;
-    with(encoder.as_ref(), &choice, args.replace, context)
+    with(encoder.as_ref(), &choice, args.replace, &root, context)
+}
+
+/// Gives everything in an index its vectors by this encoder, whatever they were made by before.
+pub(super) fn everything(
+    encoder: &dyn Encoder,
+    model: &str,
+    root: &Path,
+    context: &Context<'_>,
+) -> Result<Encoded> {
+    let other = match VectorReader::open(root) {
+        Ok(reader) => reader.is_some_and(|r| r.recipe().fingerprint != encoder.fingerprint()),
+        Err(Error::Corrupt { .. }) => true,
+        Err(e) => return Err(e),
+    };
+    let choice = Choice {
+        model: model.to_owned(),
+        precision: None,
+        options: Options::default(),
+        utterances: true,
+        dialogues: true,
+    };
+    with(encoder, &choice, other, root, context)
 }
 
 /// What is encoded with what: as the arguments say, and where they say nothing, as the index has it.
@@ -112,14 +137,19 @@ impl Choice {
     }
 }
 
-fn with(encoder: &dyn Encoder, choice: &Choice, replace: bool, context: &Context<'_>) -> Result<Encoded> {
-    let root = context.existing_index()?;
+fn with(
+    encoder: &dyn Encoder,
+    choice: &Choice,
+    replace: bool,
+    root: &Path,
+    context: &Context<'_>,
+) -> Result<Encoded> {
     let model = encoders::lasting_name(&choice.model);
     let precision = choice.precision.map_or("auto", |p| p.name());
     let recipe = Recipe::of(encoder, &model, precision, &choice.options);
     let mode = if replace { Mode::Replace } else { Mode::GoOn };
-    let snapshot = Snapshot::open(&root)?;
-    let mut writer = VectorWriter::open(&root, &recipe, mode, context.command_line)?;
+    let snapshot = Snapshot::open(root)?;
+    let mut writer = VectorWriter::open(root, &recipe, mode, context.command_line)?;
     let wanted = Wanted {
         utterances: choice.utterances,
         dialogues: choice.dialogues,
@@ -169,7 +199,7 @@ fn with(encoder: &dyn Encoder, choice: &Choice, replace: bool, context: &Context
 }
 
 impl Encoded {
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let f = &self.filled;
         if f.seen == 0 {
             writeln!(out, "{} is up to date", self.index)?;

@@ -17,6 +17,7 @@ use crate::{
     },
     corpus::{Dialogue, Turn},
     error::{Error, Result},
+    ids::UtteranceId,
     index::lexical::Lexical,
     store::Snapshot,
     text,
@@ -70,13 +71,25 @@ pub(super) fn search(
     window: usize,
 ) -> Result<Found> {
     let started = Instant::now();
-    let lexical = Lexical::open(root)?;
+    let found = Lexical::open(root)?.search(query, k)?;
+    let found = found.into_iter().map(|found| (found.score, found.utterance)).collect();
+    shown(query, found, snapshot, window, started)
+}
+
+/// Utterances that were found, with the turns around them.
+pub(super) fn shown(
+    query: &str,
+    found: Vec<(f32, UtteranceId)>,
+    snapshot: &Snapshot,
+    window: usize,
+    started: Instant,
+) -> Result<Found> {
     let mut hits = Vec::new();
-    for found in lexical.search(query, k)? {
+    for (score, utterance) in found {
         // A dialogue that was deleted since the index was built is simply not there any more.
-        let Some(dialogue) = snapshot.get(&found.utterance.dialogue)? else { continue };
-        let Some(at) = dialogue.turns.iter().position(|t| t.number == found.utterance.turn) else { continue };
-        hits.push(hit(found.score, found.utterance.to_string(), dialogue, at, window));
+        let Some(dialogue) = snapshot.get(&utterance.dialogue)? else { continue };
+        let Some(at) = dialogue.turns.iter().position(|t| t.number == utterance.turn) else { continue };
+        hits.push(hit(score, utterance.to_string(), dialogue, at, window));
     }
     let milliseconds = started.elapsed().as_secs_f64() * 1e3;
     Ok(Found { schema: "turnwise/search/1", query: query.to_owned(), hits, milliseconds })

@@ -32,6 +32,7 @@ mod key;
 mod manifest;
 mod reader;
 mod repair;
+pub mod scan;
 mod sets;
 mod table;
 mod writer;

