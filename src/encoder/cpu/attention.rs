@@ -7,9 +7,9 @@ use super::{
     format::F32,
     math,
     pack::GRAIN,
-    product::even_parts,
+    product::{even_parts, even_tiles},
     simd::{Kernel, Simd},
-    tile::{AsIs, ByRow, Ending, Tile, with_tile},
+    tile::{AsIs, ByRow, Ending, Tiles, with_tile},
 };
 
 /// Tiles of queries whose scores are kept at the same time.
@@ -85,14 +85,14 @@ pub(super) unsafe fn attend<S: Simd>(
             for block in even_parts(0..n, BLOCK * S::ROWS) {
                 for start in (0..columns).step_by(panel) {
                     let vectors = (columns - start).min(panel) / S::LANES;
-                    for rows in even_parts(0..block.len(), S::ROWS) {
-                        tile::<S, _>(
-                            (projected[first + (block.start + rows.start) * stride..].as_ptr(), stride),
+                    for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
+                        tiles::<S, _>(
+                            (projected[first + (block.start + row) * stride..].as_ptr(), stride),
                             keys[start * depth..].as_ptr(),
                             depth,
-                            (scores[rows.start * columns + start..].as_mut_ptr(), columns),
+                            (scores[row * columns + start..].as_mut_ptr(), columns),
                             AsIs,
-                            (rows.len(), vectors),
+                            (count, high, vectors),
                         );
                     }
                 }
@@ -100,15 +100,15 @@ pub(super) unsafe fn attend<S: Simd>(
                 S::enter(Softmax { scores: scores.as_mut_ptr(), n, stride: columns, rows, factors });
                 for start in (0..depth).step_by(panel) {
                     let vectors = (depth - start).min(panel) / S::LANES;
-                    for rows in even_parts(0..block.len(), S::ROWS) {
-                        let to = (tokens.start + block.start + rows.start) * width + head * depth + start;
-                        tile::<S, _>(
-                            (scores[rows.start * columns..].as_ptr(), columns),
+                    for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
+                        let to = (tokens.start + block.start + row) * width + head * depth + start;
+                        tiles::<S, _>(
+                            (scores[row * columns..].as_ptr(), columns),
                             values[start * n..].as_ptr(),
                             n,
                             (context[to..].as_mut_ptr(), width),
-                            ByRow(factors[rows.start..].as_ptr()),
-                            (rows.len(), vectors),
+                            ByRow(factors[row..].as_ptr()),
+                            (count, high, vectors),
                         );
                     }
                 }
@@ -117,20 +117,21 @@ pub(super) unsafe fn attend<S: Simd>(
     }
 }
 
-/// One tile of a product of floats.
-unsafe fn tile<S: Simd, E: Ending<S>>(
+/// Some tiles of a product of floats: how many, how many rows and how many vectors each.
+unsafe fn tiles<S: Simd, E: Ending<S>>(
     left: (*const f32, usize),
     right: *const f32,
     steps: usize,
     out: (*mut f32, usize),
     ending: E,
-    (rows, vectors): (usize, usize),
+    (count, rows, vectors): (usize, usize, usize),
 ) {
     macro_rules! run {
         ($m:literal, $v:literal) => {
             // SAFETY: `attend` vouches for the rows, the columns and the features.
             unsafe {
-                S::enter(Tile::<F32, E, $m, $v> {
+                S::enter(Tiles::<F32, E, $m, $v> {
+                    count,
                     left: (left.0.cast(), left.1),
                     right: right.cast(),
                     steps,
@@ -138,6 +139,8 @@ unsafe fn tile<S: Simd, E: Ending<S>>(
                     first: true,
                     last: true,
                     ending,
+                    activation: None,
+                    next: (right.cast(), 0),
                     format: PhantomData,
                 })
             }
@@ -217,15 +220,18 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
                 }
                 let most = S::splat(S::largest(most));
                 let mut sum = S::splat(0.0);
-                for i in (0..whole).step_by(S::LANES) {
-                    let e = math::exp::<S>(S::sub(S::load(scores.add(i)), most));
-                    S::store(scores.add(i), e);
-                    sum = S::add(sum, e);
+                // Two at a time: one waits for its own results most of the time.
+                for i in (0..whole / (2 * S::LANES)).map(|i| i * 2 * S::LANES) {
+                    let x = [S::load(scores.add(i)), S::load(scores.add(i + S::LANES))];
+                    let e = math::exp::<S, 2>(x.map(|x| S::sub(x, most)));
+                    S::store(scores.add(i), e[0]);
+                    S::store(scores.add(i + S::LANES), e[1]);
+                    sum = S::add(sum, S::add(e[0], e[1]));
                 }
-                if rest > 0 {
-                    let e = math::exp::<S>(S::sub(S::load(scores.add(whole)), most));
-                    sum = S::add(sum, S::first(rest, e, S::splat(0.0)));
-                    S::store(scores.add(whole), e);
+                for i in (whole / (2 * S::LANES) * 2 * S::LANES..self.n).step_by(S::LANES) {
+                    let [e] = math::exp::<S, 1>([S::sub(S::load(scores.add(i)), most)]);
+                    S::store(scores.add(i), e);
+                    sum = S::add(sum, S::first(self.n - i, e, S::splat(0.0)));
                 }
                 self.factors[row] = 1.0 / S::total(sum);
             }

@@ -29,7 +29,8 @@ pub(super) struct Left<'a> {
 }
 
 impl CodeRoom {
-    /// Brings `rows` rows, `stride` numbers each, into the form that a product with weights of `precision` takes.
+    /// Brings `rows` rows of `width` numbers, `stride` apart, into the form that a product with weights of `precision`
+    /// takes.
     ///
     /// # Safety
     ///
@@ -39,14 +40,14 @@ impl CodeRoom {
         precision: Precision,
         x: &'a [f32],
         rows: usize,
-        stride: usize,
+        (width, stride): (usize, usize),
     ) -> Left<'a> {
-        assert!(x.len() >= rows * stride && stride.is_multiple_of(super::pack::GRAIN));
+        assert!(x.len() >= rows * stride && width <= stride && width.is_multiple_of(super::pack::GRAIN));
         let x = &x[..rows * stride];
         if precision == Precision::F32 || (precision == Precision::Bf16 && !S::BF16) {
             return Left { units: units(x), stride, scales: &[], lows: &[] };
         }
-        let unit_stride = stride / Packed::numbers_in_unit(precision);
+        let unit_stride = width / Packed::numbers_in_unit(precision);
         self.codes.reserve::<u32>(rows * unit_stride);
         self.scales.reserve::<f32>(rows);
         self.lows.reserve::<f32>(rows);
@@ -57,15 +58,15 @@ impl CodeRoom {
                 Precision::Int16 => {
                     let codes = self.codes.of_mut::<i16>();
                     lows.fill(0.0);
-                    S::Base::enter(Shorts { x, stride, codes, scales });
+                    S::Base::enter(Shorts { x, width, stride, codes, scales });
                 }
                 Precision::Int8 => {
                     let codes = self.codes.of_mut::<u8>();
-                    S::Base::enter(Bytes { x, stride, codes, scales, lows, most: S::BYTE_MAX });
+                    S::Base::enter(Bytes { x, width, stride, codes, scales, lows, most: S::BYTE_MAX });
                 }
                 _ => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves { x, codes });
+                    S::Base::enter(Halves { x, width, stride, codes });
                 }
             }
         }
@@ -76,6 +77,7 @@ impl CodeRoom {
 /// To 16-bit integers, as long as overflow allows.
 struct Shorts<'a> {
     x: &'a [f32],
+    width: usize,
     stride: usize,
     codes: &'a mut [i16],
     scales: &'a mut [f32],
@@ -90,18 +92,18 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
                 let x = self.x.as_ptr().add(row * self.stride);
-                let codes = self.codes.as_mut_ptr().add(row * self.stride);
+                let codes = self.codes.as_mut_ptr().add(row * self.width);
                 let (mut squares, mut largest) = (S::splat(0.0), S::splat(0.0));
-                for i in (0..self.stride).step_by(S::LANES) {
+                for i in (0..self.width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
                     squares = S::fma(v, v, squares);
                     largest = S::max(largest, S::abs(v));
                 }
                 let (length, largest) = (f64::from(S::total(squares)).sqrt(), f64::from(S::largest(largest)));
-                let factor = short_factor(length, largest, self.stride);
+                let factor = short_factor(length, largest, self.width);
                 *scale = if factor > 0.0 { (1.0 / factor) as f32 } else { 0.0 };
                 let factor = S::splat(factor as f32);
-                for i in (0..self.stride).step_by(S::LANES) {
+                for i in (0..self.width).step_by(S::LANES) {
                     S::store_shorts(codes.add(i), S::mul(S::load(x.add(i)), factor));
                 }
             }
@@ -112,6 +114,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
 /// To bytes from 0, the row's smallest number, to `most`, its largest.
 struct Bytes<'a> {
     x: &'a [f32],
+    width: usize,
     stride: usize,
     codes: &'a mut [u8],
     scales: &'a mut [f32],
@@ -128,9 +131,9 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
                 let x = self.x.as_ptr().add(row * self.stride);
-                let codes = self.codes.as_mut_ptr().add(row * self.stride);
+                let codes = self.codes.as_mut_ptr().add(row * self.width);
                 let (mut least, mut most) = (S::load(x), S::load(x));
-                for i in (S::LANES..self.stride).step_by(S::LANES) {
+                for i in (S::LANES..self.width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
                     least = S::min(least, v);
                     most = S::max(most, v);
@@ -140,7 +143,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
                 (*scale, *low) = (range / self.most, least);
                 let factor = S::splat(self.most / range);
                 let shift = S::splat(least);
-                for i in (0..self.stride).step_by(S::LANES) {
+                for i in (0..self.width).step_by(S::LANES) {
                     let code = S::mul(S::sub(S::load(x.add(i)), shift), factor);
                     S::store_bytes(codes.add(i), S::min(code, S::splat(self.most)));
                 }
@@ -152,6 +155,8 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
 /// To bf16.
 struct Halves<'a> {
     x: &'a [f32],
+    width: usize,
+    stride: usize,
     codes: &'a mut [u16],
 }
 
@@ -160,9 +165,14 @@ impl<S: Simd> Kernel<S> for Halves<'_> {
 
     #[inline(always)]
     unsafe fn call(self) {
-        for i in (0..self.x.len()).step_by(S::LANES) {
-            // SAFETY: `prepare` made room for as many codes as there are numbers, a multiple of the lanes.
-            unsafe { S::store_bf16(self.codes.as_mut_ptr().add(i), S::load(self.x.as_ptr().add(i))) }
+        for (row, x) in self.x.chunks_exact(self.stride).enumerate() {
+            for i in (0..self.width).step_by(S::LANES) {
+                // SAFETY: `prepare` made room for as many codes as there are numbers; rows are a multiple of the lanes.
+                unsafe {
+                    let to = self.codes.as_mut_ptr().add(row * self.width + i);
+                    S::store_bf16(to, S::load(x.as_ptr().add(i)));
+                }
+            }
         }
     }
 }

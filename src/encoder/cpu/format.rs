@@ -177,8 +177,13 @@ impl<S: Simd> Format<S> for Int16 {
             }
             for (m, sums) in sums.iter_mut().enumerate() {
                 let pair = S::spread(left.add(m * stride));
+                // All products, then all sums: they wait less for each other than in turns.
+                let mut products = [S::izero(); V];
                 for v in 0..V {
-                    sums[v] = S::dot_shorts(sums[v], pair, columns[v]);
+                    products[v] = S::begin_shorts(sums[v], pair, columns[v]);
+                }
+                for v in 0..V {
+                    sums[v] = S::end_shorts(sums[v], products[v]);
                 }
             }
         }
@@ -226,22 +231,27 @@ impl<S: Simd> Format<S> for Int8 {
     ) {
         // SAFETY: the caller vouches for `BYTE_CHAIN` units of each row and as many times `V` vectors.
         unsafe {
-            let mut products = [[S::bytes_zero(); V]; M];
+            let mut chains = [[None; V]; M];
             for link in 0..S::BYTE_CHAIN {
                 let mut columns = [S::izero(); V];
                 for (v, column) in columns.iter_mut().enumerate() {
                     *column = S::iload(right.add((link * V + v) * S::LANES));
                 }
-                for (m, products) in products.iter_mut().enumerate() {
+                for (m, chains) in chains.iter_mut().enumerate() {
                     let four = S::spread(left.add(m * stride + link));
                     for v in 0..V {
-                        products[v] = S::dot_bytes(products[v], four, columns[v]);
+                        chains[v] = Some(match chains[v] {
+                            None => S::begin_bytes(sums[m][v], four, columns[v]),
+                            Some(chain) => S::dot_bytes(chain, four, columns[v]),
+                        });
                     }
                 }
             }
-            for (sums, products) in sums.iter_mut().zip(products) {
+            for (sums, chains) in sums.iter_mut().zip(chains) {
                 for v in 0..V {
-                    sums[v] = S::widen_bytes(sums[v], products[v]);
+                    if let Some(chain) = chains[v] {
+                        sums[v] = S::end_bytes(sums[v], chain);
+                    }
                 }
             }
         }

@@ -125,29 +125,39 @@ impl PackedLayer {
         let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
         // SAFETY: the features by our caller; lengths are checked by the callees.
         unsafe {
-            linear::<S>(&self.projection, codes, x, tokens, projected, None, split);
+            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, split);
             let mut start = 0;
             for length in lengths {
                 attend::<S::Base>(self.heads, projected, start..start + length, context, heads);
                 start += length;
             }
-            linear::<S>(&self.attention_output, codes, context, tokens, y, None, split);
+            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, split);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
-            let middle = self.intermediate.outputs;
+            // A line more than needed: rows that are a power of two apart would fight for the same lines of the cache.
+            let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();
             for start in (0..tokens).step_by(FEED_BLOCK) {
                 let n = FEED_BLOCK.min(tokens - start);
                 let (x, y) = (&mut x[start * h..(start + n) * h], &mut y[start * h..(start + n) * h]);
-                linear::<S>(&self.intermediate, codes, x, n, inner, Some(self.activation), split);
-                linear::<S>(&self.output, codes, inner, n, y, None, split);
+                linear::<S>(
+                    &self.intermediate,
+                    codes,
+                    (x, h),
+                    n,
+                    (inner, middle),
+                    Some(self.activation),
+                    split,
+                );
+                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, split);
                 AddNorm { x, y: Some(y), stride: h, norm: &self.output_norm }.run::<S::Base>();
             }
         }
     }
 }
 
-/// `out = activation(x · weights + bias)`, on one thread or its columns on all.
+/// `out = activation(x · weights + bias)`, on one thread or its columns on two. Rows come with how far it is from one to
+/// the next.
 ///
 /// # Safety
 ///
@@ -155,17 +165,17 @@ impl PackedLayer {
 unsafe fn linear<S: Simd>(
     weights: &Packed,
     codes: &mut CodeRoom,
-    x: &[f32],
+    x: (&[f32], usize),
     rows: usize,
-    out: &mut [f32],
+    out: (&mut [f32], usize),
     activation: Option<Activation>,
     split: bool,
 ) {
     let panels = weights.panels();
-    let out = Out::new(out, rows, weights.outputs);
+    let out = Out::new(out.0, rows, out.1);
     // SAFETY: the features by our caller; every panel is given to one thread.
     unsafe {
-        let left = codes.prepare::<S>(weights.precision, x, rows, weights.inputs);
+        let left = codes.prepare::<S>(weights.precision, x.0, rows, (weights.inputs, x.1));
         if !split {
             return product::<S>(left, weights, 0..panels, out, activation);
         }

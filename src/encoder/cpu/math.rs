@@ -22,75 +22,111 @@ const TAIL: [f32; 10] = [
 
 /// A polynomial, its coefficients from the constant one up.
 #[inline(always)]
-unsafe fn polynomial<S: Simd, const N: usize>(x: S::F32, coefficients: [f32; N]) -> S::F32 {
+unsafe fn polynomial<S: Simd, const N: usize, const W: usize>(
+    x: [S::F32; W],
+    coefficients: [f32; N],
+) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
-        let mut sum = S::splat(coefficients[N - 1]);
+        let mut sum = [S::splat(coefficients[N - 1]); W];
         for i in (0..N - 1).rev() {
-            sum = S::fma(sum, x, S::splat(coefficients[i]));
+            let coefficient = S::splat(coefficients[i]);
+            for w in 0..W {
+                sum[w] = S::fma(sum[w], x[w], coefficient);
+            }
         }
         sum
     }
 }
 
+/// A function on each of some vectors.
+#[inline(always)]
+fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
+    let mut y = x;
+    for w in 0..W {
+        y[w] = f(x[w]);
+    }
+    y
+}
+
+/// The same of two vectors.
+#[inline(always)]
+fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) -> [V; W] {
+    let mut z = x;
+    for w in 0..W {
+        z[w] = f(x[w], y[w]);
+    }
+    z
+}
+
 /// `2^x` for `x` from -126 to 127.
 #[inline(always)]
-unsafe fn exp2<S: Simd>(x: S::F32) -> S::F32 {
+unsafe fn exp2<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
-        let whole = S::round(x);
-        S::mul(polynomial::<S, 6>(S::sub(x, whole), POWER), S::power_of_two(whole))
+        let whole = each(x, |x| S::round(x));
+        let part = polynomial::<S, 6, W>(both(x, whole, |x, w| S::sub(x, w)), POWER);
+        both(part, whole, |p, w| S::mul(p, S::power_of_two(w)))
     }
 }
 
 /// `e^x`; what is under e⁻⁸⁷ is given as that, what is over e⁸⁷ likewise.
 #[inline(always)]
-pub(super) unsafe fn exp<S: Simd>(x: S::F32) -> S::F32 {
+pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
-        let x = S::max(S::min(x, S::splat(87.0)), S::splat(-87.0));
-        let whole = S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E)));
+        let x = each(x, |x| S::max(S::min(x, S::splat(87.0)), S::splat(-87.0)));
+        let whole = each(x, |x| S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E))));
         // ln 2 in two parts, the first short enough that its product with a whole number is exact.
-        let rest = S::fma(whole, S::splat(-0.693_359_4), x);
-        let rest = S::fma(whole, S::splat(2.121_944_4e-4), rest);
-        let rest = S::mul(rest, S::splat(std::f32::consts::LOG2_E));
-        S::mul(polynomial::<S, 6>(rest, POWER), S::power_of_two(whole))
+        let rest = both(x, whole, |x, w| {
+            let rest = S::fma(w, S::splat(2.121_944_4e-4), S::fma(w, S::splat(-0.693_359_4), x));
+            S::mul(rest, S::splat(std::f32::consts::LOG2_E))
+        });
+        both(polynomial::<S, 6, W>(rest, POWER), whole, |p, w| S::mul(p, S::power_of_two(w)))
     }
 }
 
 /// `x·Φ(x)`. With the tail `r = Φ(-|x|)` it is `max(x, 0) - |x|·r`, which loses nothing on either side.
 #[inline(always)]
-unsafe fn gelu<S: Simd>(x: S::F32) -> S::F32 {
+unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
-        let size = S::min(S::abs(x), S::splat(6.0));
-        let tail = exp2::<S>(S::sub(S::splat(0.0), polynomial::<S, 10>(size, TAIL)));
-        S::sub(S::max(x, S::splat(0.0)), S::mul(size, tail))
+        let zero = S::splat(0.0);
+        let size = each(x, |x| S::min(S::abs(x), S::splat(6.0)));
+        let power = each(polynomial::<S, 10, W>(size, TAIL), |p| S::sub(zero, p));
+        let tail = both(size, exp2::<S, W>(power), |s, r| S::mul(s, r));
+        both(x, tail, |x, t| S::sub(S::max(x, zero), t))
     }
 }
 
 /// `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form.
 #[inline(always)]
-unsafe fn gelu_tanh<S: Simd>(x: S::F32) -> S::F32 {
+unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
-        let size = S::abs(x);
-        let bent = S::fma(S::mul(S::mul(size, size), S::splat(0.044_715)), size, size);
-        let e = exp::<S>(S::mul(bent, S::splat(-1.595_769_1)));
-        let tail = S::div(e, S::add(e, S::splat(1.0)));
-        S::sub(S::max(x, S::splat(0.0)), S::mul(size, tail))
+        let (zero, one) = (S::splat(0.0), S::splat(1.0));
+        let size = each(x, |x| S::abs(x));
+        let bent = each(size, |s| {
+            let bent = S::fma(S::mul(S::mul(s, s), S::splat(0.044_715)), s, s);
+            S::mul(bent, S::splat(-1.595_769_1))
+        });
+        let tail = both(size, exp::<S, W>(bent), |s, e| S::mul(s, S::div(e, S::add(e, one))));
+        both(x, tail, |x, t| S::sub(S::max(x, zero), t))
     }
 }
 
-/// The function between the two products of the feed-forward part.
+/// The function between the two products of the feed-forward part, on some vectors.
 #[inline(always)]
-pub(super) unsafe fn activate<S: Simd>(activation: Activation, x: S::F32) -> S::F32 {
+pub(super) unsafe fn activate<S: Simd, const W: usize>(
+    activation: Activation,
+    x: [S::F32; W],
+) -> [S::F32; W] {
     // SAFETY: called from within a kernel.
     unsafe {
         match activation {
-            Activation::Gelu => gelu::<S>(x),
-            Activation::GeluTanh => gelu_tanh::<S>(x),
-            Activation::Relu => S::max(x, S::splat(0.0)),
+            Activation::Gelu => gelu::<S, W>(x),
+            Activation::GeluTanh => gelu_tanh::<S, W>(x),
+            Activation::Relu => each(x, |x| S::max(x, S::splat(0.0))),
         }
     }
 }

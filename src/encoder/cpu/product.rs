@@ -7,7 +7,7 @@ use super::{
     format::{Bf16, F32, Format, Int8, Int16},
     pack::Packed,
     simd::Simd,
-    tile::{Activate, Biased, Ending, Scaled, Tile, with_tile},
+    tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
 };
 use crate::encoder::{Precision, network::Activation};
 
@@ -96,50 +96,55 @@ impl Job<'_> {
         let (left_units, steps) = (units / F::RIGHT * F::LEFT, units / F::RIGHT);
         assert!(out.rows == 0 || left.units.len() >= (out.rows - 1) * left.stride + left_units);
         let right = &weights.units.of::<u32>()[..units * weights.outputs];
-        let most = (LEFT_BLOCK / (4 * left_units) / F::ROWS).max(1) * F::ROWS;
         let depth = DEPTH_BLOCK / F::RIGHT;
+        let most = (LEFT_BLOCK / (4 * F::LEFT * depth.min(steps)) / F::ROWS).max(1) * F::ROWS;
+        let part = |panel: usize, step: usize| {
+            let column = panel * weights.panel;
+            let width = weights.panel.min(weights.outputs - column);
+            (right.as_ptr().wrapping_add(column * units + step * F::RIGHT * width), width)
+        };
         for rows in even_parts(0..out.rows, most) {
-            for panel in self.panels.clone() {
-                let column = panel * weights.panel;
-                let width = weights.panel.min(weights.outputs - column);
-                let panel_units = &right[column * units..(column + width) * units];
-                for step in (0..steps).step_by(depth) {
-                    let until = (step + depth).min(steps);
-                    for tile in even_parts(rows.clone(), F::ROWS) {
+            for step in (0..steps).step_by(depth) {
+                let until = (step + depth).min(steps);
+                for panel in self.panels.clone() {
+                    let (panel_units, width) = part(panel, step);
+                    let column = panel * weights.panel;
+                    // What comes after this part of this panel, shared out among the tiles.
+                    let next = match (panel + 1 < self.panels.end, until < steps) {
+                        (true, _) => part(panel + 1, step).0,
+                        (false, true) => part(self.panels.start, until).0,
+                        (false, false) => part(self.panels.start, 0).0,
+                    };
+                    let fetch = ((until - step) * F::RIGHT * width)
+                        .div_ceil(rows.len().div_ceil(F::ROWS))
+                        .next_multiple_of(UNITS_IN_LINE);
+                    let mut fetched = 0;
+                    for (count, high, row) in even_tiles(rows.clone(), F::ROWS) {
                         macro_rules! run {
                             ($m:literal, $v:literal) => {
                                 // SAFETY: rows, columns and units lie within what the asserts have seen.
                                 unsafe {
-                                    S::enter(Tile::<F, E, $m, $v> {
+                                    S::enter(Tiles::<F, E, $m, $v> {
+                                        count,
                                         left: (
-                                            left.units
-                                                .as_ptr()
-                                                .add(tile.start * left.stride + step * F::LEFT),
+                                            left.units.as_ptr().add(row * left.stride + step * F::LEFT),
                                             left.stride,
                                         ),
-                                        right: panel_units.as_ptr().add(step * F::RIGHT * width),
+                                        right: panel_units,
                                         steps: until - step,
-                                        out: (out.start.add(tile.start * out.stride + column), out.stride),
+                                        out: (out.start.add(row * out.stride + column), out.stride),
                                         first: step == 0,
                                         last: until == steps,
-                                        ending: ending(tile.start, column),
+                                        ending: ending(row, column),
+                                        activation: self.activation,
+                                        next: (next.wrapping_add(fetched), fetch),
                                         format: PhantomData,
                                     })
                                 }
                             };
                         }
-                        with_tile!(tile.len(), width / S::LANES, F::ROWS, S::VECTORS, run);
-                        if let (Some(activation), true) = (self.activation, until == steps) {
-                            // SAFETY: the same rows and columns.
-                            unsafe {
-                                S::Base::enter(Activate {
-                                    out: (out.start.add(tile.start * out.stride + column), out.stride),
-                                    rows: tile.len(),
-                                    columns: width,
-                                    activation,
-                                });
-                            }
-                        }
+                        with_tile!(high, width / S::LANES, F::ROWS, S::VECTORS, run);
+                        fetched += count * fetch;
                     }
                 }
             }
@@ -147,8 +152,17 @@ impl Job<'_> {
     }
 }
 
-/// Cuts a range into the fewest parts of at most `most`, as even as can be: a tile of one or two rows at the end would
-/// take as long as a whole one.
+/// Divides rows among the fewest tiles of at most `most` rows, as even as can be: a tile of one or two rows at the end
+/// would take as long as a whole one. Gives up to two runs of equal tiles: how many, how many rows each, the first row.
+pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    let tiles = rows.len().div_ceil(most);
+    let low = rows.len().checked_div(tiles).unwrap_or(0);
+    let higher = rows.len() - low * tiles;
+    let runs = [(higher, low + 1, rows.start), (tiles - higher, low, rows.start + higher * (low + 1))];
+    runs.into_iter().filter(|(count, ..)| *count > 0)
+}
+
+/// Cuts a range into the fewest parts of at most `most`, as even as can be.
 pub(super) fn even_parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(most);
     (0..parts).map(move |part| {

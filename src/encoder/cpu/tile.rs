@@ -1,5 +1,7 @@
 //! The innermost kernel: a few rows times a few vectors of columns, all sums in registers.
 
+use std::marker::PhantomData;
+
 use super::{
     format::Format,
     math,
@@ -75,8 +77,10 @@ impl<S: Simd> Ending<S> for Scaled {
     }
 }
 
-/// `M` rows of the left side times one panel of `V` vectors of columns.
-pub(super) struct Tile<F, E, const M: usize, const V: usize> {
+/// Tiles one below the other, each of `M` rows of the left side, times one panel of `V` vectors of columns.
+pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
+    /// How many.
+    pub count: usize,
     /// The first row's units, and how far it is to the next row.
     pub left: (*const u32, usize),
     /// The panel's units, `V` vectors for each unit of a row.
@@ -91,47 +95,83 @@ pub(super) struct Tile<F, E, const M: usize, const V: usize> {
     pub last: bool,
     /// How they end.
     pub ending: E,
+    /// What is put on the numbers then.
+    pub activation: Option<Activation>,
+    /// What will be needed next, and how many units of it are to be fetched with each tile.
+    pub next: (*const u32, usize),
     /// In which numbers.
-    pub format: std::marker::PhantomData<F>,
+    pub format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Format<S>, E: Ending<S>, const M: usize, const V: usize> Kernel<S> for Tile<F, E, M, V> {
+impl<S: Simd, F: Format<S>, E: Ending<S>, const M: usize, const V: usize> Kernel<S> for Tiles<F, E, M, V> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let (mut left, stride) = self.left;
-        let (out, out_stride) = self.out;
+        for tile in 0..self.count {
+            // SAFETY: whoever makes tiles vouches for `count · M` rows on the left and in `out`, and for a panel of
+            // `steps` steps. What is fetched ahead need not exist.
+            unsafe {
+                for unit in (0..self.next.1).step_by(UNITS_IN_LINE) {
+                    S::fetch(self.next.0.wrapping_add(tile * self.next.1 + unit));
+                }
+                self.tile::<S>(tile * M);
+            }
+        }
+        if let (Some(activation), true) = (self.activation, self.last) {
+            let (rows, columns) = (self.count * M, V * S::LANES);
+            // SAFETY: the numbers that were written just now.
+            unsafe { S::enter(Activate { out: self.out, rows, columns, activation }) }
+        }
+    }
+}
+
+/// A cache line's units.
+pub(super) const UNITS_IN_LINE: usize = 16;
+
+impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
+    /// One tile, its first row `row`.
+    #[inline(always)]
+    unsafe fn tile<S: Simd>(&self, row: usize)
+    where
+        F: Format<S>,
+        E: Ending<S>,
+    {
+        let stride = self.left.1;
         let mut right = self.right;
-        // SAFETY: whoever makes a tile vouches for `M` rows and a panel of `steps` steps, and for the numbers of `M`
-        // rows and `V` vectors in `out`.
+        // SAFETY: as in `call`.
         unsafe {
+            let mut left = self.left.0.add(row * stride);
+            let out = self.out.0.add(row * self.out.1);
             let mut sums = [[F::zero(); V]; M];
             if !self.first {
                 for m in 0..M {
                     for v in 0..V {
-                        sums[m][v] = F::load(out.add(m * out_stride + v * S::LANES));
+                        sums[m][v] = F::load(out.add(m * self.out.1 + v * S::LANES));
                     }
                 }
             }
-            // Four steps at a time: the loop itself would cost a tenth.
-            for _ in 0..self.steps / 4 {
-                for _ in 0..4 {
-                    F::step::<M, V>(&mut sums, left, stride, right);
-                    left = left.add(F::LEFT);
-                    right = right.add(F::RIGHT * V * S::LANES);
-                }
+            let ahead = F::RIGHT * V * S::LANES;
+            // Short steps four at a time, written out: the loop itself would cost a tenth.
+            let fours = if F::RIGHT == 1 { self.steps / 4 } else { 0 };
+            for _ in 0..fours {
+                F::step::<M, V>(&mut sums, left, stride, right);
+                F::step::<M, V>(&mut sums, left.add(F::LEFT), stride, right.add(ahead));
+                F::step::<M, V>(&mut sums, left.add(2 * F::LEFT), stride, right.add(2 * ahead));
+                F::step::<M, V>(&mut sums, left.add(3 * F::LEFT), stride, right.add(3 * ahead));
+                left = left.add(4 * F::LEFT);
+                right = right.add(4 * ahead);
             }
-            for _ in 0..self.steps % 4 {
+            for _ in 0..self.steps - 4 * fours {
                 F::step::<M, V>(&mut sums, left, stride, right);
                 left = left.add(F::LEFT);
-                right = right.add(F::RIGHT * V * S::LANES);
+                right = right.add(ahead);
             }
             for m in 0..M {
                 for v in 0..V {
-                    let to = out.add(m * out_stride + v * S::LANES);
+                    let to = out.add(m * self.out.1 + v * S::LANES);
                     if self.last {
-                        S::store(to, self.ending.end(F::value(sums[m][v]), m, v * S::LANES));
+                        S::store(to, self.ending.end(F::value(sums[m][v]), row + m, v * S::LANES));
                     } else {
                         F::store(to, sums[m][v]);
                     }
@@ -158,17 +198,34 @@ impl<S: Simd> Kernel<S> for Activate {
 
     #[inline(always)]
     unsafe fn call(self) {
-        for row in 0..self.rows {
-            for column in (0..self.columns).step_by(S::LANES) {
-                // SAFETY: whoever makes one vouches for the numbers.
-                unsafe {
-                    let at = self.out.0.add(row * self.out.1 + column);
-                    S::store(at, math::activate::<S>(self.activation, S::load(at)));
+        let in_row = self.columns / S::LANES;
+        let vectors = self.rows * in_row;
+        // SAFETY: whoever makes one vouches for the numbers.
+        unsafe {
+            let place = |i: usize| self.out.0.add(i / in_row * self.out.1 + i % in_row * S::LANES);
+            let several = |from: usize| {
+                let mut x = [S::splat(0.0); TOGETHER];
+                for i in 0..TOGETHER {
+                    x[i] = S::load(place(from + i));
                 }
+                let y = math::activate::<S, TOGETHER>(self.activation, x);
+                for i in 0..TOGETHER {
+                    S::store(place(from + i), y[i]);
+                }
+            };
+            for from in (0..vectors / TOGETHER * TOGETHER).step_by(TOGETHER) {
+                several(from);
+            }
+            for i in vectors / TOGETHER * TOGETHER..vectors {
+                let [y] = math::activate::<S, 1>(self.activation, [S::load(place(i))]);
+                S::store(place(i), y);
             }
         }
     }
 }
+
+/// Vectors that go through a polynomial side by side: one waits for its own results most of the time.
+const TOGETHER: usize = 4;
 
 /// Calls a macro with the constants `M` and `V` that a tile of `rows` rows and `vectors` vectors needs.
 macro_rules! with_tile {

@@ -30,53 +30,30 @@ unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
 // steps first, loads ahead, and then has more of everything than registers. These hold it to the order in which the
 // kernels are written, in which all of it fits: they are not `pure`, and such blocks stay in their order.
 
-macro_rules! two_instructions {
-    ($(fn $name:ident: $multiply:literal, $add:literal;)*) => { $(
+macro_rules! instruction {
+    ($(fn $name:ident: $instruction:literal;)*) => { $(
         #[inline]
         #[target_feature(enable = "avx2")]
-        fn $name(mut sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: two instructions of AVX2 on registers.
+        fn $name(a: __m256i, b: __m256i) -> __m256i {
+            let result: __m256i;
+            // SAFETY: one instruction of AVX2 on registers.
             unsafe {
                 asm!(
-                    concat!($multiply, " {products}, {a}, {b}"),
-                    concat!($add, " {sum}, {sum}, {products}"),
-                    a = in(ymm_reg) a, b = in(ymm_reg) b, sum = inout(ymm_reg) sum,
-                    products = lateout(ymm_reg) _,
+                    concat!($instruction, " {result}, {a}, {b}"),
+                    a = in(ymm_reg) a, b = in(ymm_reg) b, result = lateout(ymm_reg) result,
                     options(nomem, nostack, preserves_flags),
                 );
             }
-            sum
+            result
         }
     )* };
 }
 
-two_instructions! {
-    fn dot_shorts: "vpmaddwd", "vpaddd";
-    fn dot_bytes: "vpmaddubsw", "vpaddw";
-}
-
-macro_rules! read_instruction {
-    ($(fn $name:ident: $read:literal;)*) => { $(
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn $name(from: *const u32) -> __m256i {
-            let read: __m256i;
-            // SAFETY: one instruction of AVX2, which reads what the caller vouches for.
-            unsafe {
-                asm!(
-                    concat!($read, " {read}, [{from}]"),
-                    from = in(reg) from, read = lateout(ymm_reg) read,
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            read
-        }
-    )* };
-}
-
-read_instruction! {
-    fn iload: "vmovdqu";
-    fn spread: "vpbroadcastd";
+instruction! {
+    fn multiply_shorts: "vpmaddwd";
+    fn add_shorts: "vpaddd";
+    fn multiply_bytes: "vpmaddubsw";
+    fn add_bytes: "vpaddw";
 }
 
 impl Simd for Avx2 {
@@ -162,17 +139,19 @@ impl Simd for Avx2 {
             }
         }}
 
+        fn fetch(line: *const u32) { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
         fn izero() -> __m256i { _mm256_setzero_si256() }
-        fn spread(from: *const u32) -> __m256i { spread(from) }
-        fn iload(from: *const u32) -> __m256i { iload(from) }
+        fn spread(from: *const u32) -> __m256i { _mm256_set1_epi32(from.read_unaligned() as i32) }
+        fn iload(from: *const u32) -> __m256i { _mm256_loadu_si256(from.cast()) }
         fn istore(to: *mut u32, v: __m256i) { _mm256_storeu_si256(to.cast(), v) }
         fn to_float(v: __m256i) -> __m256 { _mm256_cvtepi32_ps(v) }
-        fn dot_shorts(sum: __m256i, a: __m256i, b: __m256i) -> __m256i { dot_shorts(sum, a, b) }
+        fn begin_shorts(_sum: __m256i, a: __m256i, b: __m256i) -> __m256i { multiply_shorts(a, b) }
+        fn end_shorts(sum: __m256i, products: __m256i) -> __m256i { add_shorts(sum, products) }
 
-        fn bytes_zero() -> __m256i { _mm256_setzero_si256() }
-        fn dot_bytes(sum: __m256i, a: __m256i, b: __m256i) -> __m256i { dot_bytes(sum, a, b) }
-        fn widen_bytes(sum: __m256i, products: __m256i) -> __m256i {
-            _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)))
+        fn begin_bytes(_sum: __m256i, a: __m256i, b: __m256i) -> __m256i { multiply_bytes(a, b) }
+        fn dot_bytes(chain: __m256i, a: __m256i, b: __m256i) -> __m256i { add_bytes(chain, multiply_bytes(a, b)) }
+        fn end_bytes(sum: __m256i, chain: __m256i) -> __m256i {
+            _mm256_add_epi32(sum, _mm256_madd_epi16(chain, _mm256_set1_epi16(1)))
         }
 
         fn bf16_low(v: __m256i) -> __m256 { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(v)) }

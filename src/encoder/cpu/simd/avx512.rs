@@ -76,32 +76,34 @@ impl<const VNNI: bool, const BF16: bool> Simd for Avx512<VNNI, BF16> {
         fn total(v: __m512) -> f32 { _mm512_reduce_add_ps(v) }
         fn largest(v: __m512) -> f32 { _mm512_reduce_max_ps(v) }
 
+        fn fetch(line: *const u32) { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
         fn izero() -> __m512i { _mm512_setzero_si512() }
         fn spread(from: *const u32) -> __m512i { _mm512_set1_epi32(from.read_unaligned() as i32) }
         fn iload(from: *const u32) -> __m512i { _mm512_loadu_si512(from.cast()) }
         fn istore(to: *mut u32, v: __m512i) { _mm512_storeu_si512(to.cast(), v) }
         fn to_float(v: __m512i) -> __m512 { _mm512_cvtepi32_ps(v) }
-        fn dot_shorts(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-            if VNNI {
-                _mm512_dpwssd_epi32(sum, a, b)
-            } else {
-                _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
-            }
+        fn begin_shorts(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            if VNNI { _mm512_dpwssd_epi32(sum, a, b) } else { _mm512_madd_epi16(a, b) }
+        }
+        fn end_shorts(sum: __m512i, products: __m512i) -> __m512i {
+            if VNNI { products } else { _mm512_add_epi32(sum, products) }
         }
 
-        fn bytes_zero() -> __m512i { _mm512_setzero_si512() }
-        fn dot_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        fn begin_bytes(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            if VNNI { _mm512_dpbusd_epi32(sum, a, b) } else { _mm512_maddubs_epi16(a, b) }
+        }
+        fn dot_bytes(chain: __m512i, a: __m512i, b: __m512i) -> __m512i {
             if VNNI {
-                _mm512_dpbusd_epi32(sum, a, b)
+                _mm512_dpbusd_epi32(chain, a, b)
             } else {
-                _mm512_add_epi16(sum, _mm512_maddubs_epi16(a, b))
+                _mm512_add_epi16(chain, _mm512_maddubs_epi16(a, b))
             }
         }
-        fn widen_bytes(sum: __m512i, products: __m512i) -> __m512i {
+        fn end_bytes(sum: __m512i, chain: __m512i) -> __m512i {
             if VNNI {
-                _mm512_add_epi32(sum, products)
+                chain
             } else {
-                _mm512_add_epi32(sum, _mm512_madd_epi16(products, _mm512_set1_epi16(1)))
+                _mm512_add_epi32(sum, _mm512_madd_epi16(chain, _mm512_set1_epi16(1)))
             }
         }
 

@@ -133,6 +133,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Asks for a cache line that will be needed soon; the address may be any.
+    unsafe fn fetch(line: *const u32);
     /// All lanes 0.
     unsafe fn izero() -> Self::I32;
     /// One unit of 32 bits in all lanes.
@@ -143,15 +145,18 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn istore(to: *mut u32, v: Self::I32);
     /// As floats, rounded.
     unsafe fn to_float(v: Self::I32) -> Self::F32;
-    /// Adds the products of the two 16-bit integers of each lane.
-    unsafe fn dot_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// Sums the products of the two 16-bit integers of each lane; onto `sum`, where that is one operation.
+    unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// Adds them to the sums from which they began, where they are not yet.
+    unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
-    /// No products yet.
-    unsafe fn bytes_zero() -> Self::Bytes;
-    /// Adds the products of the four unsigned bytes of each lane of `a` and the four signed ones of `b`.
-    unsafe fn dot_bytes(sum: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
-    /// Adds sums of products to sums of 32 bits.
-    unsafe fn widen_bytes(sum: Self::I32, products: Self::Bytes) -> Self::I32;
+    /// Begins a chain of products of bytes with those of the four unsigned bytes of each lane of `a` and the four
+    /// signed ones of `b`. Where products need no widening, it goes on from `sum` at once.
+    unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
+    /// Adds more such products.
+    unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
+    /// Adds the chain to the sums of 32 bits from which it began.
+    unsafe fn end_bytes(sum: Self::I32, chain: Self::Bytes) -> Self::I32;
 
     /// The lower bf16 of each lane.
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;

@@ -146,6 +146,8 @@ impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
     }
 
     #[inline(always)]
+    unsafe fn fetch(_: *const u32) {}
+    #[inline(always)]
     unsafe fn izero() -> Self::I32 {
         Lanes([0; N])
     }
@@ -169,27 +171,32 @@ impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
         map(v, |x| x as f32)
     }
     #[inline(always)]
-    unsafe fn dot_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32 {
+    unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32 {
         sum_of(sum, a, b, |a, b| {
             let low = i32::from(a as i16) * i32::from(b as i16);
             low.wrapping_add((a >> 16) * (b >> 16))
         })
     }
+    #[inline(always)]
+    unsafe fn end_shorts(_: Self::I32, products: Self::I32) -> Self::I32 {
+        products
+    }
 
     #[inline(always)]
-    unsafe fn bytes_zero() -> Self::Bytes {
-        Lanes([0; N])
+    unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes {
+        // SAFETY: it needs no feature and takes no pointers.
+        unsafe { Self::dot_bytes(sum, a, b) }
     }
     #[inline(always)]
-    unsafe fn dot_bytes(sum: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes {
-        sum_of(sum, a, b, |a, b| {
+    unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes {
+        sum_of(chain, a, b, |a, b| {
             let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
             (0..4).map(|i| i32::from(a[i]) * i32::from(b[i] as i8)).sum()
         })
     }
     #[inline(always)]
-    unsafe fn widen_bytes(sum: Self::I32, products: Self::Bytes) -> Self::I32 {
-        zip(sum, products, |a, b| a.wrapping_add(b))
+    unsafe fn end_bytes(_: Self::I32, chain: Self::Bytes) -> Self::I32 {
+        chain
     }
 
     #[inline(always)]

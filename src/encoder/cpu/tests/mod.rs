@@ -83,7 +83,7 @@ fn f32_is_right_at_the_sizes_of_real_models() {
         let sequences = [5, 1, 26].map(|n| sequence(n, 40));
         for level in SimdLevel::here() {
             let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
-            assert!(worst < 5e-6, "{hidden} at {level}: {worst}");
+            assert!(worst < 1e-5, "{hidden} at {level}: {worst}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::encoder::{
     cpu::{
         codes::CodeRoom,
         pack::{GRAIN, Packed},
-        product::{Out, even_parts, product},
+        product::{Out, even_parts, even_tiles, product},
         simd::{Simd, SimdLevel, at_level},
     },
 };
@@ -44,7 +44,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     let mut out = vec![f32::NAN; rows * packed.outputs];
     // SAFETY: levels are available; one thread.
     let scales: Vec<f64> = unsafe {
-        let left = room.prepare::<S>(precision, &padded, rows, stride);
+        let left = room.prepare::<S>(precision, &padded, rows, (stride, stride));
         let to = Out::new(&mut out, rows, packed.outputs);
         product::<S>(left, &packed, 0..packed.panels(), to, None);
         left.scales.iter().map(|s| f64::from(*s)).collect()
@@ -153,4 +153,7 @@ fn parts_are_few_and_even() {
     assert_eq!(parts(12, 6), [6, 6]);
     assert_eq!(parts(0, 6), [0usize; 0]);
     assert_eq!(even_parts(3..16, 6).last(), Some(11..16));
+    assert_eq!(even_tiles(3..16, 6).collect::<Vec<_>>(), [(1, 5, 3), (2, 4, 8)]);
+    assert_eq!(even_tiles(3..15, 6).collect::<Vec<_>>(), [(2, 6, 3)]);
+    assert_eq!(even_tiles(3..3, 6).count(), 0);
 }
