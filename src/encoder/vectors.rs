@@ -58,6 +58,11 @@ impl Vectors {
         self.data.chunks_exact(self.dim.max(1))
     }
 
+    /// Puts another number wherever there is this one.
+    pub fn replace(&mut self, old: f32, new: f32) {
+        self.data.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
+    }
+
     /// Adds a row, which must have the width of the others.
     pub fn push(&mut self, row: &[f32]) {
         assert_eq!(row.len(), self.dim, "a row of another width");

@@ -6,8 +6,12 @@ use serde::Serialize;
 
 use crate::{
     cli::{
-        Context, indexes,
+        Context, encoders, indexes,
         printer::{BOLD, DIM, bytes},
+    },
+    encoder::{
+        Device, DeviceChoice,
+        cpu::{CpuEngine, SimdChoice, SimdLevel},
     },
     error::{Error, Result},
     store::{Manifest, Snapshot, files, lock::WriterLock},
@@ -36,6 +40,13 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     add("processor", processor(), None);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     add("threads", format!("{} of {cores} cores", context.settings.threads), None);
+    add("encoding", format!("{} on the CPU ({})", auto_precision(), SimdLevel::best()), None);
+    match Device::open(DeviceChoice::Auto) {
+        Ok(device) if device.is_cpu() => add("device", format!("cpu; built {}", gpu_features()), None),
+        Ok(device) => add("device", format!("{device}; built {}", gpu_features()), None),
+        Err(e) => add("device", "no device answers".to_owned(), Some(e.to_string())),
+    }
+    add("model", default_model(context), None);
     for (path, found) in &context.settings.files {
         add("settings", format!("{} ({})", path.display(), if *found { "read" } else { "not there" }), None);
     }
@@ -68,6 +79,23 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     match broken {
         true => Err(Error::Assertion(format!("{problems} of {} findings need attention", findings.len()))),
         false => Ok(()),
+    }
+}
+
+fn auto_precision() -> String {
+    CpuEngine::best_precision(SimdChoice::Auto).map_or_else(|e| e.to_string(), |p| p.to_string())
+}
+
+fn gpu_features() -> String {
+    let built = [("cuda", cfg!(feature = "cuda")), ("metal", cfg!(feature = "metal"))];
+    let names: Vec<&str> = built.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    if names.is_empty() { "without GPU support".to_owned() } else { format!("with {}", names.join(", ")) }
+}
+
+fn default_model(context: &Context<'_>) -> String {
+    match context.model(encoders::DEFAULT_MODEL) {
+        Ok(found) => format!("{} in {}", found.name, found.path.display()),
+        Err(_) => format!("{} is not here; `turnwise model pull` fetches it", encoders::DEFAULT_MODEL),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Mutex;
 
-#[cfg(target_arch = "x86_64")]
-use super::simd::{avx2::Avx2, avx512::Avx512};
 use super::{
     embed::Embedder,
     layer::{PackedLayer, Room, padded_norm},

@@ -289,6 +289,7 @@ impl Encoder for Transformer {
             spent.tokens += item.sequence.len() as u64;
             spent.cut_tokens += cut as u64;
             spent.cut_texts += u64::from(cut > 0);
+            spent.unknown += u64::from(item.sequence.is_empty());
             items.push(item);
         }
         let reductions = self.reductions();

@@ -42,7 +42,7 @@ pub(super) fn run(
             pack.by_ref().take(*count).enumerate().for_each(|(row, n)| place[*n] = (r, c, row));
         }
     }
-    for (item, (r, c, row)) in items.iter().zip(place) {
+    for (item, (r, c, row)) in items.iter().zip(place).filter(|(item, _)| !item.sequence.is_empty()) {
         for (p, reduction) in reductions.iter().enumerate() {
             let from = results[r][c].1[p].row(row);
             let to = &mut vectors.row_mut(item.input)[p * width..(p + 1) * width];
@@ -52,6 +52,8 @@ pub(super) fn run(
             }
         }
     }
+    // An input without any token has no maximum; like a sum over nothing, its vector is all zeros.
+    vectors.replace(f32::NEG_INFINITY, 0.0);
     Ok(vectors)
 }
 

@@ -80,6 +80,11 @@ impl SimdLevel {
         }
     }
 
+    /// The fastest that this processor has.
+    pub fn best() -> SimdLevel {
+        SimdLevel::here().next().unwrap_or(SimdLevel::Portable)
+    }
+
     /// Those that this processor has, the fastest first.
     pub fn here() -> impl Iterator<Item = SimdLevel> {
         SimdLevel::ALL.iter().copied().filter(|level| level.available())
