@@ -81,44 +81,6 @@ impl CpuEngine {
         self.level
     }
 
-    /// As [`Backend::run`], with the columns of every product shared out among two threads of rayon's pool: for a
-    /// single short text, where there is no second batch for the second thread.
-    pub fn run_split(
-        &self,
-        batch: &Batch,
-        layers: &[usize],
-        take: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<()> {
-        self.run_with(batch, layers, take, true)
-    }
-
-    fn run_with(
-        &self,
-        batch: &Batch,
-        layers: &[usize],
-        take: &mut dyn FnMut(usize, &[f32]),
-        split: bool,
-    ) -> Result<()> {
-        for sequence in batch.sequences {
-            self.embedder.check(sequence)?;
-        }
-        let n = self.layers.len();
-        if let Some(beyond) = layers.iter().find(|layer| **layer > n) {
-            return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
-        }
-        if !layers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
-        }
-        if layers.is_empty() || batch.sequences.is_empty() {
-            return Ok(());
-        }
-        let mut room = self.rooms().pop().unwrap_or_default();
-        // SAFETY: `at` has seen that the processor has the level's features.
-        unsafe { at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, split)) }
-        self.rooms().push(room);
-        Ok(())
-    }
-
     fn rooms(&self) -> std::sync::MutexGuard<'_, Vec<Room>> {
         // Rooms are taken out while they are used: a panic elsewhere cannot have left one half written.
         self.rooms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -134,7 +96,6 @@ unsafe fn run<S: Simd>(
     layers: &[usize],
     take: &mut dyn FnMut(usize, &[f32]),
     room: &mut Room,
-    split: bool,
 ) {
     let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
     room.x.reserve::<f32>(tokens * stride);
@@ -152,7 +113,7 @@ unsafe fn run<S: Simd>(
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
             // SAFETY: features by our caller.
-            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens, split) };
+            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens) };
         }
         if wanted.next_if_eq(&done).is_some() {
             hand_out(engine, room, tokens, &mut |states| take(done, states));
@@ -206,7 +167,24 @@ fn check(network: &Network) -> Result<()> {
 
 impl Backend for CpuEngine {
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
-        self.run_with(batch, layers, take, false)
+        for sequence in batch.sequences {
+            self.embedder.check(sequence)?;
+        }
+        let n = self.layers.len();
+        if let Some(beyond) = layers.iter().find(|layer| **layer > n) {
+            return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
+        }
+        if !layers.is_sorted_by(|a, b| a < b) {
+            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
+        }
+        if layers.is_empty() || batch.sequences.is_empty() {
+            return Ok(());
+        }
+        let mut room = self.rooms().pop().unwrap_or_default();
+        // SAFETY: `at` has seen that the processor has the level's features.
+        unsafe { at_level!(self.level, run::<_>(self, batch, layers, take, &mut room)) }
+        self.rooms().push(room);
+        Ok(())
     }
 
     fn hidden(&self) -> usize {

@@ -108,13 +108,7 @@ impl PackedLayer {
     /// # Safety
     ///
     /// The processor has the features of `S`, for which the layer was packed.
-    pub unsafe fn run<S: Simd>(
-        &self,
-        room: &mut Room,
-        lengths: impl Iterator<Item = usize>,
-        tokens: usize,
-        split: bool,
-    ) {
+    pub unsafe fn run<S: Simd>(&self, room: &mut Room, lengths: impl Iterator<Item = usize>, tokens: usize) {
         let Room { x, y, projected, context, inner, codes, heads } = room;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());
@@ -125,13 +119,13 @@ impl PackedLayer {
         let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
         // SAFETY: the features by our caller; lengths are checked by the callees.
         unsafe {
-            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, split);
+            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None);
             let mut start = 0;
             for length in lengths {
                 attend::<S::Base>(self.heads, projected, start..start + length, context, heads);
                 start += length;
             }
-            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, split);
+            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
             // A line more than needed: rows that are a power of two apart would fight for the same lines of the cache.
             let middle = self.intermediate.outputs + GRAIN;
@@ -140,24 +134,15 @@ impl PackedLayer {
             for start in (0..tokens).step_by(FEED_BLOCK) {
                 let n = FEED_BLOCK.min(tokens - start);
                 let (x, y) = (&mut x[start * h..(start + n) * h], &mut y[start * h..(start + n) * h]);
-                linear::<S>(
-                    &self.intermediate,
-                    codes,
-                    (x, h),
-                    n,
-                    (inner, middle),
-                    Some(self.activation),
-                    split,
-                );
-                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, split);
+                linear::<S>(&self.intermediate, codes, (x, h), n, (inner, middle), Some(self.activation));
+                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None);
                 AddNorm { x, y: Some(y), stride: h, norm: &self.output_norm }.run::<S::Base>();
             }
         }
     }
 }
 
-/// `out = activation(x · weights + bias)`, on one thread or its columns on two. Rows come with how far it is from one to
-/// the next.
+/// `out = activation(x · weights + bias)`. Rows come with how far it is from one to the next.
 ///
 /// # Safety
 ///
@@ -165,24 +150,14 @@ impl PackedLayer {
 unsafe fn linear<S: Simd>(
     weights: &Packed,
     codes: &mut CodeRoom,
-    x: (&[f32], usize),
+    (x, x_stride): (&[f32], usize),
     rows: usize,
-    out: (&mut [f32], usize),
+    (numbers, stride): (&mut [f32], usize),
     activation: Option<Activation>,
-    split: bool,
 ) {
-    let panels = weights.panels();
-    let out = Out::new(out.0, rows, out.1);
-    // SAFETY: the features by our caller; every panel is given to one thread.
+    // SAFETY: the features by our caller.
     unsafe {
-        let left = codes.prepare::<S>(weights.precision, x.0, rows, (weights.inputs, x.1));
-        if !split {
-            return product::<S>(left, weights, 0..panels, out, activation);
-        }
-        let middle = panels / 2;
-        rayon::join(
-            || product::<S>(left, weights, 0..middle, out, activation),
-            || product::<S>(left, weights, middle..panels, out, activation),
-        );
+        let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
+        product::<S>(left, weights, Out { numbers, rows, stride }, activation);
     }
 }

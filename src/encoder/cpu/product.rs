@@ -17,55 +17,47 @@ const LEFT_BLOCK: usize = 256 * 1024;
 /// Units of a row that are worked on together: a panel's part of that depth stays in the first-level cache.
 const DEPTH_BLOCK: usize = 384;
 
-/// Where the rows of a result begin and how far it is from one to the next. Threads that share one write to different
-/// columns.
-#[derive(Clone, Copy)]
-pub(super) struct Out {
-    start: *mut f32,
-    stride: usize,
-    rows: usize,
+/// The rows of a result.
+pub(super) struct Out<'a> {
+    /// Their numbers.
+    pub numbers: &'a mut [f32],
+    /// How many.
+    pub rows: usize,
+    /// How far it is from one to the next.
+    pub stride: usize,
 }
 
-// SAFETY: who uses one from several threads gives each its own panels (`product`'s contract).
-unsafe impl Send for Out {}
-// SAFETY: as above.
-unsafe impl Sync for Out {}
-
-impl Out {
-    /// Rows of `stride` numbers.
-    pub fn new(numbers: &mut [f32], rows: usize, stride: usize) -> Self {
-        assert!(numbers.len() >= rows * stride);
-        Out { start: numbers.as_mut_ptr(), stride, rows }
-    }
-}
-
-/// `out = activation(left · weights + bias)` for some of the panels of the weights.
+/// `out = activation(left · weights + bias)`.
 ///
 /// Sums are made in the same order for every row, whatever rows are beside it: a row's result does not depend on them.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`, for which the weights were packed; nobody else touches these panels' columns
-/// of `out` meanwhile.
+/// The processor has the features of `S`, for which the weights were packed.
 pub(super) unsafe fn product<S: Simd>(
     left: Left,
     weights: &Packed,
-    panels: Range<usize>,
     out: Out,
     activation: Option<Activation>,
 ) {
-    assert!(weights.panel == S::VECTORS * S::LANES && panels.end <= weights.panels());
-    assert!(out.stride >= weights.outputs);
+    assert!(weights.panel == S::VECTORS * S::LANES);
+    assert!(out.stride >= weights.outputs && out.numbers.len() >= out.rows * out.stride);
     let scaled = matches!(weights.precision, Precision::Int16 | Precision::Int8);
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
-    let job = Job { left, weights, panels, out, activation };
-    // SAFETY: features and columns by our caller; lengths by the asserts here and in `run`.
+    let (start, stride) = (out.numbers.as_mut_ptr(), out.stride);
+    let job = Job { left, weights, rows: out.rows, out: (start, stride), activation };
+    // SAFETY: features by our caller; lengths by the asserts here and in `run`.
     unsafe {
         match weights.precision {
             Precision::F32 => job.run::<S::Base, F32, _>(|_, column| Biased(weights.bias[column..].as_ptr())),
-            Precision::Bf16 => job.run::<S, Bf16, _>(|_, column| Biased(weights.bias[column..].as_ptr())),
-            Precision::Int16 => job.run::<S, Int16, _>(|row, column| job.scaled(row, column)),
-            Precision::Int8 => job.run::<S, Int8, _>(|row, column| job.scaled(row, column)),
+            Precision::Bf16 if S::BF16 => {
+                job.run::<S, Bf16, _>(|_, column| Biased(weights.bias[column..].as_ptr()))
+            }
+            Precision::Bf16 => {
+                job.run::<S::Base, Bf16, _>(|_, column| Biased(weights.bias[column..].as_ptr()))
+            }
+            Precision::Int16 => job.run::<S::Whole, Int16, _>(|row, column| job.scaled(row, column)),
+            Precision::Int8 => job.run::<S::Whole, Int8, _>(|row, column| job.scaled(row, column)),
             Precision::F16 => unreachable!("weights are never packed in f16"),
         }
     }
@@ -74,8 +66,9 @@ pub(super) unsafe fn product<S: Simd>(
 struct Job<'a> {
     left: Left<'a>,
     weights: &'a Packed,
-    panels: Range<usize>,
-    out: Out,
+    rows: usize,
+    /// Where the first row begins, and how far it is from one to the next.
+    out: (*mut f32, usize),
     activation: Option<Activation>,
 }
 
@@ -91,10 +84,11 @@ impl Job<'_> {
     }
 
     unsafe fn run<S: Simd, F: Format<S>, E: Ending<S>>(&self, ending: impl Fn(usize, usize) -> E) {
-        let Job { left, weights, out, .. } = self;
+        let Job { left, weights, .. } = self;
+        let panels = weights.panels();
         let units = weights.inputs / Packed::numbers_in_unit(weights.precision);
         let (left_units, steps) = (units / F::RIGHT * F::LEFT, units / F::RIGHT);
-        assert!(out.rows == 0 || left.units.len() >= (out.rows - 1) * left.stride + left_units);
+        assert!(self.rows == 0 || left.units.len() >= (self.rows - 1) * left.stride + left_units);
         let right = &weights.units.of::<u32>()[..units * weights.outputs];
         let depth = DEPTH_BLOCK / F::RIGHT;
         let most = (LEFT_BLOCK / (4 * F::LEFT * depth.min(steps)) / F::ROWS).max(1) * F::ROWS;
@@ -103,17 +97,17 @@ impl Job<'_> {
             let width = weights.panel.min(weights.outputs - column);
             (right.as_ptr().wrapping_add(column * units + step * F::RIGHT * width), width)
         };
-        for rows in even_parts(0..out.rows, most) {
+        for rows in even_parts(0..self.rows, most) {
             for step in (0..steps).step_by(depth) {
                 let until = (step + depth).min(steps);
-                for panel in self.panels.clone() {
+                for panel in 0..panels {
                     let (panel_units, width) = part(panel, step);
                     let column = panel * weights.panel;
                     // What comes after this part of this panel, shared out among the tiles.
-                    let next = match (panel + 1 < self.panels.end, until < steps) {
+                    let next = match (panel + 1 < panels, until < steps) {
                         (true, _) => part(panel + 1, step).0,
-                        (false, true) => part(self.panels.start, until).0,
-                        (false, false) => part(self.panels.start, 0).0,
+                        (false, true) => part(0, until).0,
+                        (false, false) => part(0, 0).0,
                     };
                     let fetch = ((until - step) * F::RIGHT * width)
                         .div_ceil(rows.len().div_ceil(F::ROWS))
@@ -132,7 +126,7 @@ impl Job<'_> {
                                         ),
                                         right: panel_units,
                                         steps: until - step,
-                                        out: (out.start.add(row * out.stride + column), out.stride),
+                                        out: (self.out.0.add(row * self.out.1 + column), self.out.1),
                                         first: step == 0,
                                         last: until == steps,
                                         ending: ending(row, column),

@@ -58,6 +58,7 @@ instruction! {
 
 impl Simd for Avx2 {
     type Base = Self;
+    type Whole = Self;
     type F32 = __m256;
     type I32 = __m256i;
     type Bytes = __m256i;

@@ -28,6 +28,7 @@ unsafe fn enter_bf16<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
 
 impl<const VNNI: bool, const BF16: bool> Simd for Avx512<VNNI, BF16> {
     type Base = Avx512<false, false>;
+    type Whole = Avx512<VNNI, false>;
     type F32 = __m512;
     type I32 = __m512i;
     type Bytes = __m512i;

@@ -60,8 +60,10 @@ pub(super) trait Kernel<S: Simd> {
 /// take pointers need them valid for one vector (`LANES` numbers), without need for alignment.
 #[allow(clippy::missing_safety_doc)]
 pub(super) trait Simd: Copy + Send + Sync + 'static {
-    /// The same vectors with fewer features: where it is enough, less code is compiled.
+    /// The same vectors with the fewest features: where they are enough, less code is compiled.
     type Base: Simd;
+    /// The same vectors with those features that whole numbers make use of.
+    type Whole: Simd;
     /// `LANES` 32-bit floats.
     type F32: Copy;
     /// `LANES` 32-bit integers, or as many groups of smaller numbers.

@@ -54,13 +54,14 @@ fn float(bits: i32) -> f32 {
 
 impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
     type Base = Self;
+    type Whole = Self;
     type F32 = Lanes<f32, N>;
     type I32 = Lanes<i32, N>;
     type Bytes = Lanes<i32, N>;
 
     const LANES: usize = N;
     const VECTORS: usize = if NATIVE { 3 } else { 1 };
-    const ROWS: usize = if NATIVE { 8 } else { 4 };
+    const ROWS: usize = 4;
     const BYTE_ROWS: usize = Self::ROWS;
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 1;

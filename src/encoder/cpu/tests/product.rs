@@ -45,8 +45,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     // SAFETY: levels are available; one thread.
     let scales: Vec<f64> = unsafe {
         let left = room.prepare::<S>(precision, &padded, rows, (stride, stride));
-        let to = Out::new(&mut out, rows, packed.outputs);
-        product::<S>(left, &packed, 0..packed.panels(), to, None);
+        product::<S>(left, &packed, Out { numbers: &mut out, rows, stride: packed.outputs }, None);
         left.scales.iter().map(|s| f64::from(*s)).collect()
     };
     let mut allowed = Vec::new();
