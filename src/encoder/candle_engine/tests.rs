@@ -23,6 +23,9 @@ fn sequences() -> Vec<Sequence> {
         .collect()
 }
 
+/// Takes a tensor by its name: numbers and shape.
+type Put<'a> = &'a mut dyn FnMut(String, &[f32], &[usize]);
+
 /// The BERT of candle-transformers, from the same numbers.
 fn theirs(network: &Network) -> bert::BertModel {
     let mut tensors = std::collections::HashMap::new();
@@ -35,7 +38,7 @@ fn theirs(network: &Network) -> bert::BertModel {
     for (name, table) in [("word", &e.words), ("position", &e.positions), ("token_type", types)] {
         put(format!("embeddings.{name}_embeddings.weight"), &table.data, &[table.rows, s.hidden]);
     }
-    let norm = |name: &str, norm: &network::Norm, put: &mut dyn FnMut(String, &[f32], &[usize])| {
+    let norm = |name: &str, norm: &network::Norm, put: Put<'_>| {
         put(format!("{name}.weight"), &norm.weight, &[s.hidden]);
         put(format!("{name}.bias"), &norm.bias, &[s.hidden]);
     };

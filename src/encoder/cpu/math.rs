@@ -108,7 +108,7 @@ unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
         let size = each(x, |x| S::abs(x));
         let bent = each(size, |s| {
             let bent = S::fma(S::mul(S::mul(s, s), S::splat(0.044_715)), s, s);
-            S::mul(bent, S::splat(-1.595_769_1))
+            S::mul(bent, S::splat(-1.595_769))
         });
         let tail = both(size, exp::<S, W>(bent), |s, e| S::mul(s, S::div(e, S::add(e, one))));
         both(x, tail, |x, t| S::sub(S::max(x, zero), t))

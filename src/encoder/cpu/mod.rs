@@ -5,6 +5,9 @@
 //! and in the numbers in which they multiply ([`pack`]). Kernels are written once, over [`simd::Simd`], and compiled for
 //! each kind of vectors; which of them is used is decided at run time, after it has proved right ([`proof`]).
 
+// A tile's loops run over one index of several arrays at once; an iterator over one of them would hide the others.
+#![allow(clippy::needless_range_loop)]
+
 mod attention;
 mod buffer;
 mod codes;

