@@ -211,7 +211,8 @@ impl Rows {
         Rows { count: places.len(), width: self.width, numbers }
     }
 
-    /// No number lies further apart than that; names the text where they do.
+    /// No number lies further apart than that, or, in a vector of larger numbers, than that share of its largest;
+    /// names the text where they do.
     #[track_caller]
     pub fn agree<T: AsRef<str>>(&self, other: &Rows, close: f32, texts: &[T], what: &str) {
         assert_eq!((self.count, self.width), (other.count, other.width), "{what}");
@@ -223,8 +224,11 @@ impl Rows {
                 .map(|(a, b)| (a - b).abs())
                 .fold(0.0, |most: f32, d| if d > most || d.is_nan() { d } else { most })
         };
-        let wrong: Vec<(usize, f32)> =
-            (0..self.count).map(|n| (n, apart(n))).filter(|(_, d)| d.is_nan() || *d > close).collect();
+        let largest = |n: usize| other.row(n).iter().fold(1.0f32, |most, v| most.max(v.abs()));
+        let wrong: Vec<(usize, f32)> = (0..self.count)
+            .map(|n| (n, apart(n)))
+            .filter(|(n, d)| d.is_nan() || *d > close * largest(*n))
+            .collect();
         let first: Vec<String> = wrong
             .iter()
             .take(5)
