@@ -4,7 +4,8 @@
 //! random basis is multiplied again and again with the matrix and its transpose, and made orthonormal in between, until
 //! it spans what the greatest singular vectors span; there an exact small decomposition finds them. Nothing as tall as
 //! the matrix has rows is ever kept, so that a million rows take the memory of their entries alone. The same seed gives
-//! the same bits on any number of threads.
+//! the same bits on any number of threads. A matrix with no more columns or rows than the basis needs no iterations:
+//! its whole range is known.
 
 use rayon::prelude::*;
 
@@ -63,6 +64,16 @@ impl Sparse {
         (&self.indices[start..self.ends[n]], &self.values[start..self.ends[n]])
     }
 
+    /// Its rows as columns, the zeros written out: for a matrix of few rows.
+    fn transposed(&self) -> Panels {
+        let mut dense = vec![0.0; self.rows() * self.cols];
+        for (n, row) in dense.chunks_exact_mut(self.cols.max(1)).enumerate() {
+            let (indices, values) = self.row(n);
+            indices.iter().zip(values).for_each(|(col, value)| row[*col as usize] += f64::from(*value));
+        }
+        Panels::from_fn(self.cols, self.rows(), |r, c| dense[c * self.cols + r])
+    }
+
     /// Its transpose times itself times one panel.
     fn gram_times(&self, panel: &Panel) -> Panel {
         let mut out = vec![[0.0; WIDTH]; self.cols];
@@ -93,12 +104,7 @@ pub struct Svd {
 
 /// Finds the `dim` greatest. The greatest number of every component is positive.
 pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
-    let basis = (dim + OVERSAMPLING).min(matrix.rows()).min(matrix.cols());
-    let start = Panels::from_fn(matrix.cols(), basis, |r, c| normal(seed, (r * basis + c) as u64));
-    let mut q = start.orthonormal();
-    for _ in 1..ITERATIONS {
-        q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
-    }
+    let q = range(matrix, dim + OVERSAMPLING, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
     let n = q.cols();
     let projected = q.transposed_times(&y);
@@ -112,6 +118,21 @@ pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
         .flat_map(|r| (0..kept).map(move |c| (r, c)))
         .map(|(r, c)| signs[c] * right.at(r, c));
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
+}
+
+/// Columns at right angles, at most so many, that span what the matrix' greatest right singular vectors span.
+fn range(matrix: &Sparse, most: usize, seed: u64) -> Panels {
+    if matrix.cols() <= most {
+        return Panels::from_fn(matrix.cols(), matrix.cols(), |r, c| f64::from(u8::from(r == c)));
+    }
+    if matrix.rows() <= most {
+        return matrix.transposed().orthonormal();
+    }
+    let mut q = Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
+    for _ in 1..ITERATIONS {
+        q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
+    }
+    q
 }
 
 /// The sign of a column's greatest number. Without a rule, rounding would choose.
