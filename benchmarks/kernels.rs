@@ -1,0 +1,107 @@
+//! How near our kernels come to what the processor can do.
+//!
+//!     cargo bench --bench kernels [TOKENS] [LENGTH]
+//!
+//! A network of MiniLM's sizes runs over one batch on one thread, in every precision and at every level that this
+//! processor has, in turns; the fastest of many rounds counts. Beside it stand the products alone by the `gemm` crate
+//! in f32, which is what candle uses.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::time::{Duration, Instant};
+
+use turnwise::encoder::{
+    Backend, Batch, Network, Precision, Sequence,
+    cpu::{CpuEngine, SimdChoice, SimdLevel},
+    network::{Activation, Shape},
+};
+
+const HIDDEN: usize = 384;
+const INNER: usize = 1536;
+const LAYERS: usize = 6;
+const ROUNDS: usize = 30;
+
+fn main() {
+    let mut sizes = std::env::args().skip(1).filter_map(|a| a.parse::<usize>().ok());
+    let (tokens, length) = (sizes.next().unwrap_or(256), sizes.next().unwrap_or(16));
+    let shape = Shape {
+        hidden: HIDDEN,
+        heads: 12,
+        intermediate: INNER,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-12,
+        first_position: 0,
+    };
+    let network = Network::random(shape, LAYERS, 1000, length.max(8), 1);
+    let sequences: Vec<Sequence> = (0..tokens / length)
+        .map(|s| Sequence::new((0..length).map(|i| ((i * 7 + s * 13) % 1000) as u32).collect()))
+        .collect();
+    let sequences: Vec<&Sequence> = sequences.iter().collect();
+    let batch = Batch { sequences: &sequences };
+    let products = (4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER) * LAYERS * batch.tokens();
+
+    let mut engines = Vec::new();
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int16, Precision::Int8] {
+            engines.push(CpuEngine::new(&network, precision, SimdChoice::Level(level)).unwrap());
+        }
+    }
+    let mut best = vec![Duration::MAX; engines.len() + 1];
+    for _ in 0..ROUNDS {
+        for (best, engine) in best.iter_mut().zip(&engines) {
+            let start = Instant::now();
+            engine.run(&batch, &[LAYERS], &mut |_, _| ()).unwrap();
+            *best = start.elapsed().min(*best);
+        }
+        let last = best.len() - 1;
+        best[last] = gemm_alone(batch.tokens()).min(best[last]);
+    }
+    println!("{} tokens in sequences of {length}, one thread", batch.tokens());
+    let names = engines.iter().map(|e| e.describe()).chain(["f32, products alone (gemm crate)".to_owned()]);
+    for (name, time) in names.zip(&best) {
+        let seconds = time.as_secs_f64();
+        println!(
+            "{name:<34} {:>7.1} GMAC/s {:>9.0} tokens/s",
+            products as f64 / seconds / 1e9,
+            batch.tokens() as f64 / seconds
+        );
+    }
+}
+
+/// The products of all layers, one after the other.
+fn gemm_alone(rows: usize) -> Duration {
+    let weights = vec![0.01f32; HIDDEN * INNER];
+    let left = vec![0.5f32; rows * INNER];
+    let mut out = vec![0f32; rows * INNER];
+    let start = Instant::now();
+    for _ in 0..LAYERS {
+        for (inputs, outputs) in [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, INNER), (INNER, HIDDEN)] {
+            // SAFETY: `left`, `weights` and `out` are as long as the largest of these products.
+            unsafe {
+                gemm::gemm(
+                    rows,
+                    outputs,
+                    inputs,
+                    out.as_mut_ptr(),
+                    1,
+                    outputs as isize,
+                    false,
+                    left.as_ptr(),
+                    1,
+                    inputs as isize,
+                    weights.as_ptr(),
+                    inputs as isize,
+                    1,
+                    0f32,
+                    1f32,
+                    false,
+                    false,
+                    false,
+                    gemm::Parallelism::None,
+                );
+            }
+        }
+    }
+    std::hint::black_box(&out);
+    start.elapsed()
+}
