@@ -128,7 +128,8 @@ fn range(matrix: &Sparse, most: usize, seed: u64) -> Panels {
     if matrix.rows() <= most {
         return matrix.transposed().orthonormal();
     }
-    let mut q = Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
+    let mut q =
+        Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
     for _ in 1..ITERATIONS {
         q = q.map(matrix.cols(), |panel| matrix.gram_times(panel)).orthonormal();
     }
