@@ -12,9 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 use crate::{corpus::filter::Filter, error::Error};
 
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, WriteArgs};
-pub(crate) use encoder::{EncoderArgs, TokenArgs};
+pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
-pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf, VectorTarget};
+pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())

@@ -8,8 +8,8 @@ use crate::{
         embeddings::{self, Target},
     },
     encoder::{
-        DialogueMode, DialogueOptions, DialoguePooling, Encoder, Precision, TextOptions, Vectors,
-        ahead::Options, hub::known::DEFAULT, open, statics, transformer::Settings,
+        DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
+        hub::known::DEFAULT, open, statics, transformer::Settings,
     },
     error::Result,
 };
@@ -17,13 +17,14 @@ use crate::{
 /// The model that is used where none is named.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
-/// Opens an encoder by the model's name and the precision that is asked for.
-pub(crate) type Open<'a> = &'a dyn Fn(&str, Option<Precision>) -> Result<Box<dyn Encoder>>;
+/// Opens an encoder by the model's name, to run as is asked for.
+pub(crate) type Open<'a> = &'a dyn Fn(&str, &Settings) -> Result<Box<dyn Encoder>>;
 
 /// Opens an encoder: a folder, or a name. Never touches the network.
 pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> Result<Box<dyn Encoder>> {
     let found = context.model(model)?;
     let encoder = open::open(&found.name, &found.path, settings)?;
+    encoder.notices().iter().for_each(|notice| context.printer.warn(format!("{}: {notice}", found.name)));
     context.printer.detail(format!("{} from {}: {}", found.name, found.path.display(), encoder.describe()));
     Ok(encoder)
 }

@@ -7,6 +7,7 @@ pub mod formats;
 pub mod input;
 pub mod json_elements;
 pub mod lines;
+pub(crate) mod rejects;
 pub mod rows;
 mod schema;
 pub mod split;

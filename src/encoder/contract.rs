@@ -23,6 +23,16 @@ pub trait Encoder: Send + Sync {
     /// Where and how it runs, for people: `int8 on cpu (avx2), 2 threads`.
     fn describe(&self) -> String;
 
+    /// How many tokens of a text it takes in; `None` where there is no limit.
+    fn max_tokens(&self) -> Option<usize> {
+        None
+    }
+
+    /// What people should know of how it was opened: where its files are silent or disagree, and what was done.
+    fn notices(&self) -> &[String] {
+        &[]
+    }
+
     /// One vector a text, in their order. An empty text has a vector too.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 

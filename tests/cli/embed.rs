@@ -54,6 +54,17 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
     assert_eq!(lines(&t.read("v.jsonl")).len(), 2);
     let outcome = t.run(&format!("embed --model {model} in.jsonl -o w.npy --max-errors 0"));
     outcome.says(3, &["nothing was written", "hint: allow more with --max-errors N"]);
+    let many = "{oops\n".repeat(7);
+    t.write("many.jsonl", format!("{{\"id\":\"a\",\"text\":\"x\"}}\n{many}"));
+    let outcome = t.run(&format!("embed --model {model} many.jsonl -o v.jsonl --max-errors 9"));
+    outcome.says(0, &["hint: 2 more; --rejects FILE lists them all"]);
+    let line = format!("embed --model {model} many.jsonl -o v.jsonl --max-errors 9 --rejects bad.jsonl");
+    t.run(&line).says(0, &["7 rejects are listed in bad.jsonl"]);
+    let listed = t.read("bad.jsonl");
+    assert_eq!(lines(&listed).len(), 7);
+    assert!(listed.starts_with("{\"path\":\"many.jsonl\",\"line\":2,"), "{listed}");
+    t.run(&format!("embed --model {model} many.jsonl -o w.npy --rejects many.jsonl"))
+        .says(2, &["many.jsonl is read, and would be written over"]);
     assert!(!t.path("w.npy").exists() && !t.path("w.npy.tmp").exists() && !t.path("w.ids.txt").exists());
 }
 

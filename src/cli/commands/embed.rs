@@ -30,7 +30,7 @@ use crate::{
         progress::Progress,
         signals,
     },
-    corpus::{Dialogue, formats::Problem},
+    corpus::{Dialogue, formats::Problem, rejects::Rejects},
     encoder::{
         Encoded, Encoder, Spent,
         ahead::{self, Chunk, Inputs, Stream},
@@ -46,11 +46,7 @@ const CHUNK_BYTES: usize = 512 << 10;
 const SHOWN: u64 = 5;
 
 pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
-    let summary = embed(
-        args,
-        &|model, precision| encoders::open(context, model, &args.encoder.settings(precision, &args.tokens)),
-        context,
-    )?;
+    let summary = embed(args, &|model, settings| encoders::open(context, model, settings), context)?;
     summary.tell(args.output == Path::new("-"), context)?;
     match summary.damaged_files {
         0 => Ok(()),
@@ -65,9 +61,9 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
     // What is wrong with the inputs is told before a model is loaded.
     let reading = Reading::plan(args, context)?;
-    reading.must_not_be(&args.output, target)?;
+    reading.must_not_be(args, target)?;
     let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
-    let encoder = open(model, args.encoder.precision())?;
+    let encoder = open(model, &args.encoder.settings(args.encoder.precision(), args.tokens.given()))?;
     let encoder = encoder.as_ref();
     let dim = width(encoder, args.dim)?;
     let sink = embeddings::create(&args.output, target, dim, &about(encoder, model, dim, args))?;
@@ -87,6 +83,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         chunk: context.settings.encode_batch,
         sink,
         rejected: 0,
+        rejects: Rejects::open(args.rejects.clone(), 0)?,
         damaged_files: 0,
         allowed: args.max_errors.unwrap_or(context.settings.max_errors),
         vectors: 0,
@@ -94,7 +91,10 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         context,
     };
     let options = args.encoder.given().into_options();
-    if !ahead::encode(encoder, &options, &signals::stopped, &mut embedding)? {
+    let done = ahead::encode(encoder, &options, &signals::stopped, &mut embedding);
+    // Whatever comes of the vectors: what was rejected is worth knowing.
+    embedding.rejects.flush()?;
+    if !done? {
         return Err(interrupted());
     }
     let Embedding { sink, progress, rejected, damaged_files, vectors, spent, .. } = embedding;
@@ -120,8 +120,10 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         unit,
         vectors,
         dim,
+        max_tokens: encoder.max_tokens(),
         spent,
         rejected,
+        rejects: args.rejects.as_ref().map(|path| path.display().to_string()),
         damaged_files,
         seconds,
     })
@@ -169,6 +171,7 @@ struct Embedding<'a> {
     progress: Progress<'a>,
     bytes_read: Arc<AtomicU64>,
     rejected: u64,
+    rejects: Rejects,
     damaged_files: u64,
     allowed: u64,
     vectors: u64,
@@ -209,6 +212,7 @@ impl Embedding<'_> {
             }
         };
         self.rejected += 1;
+        self.rejects.write(&reject)?;
         if self.rejected <= SHOWN {
             self.progress.suspend(|| self.context.printer.warn(format!("rejected: {reject}")));
         }

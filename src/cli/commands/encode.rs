@@ -13,14 +13,14 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
-        args::{AnyOf, EncodeArgs, PrecisionArg, TokenArgs},
+        args::{AnyOf, EncodeArgs, PrecisionArg},
         commands::embed,
         encoders::{self, Open},
         printer::{BOLD, DIM, counted, grouped},
         progress::Progress,
         signals,
     },
-    encoder::{Encoder, Precision, ahead::Options},
+    encoder::{Encoder, Precision, ahead::Options, transformer::Tokens},
     error::{Error, Result},
     index::vectors::{Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, to_look_at},
     store::Snapshot,
@@ -36,6 +36,8 @@ pub(super) struct Encoded {
     fingerprint: String,
     runs: String,
     dim: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<usize>,
     #[serde(flatten)]
     filled: Filled,
     /// Vectors of utterances in the index now.
@@ -46,14 +48,8 @@ pub(super) struct Encoded {
 }
 
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    let encoded = encode(
-        args,
-        &|model, precision| {
-            encoders::open(context, model, &args.encoder.settings(precision, &TokenArgs::default()))
-        },
-        context,
-    )?;
-    embed::tell_spent(&encoded.filled.spent, "texts", context.printer);
+    let encoded = encode(args, &|model, settings| encoders::open(context, model, settings), context)?;
+    embed::tell_spent(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
     context.printer.result(&encoded, |out| encoded.write(out))
 }
 
@@ -66,7 +62,7 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     };
     let choice = Choice::of(args, before.as_ref());
     drop(before);
-    let encoder = open(&choice.model, choice.precision)?;
+    let encoder = open(&choice.model, &args.encoder.settings(choice.precision, choice.tokens.clone()))?;
     with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
@@ -85,6 +81,7 @@ pub(super) fn everything(
     let choice = Choice {
         model: model.to_owned(),
         precision: None,
+        tokens: Tokens::default(),
         options: Options::default(),
         utterances: true,
         dialogues: true,
@@ -96,6 +93,7 @@ pub(super) fn everything(
 struct Choice {
     model: String,
     precision: Option<Precision>,
+    tokens: Tokens,
     options: Options,
     utterances: bool,
     dialogues: bool,
@@ -106,10 +104,12 @@ impl Choice {
         let mut encoder = args.encoder.given();
         let mut model = args.encoder.model.clone();
         let mut precision = args.encoder.precision();
+        let mut tokens = args.tokens.given();
         if let Some(recipe) = before.map(VectorReader::recipe) {
-            // Another model has other prompts; the rest is a choice about dialogues.
+            // Another model has other prompts and layers; the rest is a choice about dialogues.
             if model.as_ref().is_none_or(|m| encoders::lasting_name(m) == recipe.model) {
                 encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
+                tokens = tokens.or(&recipe.tokens);
                 if args.encoder.precision == PrecisionArg::Auto && !args.replace {
                     precision = recipe.precision.parse().ok();
                 }
@@ -130,6 +130,7 @@ impl Choice {
         Choice {
             model: model.unwrap_or_else(|| encoders::DEFAULT_MODEL.to_owned()),
             precision,
+            tokens,
             options: encoder.into_options(),
             utterances,
             dialogues,
@@ -146,7 +147,7 @@ fn with(
 ) -> Result<Encoded> {
     let model = encoders::lasting_name(&choice.model);
     let precision = choice.precision.map_or("auto", |p| p.name());
-    let recipe = Recipe::of(encoder, &model, precision, &choice.options);
+    let recipe = Recipe::of(encoder, &model, precision, &choice.tokens, &choice.options);
     let mode = if replace { Mode::Replace } else { Mode::GoOn };
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &recipe, mode, context.command_line)?;
@@ -191,6 +192,7 @@ fn with(
         fingerprint: encoder.fingerprint().to_string(),
         runs: encoder.describe(),
         dim: encoder.dim(),
+        max_tokens: encoder.max_tokens(),
         filled,
         utterance_vectors: rows[0],
         dialogue_vectors: rows[1],

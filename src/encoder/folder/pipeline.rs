@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// What stands before and after the network.
@@ -49,7 +51,8 @@ pub struct Pooling {
 }
 
 /// One way to pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PoolingMode {
     /// The first token.
     Cls,

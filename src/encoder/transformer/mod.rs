@@ -6,7 +6,7 @@ mod run;
 mod settings;
 mod windows;
 
-pub use settings::{Layers, Settings};
+pub use settings::{Layers, Settings, Tokens};
 
 use std::sync::atomic::AtomicUsize;
 
@@ -40,6 +40,7 @@ pub struct Transformer {
     turns: Option<usize>,
     roles: Option<usize>,
     fingerprint: Fingerprint,
+    notices: Vec<String>,
     backend: Box<dyn Backend>,
     /// Tokens a batch; shrinks where a device runs out of memory.
     budget: AtomicUsize,
@@ -56,11 +57,12 @@ impl Transformer {
         let network = folder.network()?;
         let tokenizer = folder.tokenizer()?;
         let pipeline = folder.pipeline().clone();
-        let layers = settings.layers.weights(network.layers.len()).ok_or_else(|| Error::Input {
-            message: format!("{name} has no layer {}", settings.layers),
+        let layers = settings.tokens.layers.clone().unwrap_or_default();
+        let layers = layers.weights(network.layers.len()).ok_or_else(|| Error::Input {
+            message: format!("{name} has no layer {layers}"),
             hint: Some(format!("its layers are 0 (the embeddings) to {}", network.layers.len())),
         })?;
-        let max_tokens = match settings.max_tokens {
+        let max_tokens = match settings.tokens.max {
             None => tokenizer.max_tokens(),
             Some(n)
                 if n > tokenizer.before().len() + tokenizer.after().len() && n <= network.max_tokens() =>
@@ -74,7 +76,7 @@ impl Transformer {
                 });
             }
         };
-        let modes = settings.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
+        let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
         let full = finish::width(&pipeline, modes.len() * network.shape.hidden, name)?;
         let dim = match settings.dim.or(pipeline.truncate_dim) {
             None => full,
@@ -90,6 +92,7 @@ impl Transformer {
         let rows = |table: &Option<crate::encoder::network::Table>| table.as_ref().map(|t| t.rows);
         let (turns, roles) = (rows(&network.embeddings.turns), rows(&network.embeddings.roles));
         let backend = engine(&network)?;
+        let notices = folder.notices().iter().chain(tokenizer.notices()).cloned().collect();
         let budget = AtomicUsize::new(backend.best_batch());
         Ok(Transformer {
             name: name.to_owned(),
@@ -103,6 +106,7 @@ impl Transformer {
             turns,
             roles,
             fingerprint,
+            notices,
             backend,
             budget,
         })
@@ -245,14 +249,15 @@ fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     if *settings == plain {
         return model;
     }
-    if let Some(mode) = settings.pooling {
+    if let Some(mode) = settings.tokens.pooling {
         changed.text("pooling", mode.name());
     }
-    changed.text("layers", &settings.layers).text("normalize", settings.normalize);
+    let layers = settings.tokens.layers.clone().unwrap_or_default();
+    changed.text("layers", layers).text("normalize", settings.normalize);
     if let Some(dim) = settings.dim {
         changed.text("dim", dim);
     }
-    if let Some(max) = settings.max_tokens {
+    if let Some(max) = settings.tokens.max {
         changed.text("max_tokens", max);
     }
     changed.finish()
@@ -273,6 +278,14 @@ impl Encoder for Transformer {
 
     fn describe(&self) -> String {
         self.backend.describe()
+    }
+
+    fn max_tokens(&self) -> Option<usize> {
+        Some(self.max_tokens)
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {

@@ -1,5 +1,7 @@
 //! What a caller may want otherwise than a model's files say.
 
+use serde::{Deserialize, Serialize};
+
 use crate::encoder::{DeviceChoice, Precision, folder::PoolingMode};
 
 /// How a transformer is to run. The defaults are the model's own.
@@ -9,20 +11,43 @@ pub struct Settings {
     pub device: DeviceChoice,
     /// In which numbers; without it the fastest that costs no quality on that device.
     pub precision: Option<Precision>,
-    /// How tokens become one vector, instead of the model's way.
-    pub pooling: Option<PoolingMode>,
-    /// Which layers are pooled, and what each counts; the last one if empty.
-    pub layers: Layers,
+    /// What becomes of a text's tokens.
+    pub tokens: Tokens,
     /// Scale vectors to length 1 even if the model does not.
     pub normalize: bool,
     /// Cut vectors to their first numbers, for models that were trained for it.
     pub dim: Option<usize>,
-    /// Tokens a text or a window of a dialogue may have, within what the model takes.
-    pub max_tokens: Option<usize>,
+}
+
+/// What becomes of a text's tokens. The defaults are the model's own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tokens {
+    /// How they become one vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<PoolingMode>,
+    /// Which layers are pooled, and what each counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Layers>,
+    /// How many a text or a window of a dialogue may have, within what the model takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<usize>,
+}
+
+impl Tokens {
+    /// These, and where they say nothing, the others.
+    pub fn or(self, others: &Tokens) -> Self {
+        Tokens {
+            pooling: self.pooling.or(others.pooling),
+            layers: self.layers.or_else(|| others.layers.clone()),
+            max: self.max.or(others.max),
+        }
+    }
 }
 
 /// Which layers are pooled.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Layers {
     /// The last.
     #[default]
@@ -65,6 +90,20 @@ impl std::str::FromStr for Layers {
             return Ok(Layers::FirstLast(number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?));
         }
         text.parse().map(Layers::One).map_err(|_| wrong())
+    }
+}
+
+impl TryFrom<String> for Layers {
+    type Error = crate::Error;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Layers> for String {
+    fn from(layers: Layers) -> Self {
+        layers.to_string()
     }
 }
 

@@ -23,6 +23,10 @@ fn with(settings: &Settings) -> Result<Transformer> {
     Transformer::load("small", &builder.open()?, settings, &on_cpu)
 }
 
+fn tokens(tokens: Tokens) -> Settings {
+    Settings { tokens, ..Settings::default() }
+}
+
 fn plain() -> Transformer {
     with(&Settings::default()).unwrap()
 }
@@ -62,7 +66,7 @@ fn our_kernels_give_what_candle_gives() {
     let folder = builder.open().unwrap();
     for layers in [Layers::Last, Layers::One(0), Layers::FirstLast(0.4, 0.6)] {
         for pooling in PoolingMode::ALL {
-            let settings = Settings { layers: layers.clone(), pooling: Some(pooling), ..Settings::default() };
+            let settings = tokens(Tokens { layers: Some(layers.clone()), pooling: Some(pooling), max: None });
             let ours = Transformer::load("small", &folder, &settings, &on_cpu).unwrap();
             let candle = Transformer::load("small", &folder, &settings, &|network| {
                 Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
@@ -84,7 +88,7 @@ fn company_and_order_change_nothing() {
 
 #[test]
 fn what_is_cut_is_counted() {
-    let settings = Settings { max_tokens: Some(4), ..Settings::default() };
+    let settings = tokens(Tokens { max: Some(4), ..Tokens::default() });
     let encoded = with(&settings).unwrap().encode(&TEXTS, &TextOptions::default()).unwrap();
     assert!(encoded.spent.cut_texts >= 2 && encoded.spent.cut_tokens > encoded.spent.cut_texts);
     assert_eq!(plain().encode(&TEXTS, &TextOptions::default()).unwrap().spent.cut_texts, 0);
@@ -133,11 +137,11 @@ fn vectors_are_cut_and_scaled_as_asked() {
 #[test]
 fn what_a_model_cannot_do_is_said() {
     let message = |settings: Settings| with(&settings).err().unwrap().to_string();
-    let no_layer = Settings { layers: Layers::One(3), ..Settings::default() };
+    let no_layer = tokens(Tokens { layers: Some(Layers::One(3)), ..Tokens::default() });
     assert_eq!(message(no_layer), "small has no layer 3");
     let too_wide = Settings { dim: Some(9), ..Settings::default() };
     assert_eq!(message(too_wide), "small cannot give vectors of 9 numbers");
-    let too_long = Settings { max_tokens: Some(19), ..Settings::default() };
+    let too_long = tokens(Tokens { max: Some(19), ..Tokens::default() });
     assert_eq!(message(too_long), "small cannot take texts of 19 tokens");
     let unknown = TextOptions { prompt: Some("querry".to_owned()) };
     assert_eq!(plain().encode(&["a"], &unknown).err().unwrap().hint().unwrap(), "did you mean `query`?");
@@ -149,10 +153,10 @@ fn settings_that_change_vectors_change_the_fingerprint() {
     let base = of(Settings::default());
     assert_eq!(base, of(Settings { precision: Some(Precision::Int8), ..Settings::default() }));
     let others = [
-        Settings { pooling: Some(PoolingMode::Max), ..Settings::default() },
-        Settings { layers: Layers::One(1), ..Settings::default() },
+        tokens(Tokens { pooling: Some(PoolingMode::Max), ..Tokens::default() }),
+        tokens(Tokens { layers: Some(Layers::One(1)), ..Tokens::default() }),
         Settings { dim: Some(4), ..Settings::default() },
-        Settings { max_tokens: Some(9), ..Settings::default() },
+        tokens(Tokens { max: Some(9), ..Tokens::default() }),
         Settings { normalize: true, ..Settings::default() },
     ];
     let mut seen = vec![base];

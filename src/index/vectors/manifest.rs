@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    encoder::{DialogueMode, DialoguePooling, Encoder, Fingerprint, ahead::Options},
+    encoder::{DialogueMode, DialoguePooling, Encoder, Fingerprint, ahead::Options, transformer::Tokens},
     error::{Error, IoContext, Result},
     index::vectors::{key::Kind, sets},
     store::{Position, Snapshot, files},
@@ -16,7 +16,7 @@ pub const FORMAT: u32 = 1;
 pub(super) const NAME: &str = "manifest.json";
 
 /// What made the vectors of a set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
     /// How the encoder is opened again: a model's name, or the path of its folder.
     pub model: String,
@@ -32,15 +32,28 @@ pub struct Recipe {
     /// The model's prompt that stands in front of every text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// What is asked of the encoder otherwise than its files say; its fingerprint covers it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tokens: Tokens,
     /// What a dialogue is to the encoder.
     pub dialogue_mode: DialogueMode,
     /// How its parts become one vector.
     pub pooling: DialoguePooling,
 }
 
+fn is_default(tokens: &Tokens) -> bool {
+    *tokens == Tokens::default()
+}
+
 impl Recipe {
     /// What an encoder will make with these options.
-    pub fn of(encoder: &dyn Encoder, model: &str, precision: &str, options: &Options) -> Self {
+    pub fn of(
+        encoder: &dyn Encoder,
+        model: &str,
+        precision: &str,
+        tokens: &Tokens,
+        options: &Options,
+    ) -> Self {
         Recipe {
             model: model.to_owned(),
             name: encoder.name().to_owned(),
@@ -48,6 +61,7 @@ impl Recipe {
             dim: encoder.dim(),
             precision: precision.to_owned(),
             prompt: options.texts.prompt.clone(),
+            tokens: tokens.clone(),
             dialogue_mode: options.dialogues.mode,
             pooling: options.dialogues.pooling,
         }

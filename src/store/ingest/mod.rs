@@ -4,7 +4,6 @@
 //! last record that was acknowledged.
 
 mod reading;
-mod rejects;
 mod run;
 mod tally;
 
@@ -14,14 +13,11 @@ use crate::{
     corpus::{
         clean::Cleaning,
         formats::ReadOptions,
+        rejects::Rejects,
         walk::{Plan, Source},
     },
     error::Result,
-    store::{
-        Store,
-        directory::KeyMap,
-        ingest::{rejects::Rejects, run::Run},
-    },
+    store::{Store, directory::KeyMap, ingest::run::Run},
 };
 
 pub use tally::{Ingested, Tally};

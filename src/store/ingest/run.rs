@@ -13,7 +13,7 @@ use std::{
 use rayon::prelude::*;
 
 use crate::{
-    corpus::{clean::Cleaned, formats::Problem, walk::Source},
+    corpus::{clean::Cleaned, formats::Problem, rejects::Rejects, walk::Source},
     error::{Error, Reject, Result},
     ids::IdKey,
     store::{
@@ -22,7 +22,6 @@ use crate::{
         ingest::{
             Control, IngestOptions, Ingested,
             reading::{Chunk, Ready, lock, read_sources, ready},
-            rejects::Rejects,
         },
     },
 };

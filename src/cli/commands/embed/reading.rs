@@ -154,11 +154,12 @@ impl Reading {
     }
 
     /// Refuses to write over what is read.
-    pub(super) fn must_not_be(&self, output: &Path, target: Target) -> Result<()> {
-        let mut written = vec![output.to_owned()];
+    pub(super) fn must_not_be(&self, args: &EmbedArgs, target: Target) -> Result<()> {
+        let mut written = vec![args.output.clone()];
         if target == Target::Npy {
-            written.push(ids_beside(output));
+            written.push(ids_beside(&args.output));
         }
+        written.extend(args.rejects.clone());
         for written in written.iter().filter_map(|path| fs::canonicalize(path).ok()) {
             for part in &self.parts {
                 let name = match part {

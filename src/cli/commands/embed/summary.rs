@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
+        commands::embed::SHOWN,
         printer::{BOLD, DIM, Printer, counted, grouped},
     },
     encoder::Spent,
@@ -32,9 +33,14 @@ pub(super) struct Summary {
     pub(super) unit: &'static str,
     pub(super) vectors: u64,
     pub(super) dim: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<usize>,
     #[serde(flatten)]
     pub(super) spent: Spent,
     pub(super) rejected: u64,
+    /// Where they are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rejects: Option<String>,
     pub(super) damaged_files: u64,
     pub(super) seconds: f64,
 }
@@ -42,7 +48,17 @@ pub(super) struct Summary {
 impl Summary {
     /// Says it on standard output, or, where the vectors went there, on standard error.
     pub(super) fn tell(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
-        tell_spent(&self.spent, self.unit, context.printer);
+        tell_spent(&self.spent, self.max_tokens, self.unit, context.printer);
+        match &self.rejects {
+            Some(path) if self.rejected > 0 => {
+                let verb = if self.rejected == 1 { "is" } else { "are" };
+                context.printer.say(format!("{} {verb} listed in {path}", counted(self.rejected, "reject")));
+            }
+            None if self.rejected > SHOWN => context
+                .printer
+                .hint(format!("{} more; --rejects FILE lists them all", grouped(self.rejected - SHOWN))),
+            _ => {}
+        }
         if !vectors_on_standard_output {
             return context.printer.result(self, |out| self.write(out));
         }
@@ -80,12 +96,19 @@ impl Summary {
 }
 
 /// What an encoder could not take in, in plain words: nothing is cut silently.
-pub(in crate::cli::commands) fn tell_spent(spent: &Spent, unit: &str, printer: &Printer) {
+pub(in crate::cli::commands) fn tell_spent(
+    spent: &Spent,
+    max_tokens: Option<usize>,
+    unit: &str,
+    printer: &Printer,
+) {
+    let taken =
+        max_tokens.map_or("the model takes".to_owned(), |n| format!("the {n} tokens that the model takes"));
     let verb = |n: u64| if n == 1 { "was" } else { "were" };
     let one = unit.trim_end_matches('s');
     if spent.cut_texts > 0 {
         printer.warn(format!(
-            "{} {} longer than the model takes and {} cut: {} left out",
+            "{} {} longer than {taken} and {} cut: {} left out",
             counted(spent.cut_texts, one),
             verb(spent.cut_texts),
             verb(spent.cut_texts),
@@ -99,7 +122,7 @@ pub(in crate::cli::commands) fn tell_spent(spent: &Spent, unit: &str, printer: &
     }
     if spent.windowed > 0 {
         printer.say(format!(
-            "{} {} longer than the model takes and went through in windows; nothing was cut",
+            "{} {} longer than {taken} and went through in windows; nothing was cut",
             counted(spent.windowed, "dialogue"),
             verb(spent.windowed)
         ));

@@ -12,7 +12,7 @@ use crate::{
         settings::Settings,
     },
     corpus::{Dialogue, Role},
-    encoder::testing::HashEncoder,
+    encoder::{testing::HashEncoder, transformer},
     error::Class,
     ids::DialogueId,
     store::{Prepared, Store},
@@ -31,7 +31,7 @@ fn put(root: &Path, from: usize, to: usize) {
     store.close().unwrap();
 }
 
-/// Runs `encode`. A model's name is the salt of its encoder.
+/// Runs `encode`. A model's name is the salt of its encoder, and what is asked of its tokens goes into that.
 fn run(root: &Path, line: &str) -> Result<Encoded> {
     let index = root.display().to_string();
     let fixed = ["turnwise", "encode", "-q", "--no-progress", "-i", &index];
@@ -41,8 +41,8 @@ fn run(root: &Path, line: &str) -> Result<Encoded> {
     settings.encode_batch = 5;
     let printer = Printer::new(&settings, &cli.global);
     let context = Context { settings, printer: &printer, command_line: "test" };
-    let open = |model: &str, _: Option<Precision>| -> Result<Box<dyn Encoder>> {
-        let salt = model.parse().unwrap_or(0);
+    let open = |model: &str, how: &transformer::Settings| -> Result<Box<dyn Encoder>> {
+        let salt = model.parse().unwrap_or(0) + 10 * how.tokens.max.unwrap_or(0) as u8;
         Ok(Box::new(HashEncoder { salt, ..HashEncoder::default() }))
     };
     encode(&args, &open, &context)
@@ -70,6 +70,23 @@ fn an_index_remembers_what_it_was_encoded_with() {
         "{e}"
     );
     assert_eq!(run(root, "").unwrap().filled.seen, 0);
+}
+
+#[test]
+fn what_is_asked_of_tokens_is_remembered_for_that_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = &dir.path().join("x");
+    put(root, 0, 12);
+    run(root, "--model 7 --layers first-last=0.4,0.6 --max-tokens 9").unwrap();
+    let tokens = || VectorReader::open(root).unwrap().unwrap().recipe().tokens.clone();
+    assert_eq!(tokens().layers.unwrap().to_string(), "first-last=0.4,0.6");
+    put(root, 12, 14);
+    assert_eq!(run(root, "").unwrap().filled.seen, 2);
+    assert_eq!(tokens().max, Some(9));
+    assert_eq!(run(root, "--max-tokens 8").err().unwrap().class(), Class::Input);
+    // Another model begins with its own ways.
+    run(root, "--model 8 --replace").unwrap();
+    assert_eq!(tokens(), transformer::Tokens::default());
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
     let mut runs = Vec::new();
     let mut reference: Option<Vectors> = None;
     for precision in wanted {
-        let encoder = encoders::open(context, model, &args.encoder.settings(precision, &args.tokens))?;
+        let encoder = encoders::open(context, model, &args.encoder.settings(precision, args.tokens.given()))?;
         let (mut run, vectors) = measure(encoder.as_ref(), precision, &texts, &queries, context)?;
         run.cosine_with_f32 = reference.as_ref().map(|reference| agreement(reference, &vectors));
         if let Some(path) = &args.vectors {

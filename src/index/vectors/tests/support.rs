@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     corpus::{Dialogue, Role},
-    encoder::{ahead::Options, testing::HashEncoder},
+    encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens},
     error::Result,
     ids::DialogueId,
     index::vectors::*,
@@ -42,7 +42,7 @@ pub fn delete(root: &Path, id: &str) {
 }
 
 pub fn recipe(encoder: &HashEncoder) -> Recipe {
-    Recipe::of(encoder, "hashed", "auto", &Options::default())
+    Recipe::of(encoder, "hashed", "auto", &Tokens::default(), &Options::default())
 }
 
 pub fn pass(root: &Path, encoder: &HashEncoder, wanted: Wanted, mode: Mode) -> Result<Filled> {

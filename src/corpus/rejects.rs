@@ -9,15 +9,15 @@ use std::{
 use crate::error::{IoContext, Reject, Result};
 
 /// The file of rejected records.
-pub(super) struct Rejects {
+pub(crate) struct Rejects {
     file: Option<(PathBuf, BufWriter<File>)>,
     /// Its length, as far as it counts when the ingest goes on.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Rejects {
     /// Opens it, keeping the part that belongs to an earlier run of the same ingest.
-    pub(super) fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
+    pub(crate) fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(false).open(&path).at("create", &path)?;
@@ -27,7 +27,8 @@ impl Rejects {
         Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
     }
 
-    pub(super) fn write(&mut self, reject: &Reject) -> Result<()> {
+    /// Adds one.
+    pub(crate) fn write(&mut self, reject: &Reject) -> Result<()> {
         if let Some((path, file)) = &mut self.file {
             let mut line = serde_json::to_vec(reject).unwrap_or_default();
             line.push(b'\n');
@@ -37,7 +38,8 @@ impl Rejects {
         Ok(())
     }
 
-    pub(super) fn flush(&mut self) -> Result<u64> {
+    /// Brings what was added to the file, and says how long that is.
+    pub(crate) fn flush(&mut self) -> Result<u64> {
         if let Some((path, file)) = &mut self.file {
             file.flush().at("write", path)?;
         }

@@ -1,0 +1,104 @@
+//! Making vectors: of files, and of an index.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{EncoderArgs, ReadArgs, TokenArgs};
+use crate::cli::embeddings;
+
+#[derive(Debug, Args)]
+#[command(after_help = EMBED_FORMATS)]
+pub(crate) struct EmbedArgs {
+    /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
+    #[arg(required = true, value_name = "INPUT")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// The file of vectors; `-` is standard output, as JSON lines
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The format of OUT; told by its ending if not given
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) to: Option<VectorTarget>,
+    /// What becomes a vector
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    pub(crate) of: OneOf,
+    #[command(flatten)]
+    pub(crate) encoder: EncoderArgs,
+    #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
+    /// Scale every vector to length 1
+    #[arg(long)]
+    pub(crate) normalize: bool,
+    /// Keep the first N numbers of every vector (for models that were trained so)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dim: Option<u32>,
+    /// List rejected records in this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rejects: Option<PathBuf>,
+    /// Stop when more records than this are rejected
+    #[arg(long, value_name = "N")]
+    pub(crate) max_errors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+const EMBED_FORMATS: &str = "\
+INPUT may hold one text a line (--from lines), JSON lines of {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
+(`corpus formats` lists them). Ids are the numbers of lines (FILE:LINE with several inputs), the ids of records, \
+DIALOGUE#TURN, or those of dialogues. OUT keeps the order: .npy with OUT.ids.txt beside it, .safetensors \
+(`embeddings`, and `ids` as UTF-8 with a line feed between), .jsonl ({\"id\", \"embedding\"}), .arrow (id, embedding).";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OneOf {
+    /// Every text, or every turn
+    Utterances,
+    /// Every dialogue as a whole
+    Dialogues,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnyOf {
+    /// Every utterance
+    Utterances,
+    /// Every dialogue as a whole
+    Dialogues,
+    /// Each of them
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VectorTarget {
+    /// NumPy, with the ids in a text file beside it
+    Npy,
+    /// The tensors `embeddings` and `ids`
+    Safetensors,
+    /// One object a line
+    Jsonl,
+    /// Arrow IPC
+    Arrow,
+}
+
+impl From<VectorTarget> for embeddings::Target {
+    fn from(target: VectorTarget) -> Self {
+        match target {
+            VectorTarget::Npy => embeddings::Target::Npy,
+            VectorTarget::Safetensors => embeddings::Target::Safetensors,
+            VectorTarget::Jsonl => embeddings::Target::Jsonl,
+            VectorTarget::Arrow => embeddings::Target::Arrow,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EncodeArgs {
+    /// What gets vectors; what the index has already if not given, and both where it has none
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) of: Option<AnyOf>,
+    /// Make all vectors anew with another model or other options; the old ones stay in use until that is done
+    #[arg(long)]
+    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) encoder: EncoderArgs,
+    #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
+}
