@@ -71,7 +71,9 @@ def run(command, threads):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1] if "side.py" in str(command[1]) else done.stdout)
+    result = json.loads(done.stdout.strip().splitlines()[-1] if "side.py" in str(command[1]) else done.stdout)
+    # `model bench` prints a list: one run for each precision.
+    return result[0] if isinstance(result, list) else result
 
 
 class Comparison:
@@ -91,8 +93,7 @@ class Comparison:
             common += ["--latency", self.work / "queries.in"]
         name, _, precision = side.partition(" ")
         if name == "turnwise":
-            return [self.arguments.turnwise, "model", "bench", *common, "--precision", precision, "--of", kind,
-                    "--format", "json"]
+            return [self.arguments.turnwise, "model", "bench", *common, "--precision", precision, "--format", "json"]
         command = [sys.executable, HERE / "side.py"]
         if side == REFERENCE:
             return [*command, "sentence-transformers", *common, "--batch", batch]

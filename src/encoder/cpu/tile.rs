@@ -153,7 +153,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
             }
             let ahead = F::RIGHT * V * S::LANES;
             // Short steps four at a time, written out: the loop itself would cost a tenth.
-            let fours = if F::RIGHT == 1 && !cfg!(debug_assertions) { self.steps / 4 } else { 0 };
+            let fours = if F::RIGHT == 1 { self.steps / 4 } else { 0 };
             for _ in 0..fours {
                 F::step::<M, V>(&mut sums, left, stride, right);
                 F::step::<M, V>(&mut sums, left.add(F::LEFT), stride, right.add(ahead));
@@ -198,27 +198,36 @@ impl<S: Simd> Kernel<S> for Activate {
 
     #[inline(always)]
     unsafe fn call(self) {
-        let in_row = self.columns / S::LANES;
-        let vectors = self.rows * in_row;
+        let vectors = self.rows * (self.columns / S::LANES);
+        let together = vectors / TOGETHER * TOGETHER;
         // SAFETY: whoever makes one vouches for the numbers.
         unsafe {
-            let place = |i: usize| self.out.0.add(i / in_row * self.out.1 + i % in_row * S::LANES);
-            let several = |from: usize| {
-                let mut x = [S::splat(0.0); TOGETHER];
-                for i in 0..TOGETHER {
-                    x[i] = S::load(place(from + i));
-                }
-                let y = math::activate::<S, TOGETHER>(self.activation, x);
-                for i in 0..TOGETHER {
-                    S::store(place(from + i), y[i]);
-                }
-            };
-            for from in (0..vectors / TOGETHER * TOGETHER).step_by(TOGETHER) {
-                several(from);
+            for from in (0..together).step_by(TOGETHER) {
+                self.several::<S, TOGETHER>(from);
             }
-            for i in vectors / TOGETHER * TOGETHER..vectors {
-                let [y] = math::activate::<S, 1>(self.activation, [S::load(place(i))]);
-                S::store(place(i), y);
+            for from in together..vectors {
+                self.several::<S, 1>(from);
+            }
+        }
+    }
+}
+
+impl Activate {
+    /// `W` vectors from one on, counted through all rows. Always inlined, as a closure is not: out of line it would
+    /// lack the processor's features, and every instruction would be a call.
+    #[inline(always)]
+    unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
+        let in_row = self.columns / S::LANES;
+        // SAFETY: as in `call`.
+        unsafe {
+            let place = |i: usize| self.out.0.add(i / in_row * self.out.1 + i % in_row * S::LANES);
+            let mut x = [S::splat(0.0); W];
+            for i in 0..W {
+                x[i] = S::load(place(from + i));
+            }
+            let y = math::activate::<S, W>(self.activation, x);
+            for i in 0..W {
+                S::store(place(from + i), y[i]);
             }
         }
     }
