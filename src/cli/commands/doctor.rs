@@ -29,13 +29,10 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let mut add = |what: &str, is: String, problem: Option<String>| {
         findings.push(Finding { what: what.to_owned(), is, problem });
     };
+    let profile = env!("TURNWISE_PROFILE");
     let slow =
-        cfg!(debug_assertions).then(|| "this is a debug build, many times slower; use --release".to_owned());
-    add(
-        "turnwise",
-        format!("{} ({})", env!("CARGO_PKG_VERSION"), if slow.is_some() { "debug" } else { "release" }),
-        slow,
-    );
+        (profile != "release").then(|| "this is a debug build, many times slower; use --release".to_owned());
+    add("turnwise", format!("{} ({profile})", env!("CARGO_PKG_VERSION")), slow);
     add("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), None);
     add("processor", processor(), None);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

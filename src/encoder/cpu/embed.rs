@@ -73,7 +73,7 @@ impl Embedder {
     /// Writes the sums for a sequence that has been checked, a row of `stride` numbers a token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
         let h = self.hidden;
-        debug_assert_eq!(stride, h.next_multiple_of(GRAIN));
+        assert_eq!(stride, h.next_multiple_of(GRAIN));
         for (i, (row, id)) in rows.chunks_exact_mut(stride).zip(&sequence.ids).enumerate() {
             let position = sequence.positions.as_ref().map_or(i, |p| p[i] as usize) + self.first_position;
             let (sum, padding) = row.split_at_mut(h);

@@ -9,6 +9,8 @@ pub(super) trait Format<S: Simd>: 'static {
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
+    /// Units of a row that are worked on together: a panel's part of that depth stays in the first-level cache.
+    const DEPTH: usize = 384;
     /// Units of a row of the left side that one step takes.
     const LEFT: usize = 1;
     /// Units of a column of the right side that one step takes.
@@ -156,6 +158,8 @@ pub(super) struct Int16;
 impl<S: Simd> Format<S> for Int16 {
     type Sum = S::I32;
 
+    const DEPTH: usize = 192;
+
     #[inline(always)]
     unsafe fn zero() -> S::I32 {
         // SAFETY: called from within a kernel.
@@ -213,6 +217,7 @@ impl<S: Simd> Format<S> for Int8 {
     type Sum = S::I32;
 
     const ROWS: usize = S::BYTE_ROWS;
+    const DEPTH: usize = 192;
     const LEFT: usize = S::BYTE_CHAIN;
     const RIGHT: usize = S::BYTE_CHAIN;
 

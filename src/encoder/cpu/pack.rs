@@ -133,7 +133,7 @@ fn short_codes(row: &[f32]) -> Codes {
     let largest = row.iter().fold(0.0f64, |m, w| m.max(f64::from(w.abs())));
     let factor = short_factor(length, largest, row.len());
     let codes: Vec<i16> = row.iter().map(|w| (f64::from(*w) * factor).round() as i16).collect();
-    debug_assert!(codes.iter().map(|c| square(f64::from(*c))).sum::<f64>() <= square(LONGEST));
+    assert!(codes.iter().map(|c| square(f64::from(*c))).sum::<f64>() <= square(LONGEST));
     Codes { codes, scale: if factor > 0.0 { (1.0 / factor) as f32 } else { 0.0 } }
 }
 

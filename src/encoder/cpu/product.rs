@@ -14,8 +14,9 @@ use crate::encoder::{Precision, network::Activation};
 /// Bytes of the left side that are worked on together: they stay in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
-/// Units of a row that are worked on together: a panel's part of that depth stays in the first-level cache.
-const DEPTH_BLOCK: usize = 384;
+/// With fewer tiles than this one below the other, what comes next is not fetched ahead: there is too little to do
+/// meanwhile, and a single query, which is such a case, is faster without.
+const FETCHING_TILES: usize = 8;
 
 /// The rows of a result.
 pub(super) struct Out<'a> {
@@ -90,7 +91,7 @@ impl Job<'_> {
         let (left_units, steps) = (units / F::RIGHT * F::LEFT, units / F::RIGHT);
         assert!(self.rows == 0 || left.units.len() >= (self.rows - 1) * left.stride + left_units);
         let right = &weights.units.of::<u32>()[..units * weights.outputs];
-        let depth = DEPTH_BLOCK / F::RIGHT;
+        let depth = F::DEPTH / F::RIGHT;
         let most = (LEFT_BLOCK / (4 * F::LEFT * depth.min(steps)) / F::ROWS).max(1) * F::ROWS;
         let part = |panel: usize, step: usize| {
             let column = panel * weights.panel;
@@ -109,9 +110,13 @@ impl Job<'_> {
                         (false, true) => part(0, until).0,
                         (false, false) => part(0, 0).0,
                     };
-                    let fetch = ((until - step) * F::RIGHT * width)
-                        .div_ceil(rows.len().div_ceil(F::ROWS))
-                        .next_multiple_of(UNITS_IN_LINE);
+                    let tiles = rows.len().div_ceil(F::ROWS);
+                    let fetch = match tiles {
+                        ..FETCHING_TILES => 0,
+                        _ => ((until - step) * F::RIGHT * width)
+                            .div_ceil(tiles)
+                            .next_multiple_of(UNITS_IN_LINE),
+                    };
                     let mut fetched = 0;
                     for (count, high, row) in even_tiles(rows.clone(), F::ROWS) {
                         macro_rules! run {

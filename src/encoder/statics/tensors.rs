@@ -20,7 +20,7 @@ pub(super) struct Tensor<'a> {
 
 impl<'a> Tensor<'a> {
     pub fn new(name: &'static str, shape: Vec<usize>, numbers: &'a [f32]) -> Self {
-        debug_assert_eq!(shape.iter().product::<usize>(), numbers.len());
+        assert_eq!(shape.iter().product::<usize>(), numbers.len());
         Tensor { name, shape, numbers }
     }
 }

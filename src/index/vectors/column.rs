@@ -227,6 +227,6 @@ fn numbers(bytes: &[u8]) -> &[f32] {
     const { assert!(cfg!(target_endian = "little"), "the files are little-endian and used as they lie") };
     // SAFETY: every bit pattern is an f32. Maps begin at a page and rows are whole numbers, so that nothing is left over.
     let (before, numbers, after) = unsafe { bytes.align_to::<f32>() };
-    debug_assert!(before.is_empty() && after.is_empty());
+    assert!(before.is_empty() && after.is_empty());
     numbers
 }
