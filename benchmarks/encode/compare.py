@@ -1,7 +1,8 @@
 """Encodes the same texts with turnwise, sentence-transformers and ONNX Runtime in turns, and prints the ratios.
 
     benchmarks/encode/peers.sh
-    ~/.cache/turnwise/peers/bin/python benchmarks/encode/compare.py --model FOLDER [--turnwise target/release/turnwise]
+    cargo build --release && target/release/turnwise model pull all-MiniLM-L6-v2
+    ~/.cache/turnwise/peers/bin/python benchmarks/encode/compare.py [--turnwise target/release/turnwise] [--model FOLDER]
 
 Every run is a process of its own that loads, warms up and then measures, so that no pool of threads is in another's
 way. The sides take turns within a round; of all rounds each side's best counts, by the clock and in processor time.
@@ -20,6 +21,7 @@ import shutil
 import subprocess
 import sys
 
+import corpora
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,7 +33,7 @@ WORDS = {1: "one thread", 2: "two threads"}
 
 def read_arguments():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("--model", required=True, type=pathlib.Path, help="a folder in sentence-transformers' layout")
+    parser.add_argument("--model", type=pathlib.Path, help="a folder in sentence-transformers' layout, if not the default model")
     parser.add_argument("--turnwise", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "turnwise")
     parser.add_argument("--without-ours", action="store_true")
     parser.add_argument("--precisions", default="f32,bf16,int16,int8", help="ours")
@@ -41,7 +43,9 @@ def read_arguments():
     parser.add_argument("--limit", type=int, help="only so many texts of each kind, for a trial")
     parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[1] / "target" / "encode-benchmark")
     parser.add_argument("--report", type=pathlib.Path)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.model = arguments.model or corpora.default_model(arguments.turnwise)
+    return arguments
 
 
 def prepare(arguments):

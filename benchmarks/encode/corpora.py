@@ -48,3 +48,12 @@ def samples():
     for path in sorted((PROJECT / "examples" / "support").glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             yield [turn["text"] for turn in json.loads(line)["turns"]]
+
+
+def default_model(turnwise):
+    """The folder of the default model, which `turnwise model pull` has fetched."""
+    command = [str(turnwise), "model", "info", "all-MiniLM-L6-v2", "--format", "json"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    if told.returncode:
+        raise SystemExit(f"{told.stderr.strip()}\nor name another folder with --model")
+    return pathlib.Path(json.loads(told.stdout)["path"])

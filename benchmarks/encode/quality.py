@@ -1,6 +1,6 @@
 """What a precision costs in retrieval: MAP of BANKING77 and SGD dev, for each precision, beside sentence-transformers.
 
-    python quality.py --model FOLDER [--turnwise target/release/turnwise] [--precisions f32,bf16,int16,int8]
+    python quality.py [--turnwise target/release/turnwise] [--model FOLDER] [--precisions f32,bf16,int16,int8]
 
 BANKING77 (test, SR): for each sentence up to 100 candidates by BM25, positive where the intent agrees. SGD dev: each
 single-service dialogue is a query, all others are candidates, relevant where the service agrees; a dialogue is its
@@ -117,13 +117,14 @@ def unit(vectors):
 
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("--model", required=True, type=pathlib.Path)
+    parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--turnwise", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "turnwise")
     parser.add_argument("--without-ours", action="store_true")
     parser.add_argument("--precisions", default="f32,bf16,int16,int8")
     parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[1] / "target" / "encode-benchmark")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
+    arguments.model = arguments.model or corpora.default_model(arguments.turnwise)
 
     try:
         tasks = [Banking77(arguments.work), Sgd(arguments.work)]
