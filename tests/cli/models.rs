@@ -80,6 +80,10 @@ fn info_tells_what_a_model_is_made_of() {
     let layer = 4 * (4 * 4 + 4) + (4 * 8 + 8) + (8 * 4 + 4) + 4 * 4;
     assert_eq!(info["parameters"], (6 + 16 + 2) * 4 + 2 * 4 + layer);
     assert_eq!((&info["vocabulary"], &info["fingerprint"].as_str().unwrap().len()), (&json!(6), &32));
+    let text = t.ok(&format!("model info {}", t.model()));
+    for part in ["encoder       TF-IDF + SVD", "vectors       16 numbers", "file          turnwise.json"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     t.run("model info").says(
         2,
         &["the model `all-MiniLM-L6-v2` is not in the cache", "turnwise model pull all-MiniLM-L6-v2"],

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write},
+    path::Path,
 };
 
 use serde::Serialize;
@@ -16,6 +17,7 @@ use crate::{
     encoder::{
         folder::{ModelFolder, Step},
         hub::{Resolved, files},
+        statics,
     },
     error::Result,
 };
@@ -44,20 +46,48 @@ struct Info {
     notices: Vec<String>,
 }
 
+/// A static encoder has no network to tell of.
+#[derive(Serialize)]
+struct StaticInfo {
+    #[serde(flatten)]
+    model: Resolved,
+    encoder: String,
+    dim: usize,
+    fingerprint: String,
+    files: BTreeMap<String, u64>,
+}
+
 pub(super) fn run(spec: &str, context: &Context<'_>) -> Result<()> {
     let model = context.model(spec)?;
+    if statics::is_static(&model.path) {
+        let info = of_static(model)?;
+        return context.printer.result(&info, |out| print_static(&info, out));
+    }
     let folder = ModelFolder::open(&model.path)?;
     let info = of(&folder, model)?;
     context.printer.result(&info, |out| print(&info, out))
 }
 
+fn of_static(model: Resolved) -> Result<StaticInfo> {
+    let encoder = statics::open(&model.path)?;
+    Ok(StaticInfo {
+        encoder: encoder.name().to_owned(),
+        dim: encoder.dim(),
+        fingerprint: encoder.fingerprint().to_string(),
+        files: sizes(&model.path)?,
+        model,
+    })
+}
+
+/// The files of a folder, and how large they are.
+fn sizes(folder: &Path) -> Result<BTreeMap<String, u64>> {
+    let size = |path: String| Some((path.clone(), fs::metadata(folder.join(path)).ok()?.len()));
+    Ok(files::walk(folder)?.into_iter().filter_map(size).collect())
+}
+
 fn of(folder: &ModelFolder, model: Resolved) -> Result<Info> {
     let pipeline = folder.pipeline();
     let config = folder.config();
-    let sizes = files::walk(folder.path())?.into_iter().filter_map(|path| {
-        let bytes = fs::metadata(folder.path().join(&path)).ok()?.len();
-        Some((path, bytes))
-    });
     Ok(Info {
         architecture: folder.architecture().name(),
         layers: config.layers,
@@ -76,7 +106,7 @@ fn of(folder: &ModelFolder, model: Resolved) -> Result<Info> {
         prompts: pipeline.prompts.texts.clone().into_iter().filter(|(_, text)| !text.is_empty()).collect(),
         default_prompt: pipeline.prompts.default.clone(),
         fingerprint: folder.fingerprint()?.to_string(),
-        files: sizes.collect(),
+        files: sizes(folder.path())?,
         notices: folder.notices().to_vec(),
         model,
     })
@@ -98,11 +128,31 @@ fn step(step: &Step) -> String {
     }
 }
 
+fn print_static(info: &StaticInfo, out: &mut dyn Write) -> io::Result<()> {
+    print_model(&info.model, out)?;
+    print_line(out, "encoder", &info.encoder)?;
+    print_line(out, "vectors", &format!("{} numbers", info.dim))?;
+    print_line(out, "fingerprint", &info.fingerprint)?;
+    print_files(&info.files, out)
+}
+
+fn print_line(out: &mut dyn Write, what: &str, is: &str) -> io::Result<()> {
+    writeln!(out, "{DIM}{what:<12}{DIM:#}  {is}")
+}
+
+fn print_model(model: &Resolved, out: &mut dyn Write) -> io::Result<()> {
+    let revision = model.revision.as_ref().map(|r| format!(" (revision {r})")).unwrap_or_default();
+    print_line(out, "model", &format!("{BOLD}{}{BOLD:#}{revision}", model.name))?;
+    print_line(out, "folder", &model.path.display().to_string())
+}
+
+fn print_files(files: &BTreeMap<String, u64>, out: &mut dyn Write) -> io::Result<()> {
+    files.iter().try_for_each(|(path, size)| print_line(out, "file", &format!("{path} ({})", bytes(*size))))
+}
+
 fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = |what: &str, is: String| writeln!(out, "{DIM}{what:<12}{DIM:#}  {is}");
-    let revision = info.model.revision.as_ref().map(|r| format!(" (revision {r})")).unwrap_or_default();
-    line("model", format!("{BOLD}{}{BOLD:#}{revision}", info.model.name))?;
-    line("folder", info.model.path.display().to_string())?;
+    print_model(&info.model, out)?;
+    let mut line = |what: &str, is: String| print_line(out, what, &is);
     line(
         "network",
         format!(
@@ -128,8 +178,6 @@ fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
         line("prompt", format!("{name}{by_default}: {text:?}"))?;
     }
     line("fingerprint", info.fingerprint.clone())?;
-    for (path, size) in &info.files {
-        line("file", format!("{path} ({})", bytes(*size)))?;
-    }
-    info.notices.iter().try_for_each(|notice| line("note", notice.clone()))
+    print_files(&info.files, out)?;
+    info.notices.iter().try_for_each(|notice| print_line(out, "note", notice))
 }
