@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use turnwise::encoder::{
-    Backend, Batch, Network, Precision, Sequence,
+    Batch, Network, Precision, Sequence,
     cpu::{CpuEngine, SimdChoice, SimdLevel},
     network::{Activation, Shape},
 };

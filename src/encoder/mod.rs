@@ -6,30 +6,25 @@
 //! the parameters alone; a [`Backend`] runs it over a [`Batch`] of token ids; pooling makes one vector of many.
 
 pub mod ahead;
-pub mod batch;
 pub mod candle_engine;
 pub mod contract;
 pub mod cpu;
 pub mod fingerprint;
 pub mod folder;
 pub mod hub;
-pub mod network;
 pub mod open;
 pub mod pooling;
-pub mod precision;
 pub mod statics;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transformer;
 pub mod vectors;
 
-pub use batch::{Batch, Sequence};
 pub use candle_engine::{CandleEngine, Device, DeviceChoice};
 pub use contract::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions};
 pub use fingerprint::Fingerprint;
-pub use network::Network;
 pub use pooling::{Part, Pool, Reduction, Wanted};
-pub use precision::Precision;
+pub use turnwise_kernels::{Batch, Network, Precision, Sequence, network};
 pub use vectors::Vectors;
 
 use crate::error::Result;

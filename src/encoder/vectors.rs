@@ -1,5 +1,7 @@
 //! Rows of numbers.
 
+pub use turnwise_kernels::cosine;
+
 /// Vectors of one width, one a row.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Vectors {
@@ -97,13 +99,6 @@ pub fn normalize(row: &mut [f32]) {
     // The same floor as torch.nn.functional.normalize, so that tiny vectors agree too.
     let length = row.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt().max(1e-12) as f32;
     row.iter_mut().for_each(|v| *v /= length);
-}
-
-/// The cosine of two vectors; 0 where one is all zeros.
-pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
-    let lengths = (dot(a, a) * dot(b, b)).sqrt();
-    if lengths == 0.0 { 0.0 } else { (dot(a, b) / lengths) as f32 }
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context
                         coverage.add(&dialogue);
                     }
                 }
-                Ok(part)
+                Ok::<_, Error>(part)
             })
             .try_reduce(Statistics::default, |a, b| Ok(a.joined(b)))?;
         statistics = statistics.joined(counted);

@@ -9,7 +9,7 @@ use super::{
     simd::Simd,
     tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
 };
-use crate::encoder::{Precision, network::Activation};
+use crate::{Precision, network::Activation};
 
 /// Bytes of the left side that are worked on together: they stay in the second-level cache.
 const LEFT_BLOCK: usize = 256 * 1024;

@@ -5,7 +5,7 @@ use super::{
     pack::{Packed, short_factor},
     simd::{Kernel, Simd},
 };
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// Room for codes.
 #[derive(Default)]

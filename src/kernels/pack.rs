@@ -1,10 +1,7 @@
 //! Weights in the order in which the kernels read them, in the numbers in which they multiply.
 
 use super::{buffer::Buffer, simd::Simd};
-use crate::{
-    encoder::Precision,
-    error::{Error, Result},
-};
+use crate::{Error, Precision, Result};
 
 /// Inputs and outputs are filled up with zeros to a multiple of this: the lanes of the widest vectors, and the numbers
 /// of a whole chain of bytes.

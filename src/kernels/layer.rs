@@ -10,11 +10,8 @@ use super::{
     simd::Simd,
 };
 use crate::{
-    encoder::{
-        Precision,
-        network::{Activation, Layer, Linear, Norm, Shape},
-    },
-    error::Result,
+    Precision, Result,
+    network::{Activation, Layer, Linear, Norm, Shape},
 };
 
 /// Tokens whose feed-forward part is computed at once: what is between its two products stays in the cache.

@@ -9,10 +9,7 @@ use super::{
     proof,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
 };
-use crate::{
-    encoder::{Backend, Batch, Network, Precision},
-    error::{Error, Result},
-};
+use crate::{Batch, Error, Network, Precision, Result};
 
 /// Runs a network on the CPU.
 ///
@@ -165,8 +162,10 @@ fn check(network: &Network) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::data("the parts of the network do not fit its sizes")) }
 }
 
-impl Backend for CpuEngine {
-    fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+impl CpuEngine {
+    /// Gives the hidden states after each of the `layers` (0 is the embeddings), in growing order: `take(layer, states)`,
+    /// where `states` holds one row a token, sequences end to end.
+    pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
         }
@@ -175,7 +174,7 @@ impl Backend for CpuEngine {
             return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
         }
         if !layers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
+            return Err(Error::internal("layers have to be asked for in growing order"));
         }
         if layers.is_empty() || batch.sequences.is_empty() {
             return Ok(());
@@ -187,24 +186,24 @@ impl Backend for CpuEngine {
         Ok(())
     }
 
-    fn hidden(&self) -> usize {
+    /// The width of a hidden state.
+    pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    fn layers(&self) -> usize {
+    /// How many layers can be asked for, the embeddings not counted.
+    pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    fn best_batch(&self) -> usize {
+    /// Tokens that one call handles best.
+    pub fn best_batch(&self) -> usize {
         // The states of so many tokens stay in a core's cache while the weights pass by.
         256
     }
 
-    fn wants_threads(&self) -> bool {
-        true
-    }
-
-    fn describe(&self) -> String {
+    /// What runs where, for people: `f32 on cpu (avx2)`.
+    pub fn describe(&self) -> String {
         let failed: String = self
             .failed
             .iter()

@@ -2,14 +2,12 @@
 
 use proptest::prelude::*;
 
-use crate::encoder::{
+use crate::{
     Precision,
-    cpu::{
-        codes::CodeRoom,
-        pack::{GRAIN, Packed},
-        product::{Out, even_parts, even_tiles, product},
-        simd::{Simd, SimdLevel, at_level},
-    },
+    codes::CodeRoom,
+    pack::{GRAIN, Packed},
+    product::{Out, even_parts, even_tiles, product},
+    simd::{Simd, SimdLevel, at_level},
 };
 
 /// Rows of the left side, columns of the right, and what is between.

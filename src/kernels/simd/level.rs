@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The environment variable that chooses the vectors for [`SimdChoice::Auto`]: the name of a [`SimdLevel`].
 pub const SIMD_VARIABLE: &str = "TURNWISE_SIMD";
@@ -102,7 +102,11 @@ impl FromStr for SimdLevel {
 
     fn from_str(text: &str) -> Result<Self> {
         SimdLevel::ALL.iter().copied().find(|level| level.name() == text).ok_or_else(|| {
-            Error::unknown_name("SIMD level", text, SimdLevel::ALL.iter().map(|level| level.name()))
+            Error::unknown_name(
+                "SIMD level",
+                text,
+                &SimdLevel::ALL.iter().map(|level| level.name()).collect::<Vec<_>>(),
+            )
         })
     }
 }
@@ -147,7 +151,7 @@ mod tests {
         }
         let error = "avx3".parse::<SimdLevel>().unwrap_err();
         assert!(error.to_string().contains("avx3"));
-        assert!(error.hint().unwrap().contains("avx2"));
+        assert!(error.hint.unwrap().contains("avx2"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the engine has to give, in plain loops of 64-bit numbers.
 
-use crate::encoder::{
+use crate::{
     Sequence,
     network::{Activation, Linear, Network, Norm},
 };

@@ -2,11 +2,8 @@
 
 use super::pack::GRAIN;
 use crate::{
-    encoder::{
-        Sequence,
-        network::{Embeddings, Shape, Table},
-    },
-    error::{Error, Result},
+    Error, Result, Sequence,
+    network::{Embeddings, Shape, Table},
 };
 
 /// The tables.

@@ -1,7 +1,7 @@
 //! The functions between the products, on whole vectors.
 
 use super::simd::Simd;
-use crate::encoder::network::Activation;
+use crate::network::Activation;
 
 /// `2^x` by a polynomial on [-½, ½], least squares made even; relative error under 1e-7.
 const POWER: [f32; 6] = [1.0, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_6];

@@ -7,7 +7,7 @@ use super::{
     math,
     simd::{Kernel, Simd},
 };
-use crate::encoder::network::Activation;
+use crate::network::Activation;
 
 /// What becomes of a complete sum before it is written.
 pub(super) trait Ending<S: Simd>: Copy {

@@ -1,14 +1,12 @@
 //! Functions on vectors against those of 64-bit numbers.
 
-use crate::encoder::{
-    cpu::{
-        math,
-        norm::{AddNorm, PaddedNorm},
-        reference,
-        simd::{Kernel, Simd, SimdLevel, at_level},
-        tile::Activate,
-    },
+use crate::{
+    math,
     network::Activation,
+    norm::{AddNorm, PaddedNorm},
+    reference,
+    simd::{Kernel, Simd, SimdLevel, at_level},
+    tile::Activate,
 };
 
 fn activated<S: Simd>(activation: Activation, numbers: &[f32]) -> Vec<f32> {

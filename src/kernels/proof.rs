@@ -8,12 +8,8 @@ use std::sync::OnceLock;
 
 use super::{CpuEngine, simd::SimdLevel};
 use crate::{
-    encoder::{
-        Backend, Batch, Network, Precision, Sequence,
-        network::{Activation, Shape},
-        vectors::cosine,
-    },
-    error::Result,
+    Batch, Network, Precision, Result, Sequence, cosine,
+    network::{Activation, Shape},
 };
 
 /// The precisions and how near to the portable f32 they have to come, as a cosine.

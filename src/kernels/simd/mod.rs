@@ -17,9 +17,9 @@ pub use level::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 /// portable one; it is never available, and so never chosen.
 macro_rules! at_level {
     ($level:expr, $f:ident :: <_> ($($arg:expr),* $(,)?)) => {{
-        use $crate::encoder::cpu::simd::{SimdLevel, portable::Portable};
+        use $crate::simd::{SimdLevel, portable::Portable};
         #[cfg(target_arch = "x86_64")]
-        use $crate::encoder::cpu::simd::{avx2::Avx2, avx512::Avx512};
+        use $crate::simd::{avx2::Avx2, avx512::Avx512};
         match $level {
             SimdLevel::Portable => $f::<Portable<8, false>>($($arg),*),
             #[cfg(test)]

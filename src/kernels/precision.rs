@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// In which numbers the products of a network are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,6 +51,6 @@ impl FromStr for Precision {
         known
             .into_iter()
             .find(|p| p.name() == text)
-            .ok_or_else(|| Error::unknown_name("precision", text, known.map(Precision::name)))
+            .ok_or_else(|| Error::unknown_name("precision", text, &known.map(Precision::name)))
     }
 }

@@ -5,12 +5,9 @@ mod product;
 
 use super::{CpuEngine, SimdChoice, SimdLevel, reference};
 use crate::{
-    encoder::{
-        Backend, Batch, Network, Precision, Sequence,
-        network::{Activation, Shape, Table},
-        vectors::cosine,
-    },
-    error::Class,
+    Batch, Network, Precision, Sequence, cosine,
+    error::Kind,
+    network::{Activation, Shape, Table},
 };
 
 fn shape(hidden: usize, heads: usize, intermediate: usize, activation: Activation) -> Shape {
@@ -160,7 +157,7 @@ fn what_does_not_fit_is_an_error() {
         let mut s = sequence(4, 20);
         change(&mut s);
         let e = engine.run(&Batch { sequences: &[&s] }, layers, &mut |_, _| ()).unwrap_err();
-        assert_eq!(e.class(), Class::Input, "{e}");
+        assert_eq!(e.kind, Kind::Input, "{e}");
         assert!(e.to_string().contains(says), "{e}");
     };
     refused(&|s| s.ids.clear(), &[1], "without tokens");
@@ -173,12 +170,12 @@ fn what_does_not_fit_is_an_error() {
     refused(&|_| (), &[2], "layer 2");
 
     let f16 = CpuEngine::new(&network, Precision::F16, SimdChoice::Auto).err().unwrap();
-    assert_eq!(f16.class(), Class::Input);
-    assert!(f16.hint().unwrap().contains("int16"));
+    assert_eq!(f16.kind, Kind::Input);
+    assert!(f16.hint.unwrap().contains("int16"));
     let mut broken = network.clone();
     broken.layers[0].output.bias.pop();
     let broken = CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).err().unwrap();
-    assert_eq!(broken.class(), Class::Data);
+    assert_eq!(broken.kind, Kind::Data);
 }
 
 #[test]
