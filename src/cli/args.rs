@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
 use crate::{corpus::filter::Filter, error::Error};
 
-pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, WriteArgs};
+pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};

@@ -24,6 +24,16 @@ pub(crate) struct ReadArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RejectArgs {
+    /// List rejected records in this file, as JSON lines
+    #[arg(long = "rejects", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Stop when more records than this are rejected
+    #[arg(long, value_name = "N")]
+    pub(crate) max_errors: Option<u64>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
     /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
     #[arg(required = true, value_name = "PATH")]
@@ -39,12 +49,8 @@ pub(crate) struct IngestArgs {
     /// The language of dialogues that name none (BCP 47: en, zh, pt-BR)
     #[arg(long, value_name = "TAG")]
     pub(crate) language: Option<String>,
-    /// List rejected records in this file, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rejects: Option<PathBuf>,
-    /// Stop when more records than this are rejected
-    #[arg(long, value_name = "N")]
-    pub(crate) max_errors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) rejects: RejectArgs,
     /// Leave the search index as it is
     #[arg(long)]
     pub(crate) no_index: bool,

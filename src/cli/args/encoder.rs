@@ -118,7 +118,7 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// The fastest that loses next to nothing
+    /// The fastest of 16 bits
     Auto,
     /// 32-bit floating point
     F32,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs};
+use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs};
 use crate::cli::embeddings;
 
 #[derive(Debug, Args)]
@@ -32,12 +32,8 @@ pub(crate) struct EmbedArgs {
     /// Keep the first N numbers of every vector (for models that were trained so)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dim: Option<u32>,
-    /// List rejected records in this file, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rejects: Option<PathBuf>,
-    /// Stop when more records than this are rejected
-    #[arg(long, value_name = "N")]
-    pub(crate) max_errors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) rejects: RejectArgs,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }

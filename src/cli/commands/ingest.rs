@@ -25,14 +25,15 @@ use crate::{
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let root = context.index()?;
     let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
+    commands::must_not_be_read(args.rejects.file.as_slice(), plan.sources.iter().map(|s| s.name.as_str()))?;
     let options = IngestOptions {
         read,
         cleaning: commands::cleaning(&args.clean),
         id_prefix: args.id_prefix,
         source: args.source,
         language: args.language,
-        rejects: args.rejects,
-        max_errors: args.max_errors.unwrap_or(context.settings.max_errors),
+        rejects: args.rejects.file,
+        max_errors: args.rejects.max_errors.unwrap_or(context.settings.max_errors),
         batch: context.settings.batch,
     };
     let files = Files::of(&plan);
@@ -109,21 +110,11 @@ fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<
     for reject in &ingested.first_rejects {
         context.printer.warn(format!("rejected: {reject}"));
     }
-    let shown = ingested.first_rejects.len() as u64;
-    match &options.rejects {
-        Some(path) => {
-            let verb = if rejected == 1 { "is" } else { "are" };
-            context.printer.say(format!(
-                "{} {verb} listed in {}",
-                counted(rejected, "reject"),
-                path.display()
-            ));
-        }
-        None if rejected > shown => {
-            context
-                .printer
-                .hint(format!("{} more; --rejects FILE lists them all", grouped(rejected - shown)));
-        }
-        None => {}
-    }
+    let file = options.rejects.as_ref().map(|path| path.display().to_string());
+    commands::tell_where_rejects_are(
+        rejected,
+        ingested.first_rejects.len() as u64,
+        file.as_deref(),
+        context.printer,
+    );
 }

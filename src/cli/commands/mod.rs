@@ -21,19 +21,20 @@ mod summary;
 mod vectors;
 mod verify;
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use crate::{
     cli::{
         Context,
         args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
+        printer::{Printer, counted, grouped},
     },
     corpus::{
         clean::Cleaning,
         formats::{self, ReadOptions},
         walk::{self, Plan},
     },
-    error::Result,
+    error::{Error, Result},
 };
 
 pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
@@ -100,6 +101,33 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
         context.printer.detail(format!("not recognised: {}", path.display()));
     }
     Ok((plan, read_options(args, context)))
+}
+
+/// Refuses to write over what is read.
+fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
+    let written: Vec<PathBuf> = written.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
+    let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
+    match both.next() {
+        None => Ok(()),
+        Some(name) => Err(Error::Input {
+            message: format!("{name} is read, and would be written over"),
+            hint: Some("choose another name for what is written".to_owned()),
+        }),
+    }
+}
+
+/// Where the rejects are that were not shown, or how to get them listed.
+fn tell_where_rejects_are(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
+    match file {
+        Some(file) if rejected > 0 => {
+            let verb = if rejected == 1 { "is" } else { "are" };
+            printer.say(format!("{} {verb} listed in {file}", counted(rejected, "reject")));
+        }
+        None if rejected > shown => {
+            printer.hint(format!("{} more; --rejects FILE lists them all", grouped(rejected - shown)));
+        }
+        _ => {}
+    }
 }
 
 fn read_options(args: &ReadArgs, context: &Context<'_>) -> ReadOptions {

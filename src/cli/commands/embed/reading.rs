@@ -159,22 +159,12 @@ impl Reading {
         if target == Target::Npy {
             written.push(ids_beside(&args.output));
         }
-        written.extend(args.rejects.clone());
-        for written in written.iter().filter_map(|path| fs::canonicalize(path).ok()) {
-            for part in &self.parts {
-                let name = match part {
-                    Part::Texts { name, .. } => name,
-                    Part::Corpus(source) => &source.name,
-                };
-                if fs::canonicalize(name).is_ok_and(|read| read == written) {
-                    return Err(Error::Input {
-                        message: format!("{name} is read, and would be written over"),
-                        hint: Some("choose another name for the output".to_owned()),
-                    });
-                }
-            }
-        }
-        Ok(())
+        written.extend(args.rejects.file.clone());
+        let read = self.parts.iter().map(|part| match part {
+            Part::Texts { name, .. } => name.as_str(),
+            Part::Corpus(source) => &source.name,
+        });
+        commands::must_not_be_read(&written, read)
     }
 
     /// Begins to read, on a thread of its own. It ends when nobody listens any more; one that waits for standard

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
-        commands::embed::SHOWN,
+        commands::{embed::SHOWN, tell_where_rejects_are},
         printer::{BOLD, DIM, Printer, counted, grouped},
     },
     encoder::Spent,
@@ -49,16 +49,7 @@ impl Summary {
     /// Says it on standard output, or, where the vectors went there, on standard error.
     pub(super) fn tell(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
         tell_spent(&self.spent, self.max_tokens, self.unit, context.printer);
-        match &self.rejects {
-            Some(path) if self.rejected > 0 => {
-                let verb = if self.rejected == 1 { "is" } else { "are" };
-                context.printer.say(format!("{} {verb} listed in {path}", counted(self.rejected, "reject")));
-            }
-            None if self.rejected > SHOWN => context
-                .printer
-                .hint(format!("{} more; --rejects FILE lists them all", grouped(self.rejected - SHOWN))),
-            _ => {}
-        }
+        tell_where_rejects_are(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
         if !vectors_on_standard_output {
             return context.printer.result(self, |out| self.write(out));
         }
