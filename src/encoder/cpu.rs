@@ -35,11 +35,13 @@ impl Backend for CpuEngine {
 
 impl From<turnwise_kernels::Error> for Error {
     fn from(e: turnwise_kernels::Error) -> Self {
-        use turnwise_kernels::error::Kind;
-        match e.kind {
-            Kind::Input => Error::Input { message: e.message, hint: e.hint },
-            Kind::Data => Error::Data { message: e.message, hint: e.hint },
-            Kind::Internal => Error::Internal(e.message),
+        match e {
+            turnwise_kernels::Error::Input { message, hint } => Error::Input { message, hint },
+            turnwise_kernels::Error::UnknownName { kind, name, known } => {
+                Error::unknown_name(kind, &name, known)
+            }
+            turnwise_kernels::Error::Data(message) => Error::data(message),
+            turnwise_kernels::Error::Internal(message) => Error::Internal(message.to_owned()),
         }
     }
 }

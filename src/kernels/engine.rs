@@ -66,8 +66,8 @@ impl CpuEngine {
         })
     }
 
-    /// The fastest precision whose effect on retrieval is not worth mentioning (`benchmarks/README.md` has the
-    /// numbers): bf16 where the processor multiplies it, else 16-bit fixed point.
+    /// The fastest 16-bit precision: bf16 where the processor multiplies it, else fixed point. What each costs in
+    /// retrieval stands in `benchmarks/README.md`.
     pub fn best_precision(simd: SimdChoice) -> Result<Precision> {
         let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
         Ok(if level == SimdLevel::Avx512Bf16 { Precision::Bf16 } else { Precision::Int16 })
@@ -159,7 +159,7 @@ fn check(network: &Network) -> Result<()> {
         }
     }
     fits &= norms.iter().all(|n| n.weight.len() == h && n.bias.len() == h);
-    if fits { Ok(()) } else { Err(Error::data("the parts of the network do not fit its sizes")) }
+    if fits { Ok(()) } else { Err(Error::Data("the parts of the network do not fit its sizes")) }
 }
 
 impl CpuEngine {
@@ -174,7 +174,7 @@ impl CpuEngine {
             return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
         }
         if !layers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::internal("layers have to be asked for in growing order"));
+            return Err(Error::Internal("layers have to be asked for in growing order"));
         }
         if layers.is_empty() || batch.sequences.is_empty() {
             return Ok(());

@@ -2,60 +2,57 @@
 
 use std::fmt;
 
-/// Whose fault it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// What was asked for is impossible.
-    Input,
-    /// The network contradicts itself.
-    Data,
-    /// The caller broke a promise.
-    Internal,
-}
-
 /// What is wrong, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
-    /// Whose fault it is.
-    pub kind: Kind,
-    /// What is wrong.
-    pub message: String,
-    /// How to mend it.
-    pub hint: Option<String>,
+pub enum Error {
+    /// What was asked for is impossible.
+    Input {
+        /// What is wrong.
+        message: String,
+        /// How to mend it.
+        hint: Option<String>,
+    },
+    /// There is nothing of that name.
+    UnknownName {
+        /// What should have been named.
+        kind: &'static str,
+        /// What was.
+        name: String,
+        /// What can be.
+        known: Vec<&'static str>,
+    },
+    /// The network contradicts itself.
+    Data(&'static str),
+    /// The caller broke a promise.
+    Internal(&'static str),
 }
 
 /// A result whose error is one of the kernels'.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), hint: None }
-    }
-
     pub(crate) fn input(message: impl Into<String>) -> Self {
-        Error::new(Kind::Input, message)
+        Error::Input { message: message.into(), hint: None }
     }
 
-    pub(crate) fn data(message: impl Into<String>) -> Self {
-        Error::new(Kind::Data, message)
-    }
-
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Error::new(Kind::Internal, message)
-    }
-
-    pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str]) -> Self {
-        Error::input(format!("unknown {kind} `{name}`")).with_hint(format!("known: {}", known.join(", ")))
-    }
-
-    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
-        Error { hint: Some(hint.into()), ..self }
+    /// Says how to mend what was asked for.
+    pub(crate) fn with_hint(mut self, text: impl Into<String>) -> Self {
+        if let Error::Input { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        match self {
+            Error::Input { message, .. } => f.write_str(message),
+            Error::UnknownName { kind, name, known } => {
+                write!(f, "unknown {kind} `{name}` (known: {})", known.join(", "))
+            }
+            Error::Data(message) | Error::Internal(message) => f.write_str(message),
+        }
     }
 }
 

@@ -48,9 +48,10 @@ impl FromStr for Precision {
 
     fn from_str(text: &str) -> Result<Self> {
         let known = Precision::ALL;
-        known
-            .into_iter()
-            .find(|p| p.name() == text)
-            .ok_or_else(|| Error::unknown_name("precision", text, &known.map(Precision::name)))
+        known.into_iter().find(|p| p.name() == text).ok_or_else(|| Error::UnknownName {
+            kind: "precision",
+            name: text.to_owned(),
+            known: known.map(Precision::name).to_vec(),
+        })
     }
 }
