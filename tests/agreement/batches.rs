@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Enough for several batches, with the odd ones among them.
-const COUNT: usize = 200;
+const COUNT: usize = 400;
 
 fn stays_the_same(test: &str, precision: &str) {
     let Some(model) = default_model(test) else { return };

@@ -55,12 +55,11 @@ impl Models {
     }
 }
 
-/// Compares every model of which the name begins so.
-#[track_caller]
 /// Compares the texts that have tokens. The tokenizers of these small models put no special tokens around a text, so
 /// that some texts have none at all: what sentence-transformers gives for those depends on the batch they are in, and
 /// here it is the vector of nothing. (The default model, which has special tokens, is compared on all texts.) A
 /// literal `<pad>` is left out as well: RoBERTa's positions skip it in transformers, and do not here.
+#[track_caller]
 pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String], what: &str) {
     let nothing = texts.iter().position(String::is_empty).expect("the empty text");
     let (kept, without): (Vec<usize>, Vec<usize>) =
@@ -75,6 +74,8 @@ pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String]
     ours.taken(kept.iter().copied()).agree(&theirs, CLOSE, &texts, what);
 }
 
+/// Compares every model of which the name begins so.
+#[track_caller]
 fn agree(test: &str, begins: &str, at_least: usize) {
     let Some(models) = Models::find(test) else { return };
     let chosen: Vec<&String> = models.names.iter().filter(|name| name.starts_with(begins)).collect();

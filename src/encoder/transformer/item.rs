@@ -47,7 +47,8 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
 }
 
 /// Which items go through the network together: similar lengths beside each other, at most `budget` tokens (one
-/// item may have more). Items without tokens do not: some tokenizers give an empty text none at all. The longest come first, so that no thread begins the largest piece last.
+/// item may have more). Items without tokens do not: some tokenizers give an empty text none at all. The longest come
+/// first, so that no thread begins the largest piece last.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));

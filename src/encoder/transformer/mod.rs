@@ -243,16 +243,19 @@ struct Prompt {
 
 /// What the caller changed belongs to the encoder's identity as the files do; device and precision do not.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
-    let mut changed = Fingerprinter::new("transformer");
-    changed.text("model", model);
+    let layers = settings.tokens.layers.clone().unwrap_or_default();
+    // Asking for the last layer is asking for nothing else.
+    let tokens =
+        Tokens { layers: Some(layers.clone()).filter(|l| *l != Layers::Last), ..settings.tokens.clone() };
     let plain = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
-    if *settings == plain {
+    if (Settings { tokens, ..settings.clone() }) == plain {
         return model;
     }
+    let mut changed = Fingerprinter::new("transformer");
+    changed.text("model", model);
     if let Some(mode) = settings.tokens.pooling {
         changed.text("pooling", mode.name());
     }
-    let layers = settings.tokens.layers.clone().unwrap_or_default();
     changed.text("layers", layers).text("normalize", settings.normalize);
     if let Some(dim) = settings.dim {
         changed.text("dim", dim);

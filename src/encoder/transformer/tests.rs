@@ -152,6 +152,7 @@ fn settings_that_change_vectors_change_the_fingerprint() {
     let of = |settings: Settings| with(&settings).unwrap().fingerprint();
     let base = of(Settings::default());
     assert_eq!(base, of(Settings { precision: Some(Precision::Int8), ..Settings::default() }));
+    assert_eq!(base, of(tokens(Tokens { layers: Some(Layers::Last), ..Tokens::default() })));
     let others = [
         tokens(Tokens { pooling: Some(PoolingMode::Max), ..Tokens::default() }),
         tokens(Tokens { layers: Some(Layers::One(1)), ..Tokens::default() }),
