@@ -37,7 +37,7 @@ fn main() {
         .map(|s| Sequence::new((0..length).map(|i| ((i * 7 + s * 13) % 1000) as u32).collect()))
         .collect();
     let sequences: Vec<&Sequence> = sequences.iter().collect();
-    let batch = Batch { sequences: &sequences };
+    let batch = Batch::new(&sequences);
     let products = (4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER) * LAYERS * batch.tokens();
 
     let mut engines = Vec::new();

@@ -9,6 +9,7 @@ use super::{
     pack::GRAIN,
     product::{even_parts, even_tiles},
     simd::{Kernel, Simd},
+    spread::{Shared, Team},
     tile::{AsIs, ByRow, Ending, Tiles, with_tile},
 };
 
@@ -54,23 +55,46 @@ pub(super) unsafe fn attend<S: Simd>(
     projected: &[f32],
     tokens: Range<usize>,
     context: &mut [f32],
+    rooms: &mut Vec<HeadRoom>,
+    team: &Team,
+) {
+    let (stride, width) = (3 * heads.width(), heads.width());
+    assert!(heads.stride.is_multiple_of(GRAIN));
+    assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
+    let parts = team.parts(heads.count, tokens.len(), 2 * tokens.len() * heads.stride);
+    if rooms.len() < parts {
+        rooms.resize_with(parts, HeadRoom::default);
+    }
+    let context = Shared::of(context);
+    // A part writes the columns of its own heads.
+    team.each(&mut rooms[..parts], heads.count, |room, which| {
+        // SAFETY: the features by our caller, the lengths by the asserts.
+        unsafe { attend_heads::<S>(heads, which, projected, tokens.clone(), context, room) }
+    });
+}
+
+/// `attend` for some of the heads.
+unsafe fn attend_heads<S: Simd>(
+    heads: Heads,
+    which: Range<usize>,
+    projected: &[f32],
+    tokens: Range<usize>,
+    context: Shared,
     room: &mut HeadRoom,
 ) {
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
-    assert!(heads.stride.is_multiple_of(GRAIN));
-    assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
     let columns = n.next_multiple_of(S::LANES);
     let panel = S::VECTORS * S::LANES;
     room.keys.reserve::<f32>(columns * heads.stride);
     room.values.reserve::<f32>(n * heads.stride);
     room.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
     room.factors.resize(BLOCK * S::ROWS, 0.0);
-    for head in 0..heads.count {
+    for head in which {
         let first = tokens.start * stride + head * heads.stride;
         let (keys, values) = (room.keys.of_mut::<f32>(), room.values.of_mut::<f32>());
         let (scores, factors) = (room.scores.of_mut::<f32>(), &mut room.factors[..]);
         let depth = heads.stride;
-        // SAFETY: the features by our caller; the asserts have seen `tokens` and the spare rows in `projected` and
+        // SAFETY: the features by our caller; `attend` has seen `tokens` and the spare rows in `projected` and
         // `tokens` in `context`, and the room was made just now.
         unsafe {
             S::enter(Arrange {
@@ -106,7 +130,7 @@ pub(super) unsafe fn attend<S: Simd>(
                             (scores[row * columns..].as_ptr(), columns),
                             values[start * n..].as_ptr(),
                             n,
-                            (context[to..].as_mut_ptr(), width),
+                            (context.at(to), width),
                             ByRow(factors[row..].as_ptr()),
                             (count, high, vectors),
                         );

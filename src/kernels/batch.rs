@@ -37,9 +37,17 @@ impl Sequence {
 pub struct Batch<'a> {
     /// The sequences; none is empty.
     pub sequences: &'a [&'a Sequence],
+    /// How many threads may share the work. With batches enough for all threads one each is fastest; for a single query
+    /// it is all of them.
+    pub threads: usize,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// Sequences that one thread computes.
+    pub fn new(sequences: &'a [&'a Sequence]) -> Self {
+        Batch { sequences, threads: 1 }
+    }
+
     /// All tokens.
     pub fn tokens(&self) -> usize {
         self.sequences.iter().map(|s| s.len()).sum()

@@ -8,12 +8,14 @@ use super::{
     norm::{AddNorm, PaddedNorm},
     proof,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
+    spread::Team,
 };
 use crate::{Batch, Error, Network, Precision, Result};
 
 /// Runs a network on the CPU.
 ///
-/// A batch is computed on the thread that calls; for more threads, call from them. A token's numbers are the same to
+/// A batch is computed on the thread that calls; for more threads call from them, or let them share one batch
+/// ([`Batch::threads`], rayon's threads). A token's numbers are the same to
 /// the last bit whatever is in the batch.
 pub struct CpuEngine {
     precision: Precision,
@@ -93,6 +95,7 @@ unsafe fn run<S: Simd>(
     layers: &[usize],
     take: &mut dyn FnMut(usize, &[f32]),
     room: &mut Room,
+    team: &Team,
 ) {
     let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
     room.x.reserve::<f32>(tokens * stride);
@@ -110,7 +113,7 @@ unsafe fn run<S: Simd>(
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
             // SAFETY: features by our caller.
-            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens) };
+            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens, team) };
         }
         if wanted.next_if_eq(&done).is_some() {
             hand_out(engine, room, tokens, &mut |states| take(done, states));
@@ -181,7 +184,9 @@ impl CpuEngine {
         }
         let mut room = self.rooms().pop().unwrap_or_default();
         // SAFETY: `at` has seen that the processor has the level's features.
-        unsafe { at_level!(self.level, run::<_>(self, batch, layers, take, &mut room)) }
+        Team::with(batch.threads, |team| unsafe {
+            at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, team))
+        });
         self.rooms().push(room);
         Ok(())
     }

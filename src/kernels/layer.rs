@@ -8,6 +8,7 @@ use super::{
     pack::{GRAIN, Packed},
     product::{Out, product},
     simd::Simd,
+    spread::Team,
 };
 use crate::{
     Precision, Result,
@@ -40,7 +41,8 @@ pub(super) struct Room {
     context: Buffer,
     inner: Buffer,
     codes: CodeRoom,
-    heads: HeadRoom,
+    /// One for each thread that shares the work.
+    heads: Vec<HeadRoom>,
 }
 
 /// A norm's numbers, filled up with zeros.
@@ -105,7 +107,13 @@ impl PackedLayer {
     /// # Safety
     ///
     /// The processor has the features of `S`, for which the layer was packed.
-    pub unsafe fn run<S: Simd>(&self, room: &mut Room, lengths: impl Iterator<Item = usize>, tokens: usize) {
+    pub unsafe fn run<S: Simd>(
+        &self,
+        room: &mut Room,
+        lengths: impl Iterator<Item = usize>,
+        tokens: usize,
+        team: &Team,
+    ) {
         let Room { x, y, projected, context, inner, codes, heads } = room;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());
@@ -116,13 +124,13 @@ impl PackedLayer {
         let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
         // SAFETY: the features by our caller; lengths are checked by the callees.
         unsafe {
-            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None);
+            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
             let mut start = 0;
             for length in lengths {
-                attend::<S::Base>(self.heads, projected, start..start + length, context, heads);
+                attend::<S::Base>(self.heads, projected, start..start + length, context, heads, team);
                 start += length;
             }
-            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None);
+            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
             // A line more than needed: rows that are a power of two apart would fight for the same lines of the cache.
             let middle = self.intermediate.outputs + GRAIN;
@@ -131,8 +139,16 @@ impl PackedLayer {
             for start in (0..tokens).step_by(FEED_BLOCK) {
                 let n = FEED_BLOCK.min(tokens - start);
                 let (x, y) = (&mut x[start * h..(start + n) * h], &mut y[start * h..(start + n) * h]);
-                linear::<S>(&self.intermediate, codes, (x, h), n, (inner, middle), Some(self.activation));
-                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None);
+                linear::<S>(
+                    &self.intermediate,
+                    codes,
+                    (x, h),
+                    n,
+                    (inner, middle),
+                    Some(self.activation),
+                    team,
+                );
+                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, team);
                 AddNorm { x, y: Some(y), stride: h, norm: &self.output_norm }.run::<S::Base>();
             }
         }
@@ -151,10 +167,11 @@ unsafe fn linear<S: Simd>(
     rows: usize,
     (numbers, stride): (&mut [f32], usize),
     activation: Option<Activation>,
+    team: &Team,
 ) {
     // SAFETY: the features by our caller.
     unsafe {
         let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
-        product::<S>(left, weights, Out { numbers, rows, stride }, activation);
+        product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);
     }
 }

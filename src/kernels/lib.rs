@@ -31,6 +31,7 @@ mod proof;
 #[cfg(test)]
 mod reference;
 mod simd;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod tile;

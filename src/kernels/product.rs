@@ -7,6 +7,7 @@ use super::{
     format::{Bf16, F32, Format, Int8, Int16},
     pack::Packed,
     simd::Simd,
+    spread::{Shared, Team},
     tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
 };
 use crate::{Precision, network::Activation};
@@ -40,28 +41,30 @@ pub(super) unsafe fn product<S: Simd>(
     weights: &Packed,
     out: Out,
     activation: Option<Activation>,
+    team: &Team,
 ) {
     assert!(weights.panel == S::VECTORS * S::LANES);
     assert!(out.stride >= weights.outputs && out.numbers.len() >= out.rows * out.stride);
     let scaled = matches!(weights.precision, Precision::Int16 | Precision::Int8);
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
-    let (start, stride) = (out.numbers.as_mut_ptr(), out.stride);
-    let job = Job { left, weights, rows: out.rows, out: (start, stride), activation };
-    // SAFETY: features by our caller; lengths by the asserts here and in `run`.
-    unsafe {
-        match weights.precision {
-            Precision::F32 => job.run::<S::Base, F32, _>(|_, column| Biased(weights.bias[column..].as_ptr())),
-            Precision::Bf16 if S::BF16 => {
-                job.run::<S, Bf16, _>(|_, column| Biased(weights.bias[column..].as_ptr()))
+    let to = (Shared::of(out.numbers), out.stride);
+    let job = Job { left, weights, rows: out.rows, out: to, activation };
+    let biased = |_, column: usize| Biased(weights.bias[column..].as_ptr());
+    let parts = team.parts(weights.panels(), out.rows, weights.inputs * weights.panel);
+    // A part writes the columns of its own panels.
+    team.each(&mut vec![(); parts], weights.panels(), |(), panels| {
+        // SAFETY: features by our caller; lengths by the asserts here and in `run`.
+        unsafe {
+            match weights.precision {
+                Precision::F32 => job.run::<S::Base, F32, _>(panels, biased),
+                Precision::Bf16 if S::BF16 => job.run::<S, Bf16, _>(panels, biased),
+                Precision::Bf16 => job.run::<S::Base, Bf16, _>(panels, biased),
+                Precision::Int16 => job.run::<S::Whole, Int16, _>(panels, |r, c| job.scaled(r, c)),
+                Precision::Int8 => job.run::<S::Whole, Int8, _>(panels, |r, c| job.scaled(r, c)),
+                Precision::F16 => unreachable!("weights are never packed in f16"),
             }
-            Precision::Bf16 => {
-                job.run::<S::Base, Bf16, _>(|_, column| Biased(weights.bias[column..].as_ptr()))
-            }
-            Precision::Int16 => job.run::<S::Whole, Int16, _>(|row, column| job.scaled(row, column)),
-            Precision::Int8 => job.run::<S::Whole, Int8, _>(|row, column| job.scaled(row, column)),
-            Precision::F16 => unreachable!("weights are never packed in f16"),
         }
-    }
+    });
 }
 
 struct Job<'a> {
@@ -69,7 +72,7 @@ struct Job<'a> {
     weights: &'a Packed,
     rows: usize,
     /// Where the first row begins, and how far it is from one to the next.
-    out: (*mut f32, usize),
+    out: (Shared, usize),
     activation: Option<Activation>,
 }
 
@@ -84,9 +87,12 @@ impl Job<'_> {
         }
     }
 
-    unsafe fn run<S: Simd, F: Format<S>, E: Ending<S>>(&self, ending: impl Fn(usize, usize) -> E) {
+    unsafe fn run<S: Simd, F: Format<S>, E: Ending<S>>(
+        &self,
+        panels: Range<usize>,
+        ending: impl Fn(usize, usize) -> E,
+    ) {
         let Job { left, weights, .. } = self;
-        let panels = weights.panels();
         let units = weights.inputs / Packed::numbers_in_unit(weights.precision);
         let (left_units, steps) = (units / F::RIGHT * F::LEFT, units / F::RIGHT);
         assert!(self.rows == 0 || left.units.len() >= (self.rows - 1) * left.stride + left_units);
@@ -101,14 +107,14 @@ impl Job<'_> {
         for rows in even_parts(0..self.rows, most) {
             for step in (0..steps).step_by(depth) {
                 let until = (step + depth).min(steps);
-                for panel in 0..panels {
+                for panel in panels.clone() {
                     let (panel_units, width) = part(panel, step);
                     let column = panel * weights.panel;
                     // What comes after this part of this panel, shared out among the tiles.
-                    let next = match (panel + 1 < panels, until < steps) {
+                    let next = match (panel + 1 < panels.end, until < steps) {
                         (true, _) => part(panel + 1, step).0,
-                        (false, true) => part(0, until).0,
-                        (false, false) => part(0, 0).0,
+                        (false, true) => part(panels.start, until).0,
+                        (false, false) => part(panels.start, 0).0,
                     };
                     let tiles = rows.len().div_ceil(F::ROWS);
                     let fetch = match tiles {
@@ -131,7 +137,7 @@ impl Job<'_> {
                                         ),
                                         right: panel_units,
                                         steps: until - step,
-                                        out: (self.out.0.add(row * self.out.1 + column), self.out.1),
+                                        out: (self.out.0.at(row * self.out.1 + column), self.out.1),
                                         first: step == 0,
                                         last: until == steps,
                                         ending: ending(row, column),

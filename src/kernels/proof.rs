@@ -70,7 +70,7 @@ fn states(
     let engine = CpuEngine::at(network, precision, level)?;
     let sequences: Vec<&Sequence> = sequences.iter().collect();
     let mut all = Vec::new();
-    engine.run(&Batch { sequences: &sequences }, &[2], &mut |_, states| all.extend_from_slice(states))?;
+    engine.run(&Batch::new(&sequences), &[2], &mut |_, states| all.extend_from_slice(states))?;
     Ok(all)
 }
 

@@ -78,7 +78,7 @@ fn theirs(network: &Network) -> bert::BertModel {
 
 fn all_states(engine: &CandleEngine, sequences: &[&Sequence], layer: usize) -> Vec<f32> {
     let mut states = Vec::new();
-    engine.run(&Batch { sequences }, &[layer], &mut |_, s| states = s.to_vec()).unwrap();
+    engine.run(&Batch::new(sequences), &[layer], &mut |_, s| states = s.to_vec()).unwrap();
     states
 }
 
@@ -126,7 +126,7 @@ fn pooling_on_the_device_is_pooling_here() {
         vec![part(1..3, 0.5)],
     ];
     let parts: Vec<&[Part]> = parts.iter().map(Vec::as_slice).collect();
-    let batch = Batch { sequences: &all };
+    let batch = Batch::new(&all);
     let pools = [Reduction::Sum, Reduction::Max].map(|reduction| Pool { reduction, parts: parts.clone() });
     let wanted = Wanted { layers: &[(0, 0.25), (3, 0.75)], pools: &pools };
     let pooled = engine.pool(&batch, &wanted).unwrap();
@@ -177,7 +177,7 @@ fn turns_and_roles_are_added_where_a_network_has_them() {
 fn what_does_not_fit_is_an_error() {
     let network = Network::random(shape(), 1, 50, 16, 5);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
-    let run = |s: &Sequence, layer| engine.run(&Batch { sequences: &[s] }, &[layer], &mut |_, _| {});
+    let run = |s: &Sequence, layer| engine.run(&Batch::new(&[s]), &[layer], &mut |_, _| {});
     assert!(run(&Sequence::new(vec![50]), 1).is_err());
     assert!(run(&Sequence::new(vec![1; 17]), 1).is_err());
     assert!(run(&Sequence::default(), 1).is_err());

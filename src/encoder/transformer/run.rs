@@ -21,9 +21,12 @@ pub(super) fn run(
     inputs: usize,
 ) -> Result<Vectors> {
     let width = backend.hidden();
-    let job = Job { backend, budget, layers, reductions, items };
-    let packs = packs(items, job.pack_tokens());
-    let results: Vec<Vec<(usize, Vec<Vectors>)>> = match backend.wants_threads() && packs.len() > 1 {
+    let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
+    let packs = packs(items, pack_tokens(items, budget.load(Ordering::Relaxed), threads));
+    // Threads for which there is no pack help with those of others: a single query is on all of them.
+    let each = (threads / packs.len().max(1)).max(1);
+    let job = Job { backend, budget, layers, reductions, items, threads: each };
+    let results: Vec<Vec<(usize, Vec<Vectors>)>> = match threads > 1 {
         true => packs.par_iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
         false => packs.iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
     };
@@ -57,26 +60,26 @@ pub(super) fn run(
     Ok(vectors)
 }
 
+/// How many tokens go into a pack. Small ones keep all threads busy to the end; a device takes what it can.
+fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
+    let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
+    match threads {
+        1 => budget,
+        _ => budget.min(tokens.div_ceil(threads).max(32)),
+    }
+}
+
 struct Job<'a> {
     backend: &'a dyn Backend,
     budget: &'a AtomicUsize,
     layers: &'a [(usize, f32)],
     reductions: &'a [Reduction],
     items: &'a [Item],
+    /// How many threads may share a pack.
+    threads: usize,
 }
 
 impl Job<'_> {
-    /// On the CPU small packs keep all threads busy to the end; a device takes what it can.
-    fn pack_tokens(&self) -> usize {
-        let budget = self.budget.load(Ordering::Relaxed);
-        if !self.backend.wants_threads() {
-            return budget;
-        }
-        let tokens: usize = self.items.iter().map(|i| i.sequence.len()).sum();
-        let share = tokens.div_ceil(rayon::current_num_threads());
-        budget.min(share.max(32))
-    }
-
     /// The vectors of a pack, in pieces of so many items: one piece, or more where the device's memory asks for it.
     fn pack(&self, pack: &[usize]) -> Result<Vec<(usize, Vec<Vectors>)>> {
         match self.batch(pack) {
@@ -105,7 +108,8 @@ impl Job<'_> {
                 parts: items.iter().map(|item| item.pools[p].as_slice()).collect::<Vec<&[Part]>>(),
             })
             .collect();
-        self.backend.pool(&Batch { sequences: &sequences }, &Wanted { layers: self.layers, pools: &pools })
+        let batch = Batch { sequences: &sequences, threads: self.threads };
+        self.backend.pool(&batch, &Wanted { layers: self.layers, pools: &pools })
     }
 }
 

@@ -61,13 +61,16 @@ impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
 
     const LANES: usize = N;
     const VECTORS: usize = if NATIVE { 3 } else { 1 };
-    const ROWS: usize = 4;
+    // Imitated, they have as few sizes of tiles as show that all are right: the compiler takes long over each.
+    const ROWS: usize = if NATIVE { 2 } else { 4 };
     const BYTE_ROWS: usize = Self::ROWS;
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 1;
     const BF16: bool = NATIVE;
 
-    #[inline(always)]
+    // Kept apart like the kernels of processors' vectors, which cannot be inlined here: all in one function took the
+    // compiler minutes.
+    #[inline(never)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
         // SAFETY: the caller vouches for the pointers, and no feature is needed.
         unsafe { kernel.call() }

@@ -26,7 +26,7 @@ fn sequence(n: usize, vocabulary: u32) -> Sequence {
 fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     let sequences: Vec<&Sequence> = sequences.iter().collect();
     let mut out = Vec::new();
-    engine.run(&Batch { sequences: &sequences }, &[layers], &mut |_, states| out.extend(states)).unwrap();
+    engine.run(&Batch::new(&sequences), &[layers], &mut |_, states| out.extend(states)).unwrap();
     out
 }
 
@@ -37,7 +37,7 @@ fn distance(network: &Network, engine: &CpuEngine, sequences: &[Sequence]) -> f6
     let refs: Vec<&Sequence> = sequences.iter().collect();
     let (mut worst, mut seen) = (0.0f64, Vec::new());
     engine
-        .run(&Batch { sequences: &refs }, &layers, &mut |layer, states| {
+        .run(&Batch::new(&refs), &layers, &mut |layer, states| {
             seen.push(layer);
             let rows = expected.iter().flat_map(|e| &e[layer]).flatten();
             assert_eq!(states.len(), rows.clone().count());
@@ -103,6 +103,27 @@ fn every_embedding_counts() {
 }
 
 #[test]
+fn a_row_is_the_same_to_the_bit_however_many_threads_share_it() {
+    let network = Network::random(shape(384, 12, 1536, Activation::Gelu), 2, 60, 120, 8);
+    let all: Vec<Sequence> = [3, 110, 1, 60].map(|n| sequence(n, 60)).into();
+    let sequences: Vec<&Sequence> = all.iter().collect();
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int16, Precision::Int8] {
+            let engine = engine(&network, precision, level);
+            let alone = last(&engine, 2, &all);
+            for threads in [2, 3, 64] {
+                let batch = Batch { sequences: &sequences, threads };
+                engine
+                    .run(&batch, &[2], &mut |_, states| {
+                        assert!(states == alone, "{precision} at {level} over {threads} threads");
+                    })
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn a_row_is_the_same_to_the_bit_whatever_is_beside_it() {
     let network = Network::random(shape(48, 3, 100, Activation::Gelu), 2, 60, 300, 8);
     let all: Vec<Sequence> = [3, 1, 290, 12, 50, 1, 7].map(|n| sequence(n, 60)).into();
@@ -144,8 +165,8 @@ fn layers_above_the_highest_wanted_are_left_out_and_rooms_are_used_again() {
     let first = last(&engine, 3, &s);
     assert_eq!(last(&engine, 1, &s), last(&self::engine(&cut, Precision::F32, SimdLevel::Portable), 1, &s));
     assert_eq!(last(&engine, 3, &s), first);
-    engine.run(&Batch { sequences: &[] }, &[1], &mut |_, _| unreachable!()).unwrap();
-    engine.run(&Batch { sequences: &[&s[0]] }, &[], &mut |_, _| unreachable!()).unwrap();
+    engine.run(&Batch::new(&[]), &[1], &mut |_, _| unreachable!()).unwrap();
+    engine.run(&Batch::new(&[&s[0]]), &[], &mut |_, _| unreachable!()).unwrap();
 }
 
 #[test]
@@ -155,7 +176,7 @@ fn what_does_not_fit_is_an_error() {
     let refused = |change: &dyn Fn(&mut Sequence), layers: &[usize], says: &str| {
         let mut s = sequence(4, 20);
         change(&mut s);
-        let e = engine.run(&Batch { sequences: &[&s] }, layers, &mut |_, _| ()).unwrap_err();
+        let e = engine.run(&Batch::new(&[&s]), layers, &mut |_, _| ()).unwrap_err();
         assert!(matches!(e, Error::Input { .. }), "{e}");
         assert!(e.to_string().contains(says), "{e}");
     };

@@ -8,6 +8,7 @@ use crate::{
     pack::{GRAIN, Packed},
     product::{Out, even_parts, even_tiles, product},
     simd::{Simd, SimdLevel, at_level},
+    spread::Team,
 };
 
 /// Rows of the left side, columns of the right, and what is between.
@@ -43,7 +44,8 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     // SAFETY: levels are available; one thread.
     let scales: Vec<f64> = unsafe {
         let left = room.prepare::<S>(precision, &padded, rows, (stride, stride));
-        product::<S>(left, &packed, Out { numbers: &mut out, rows, stride: packed.outputs }, None);
+        let to = Out { numbers: &mut out, rows, stride: packed.outputs };
+        Team::with(1, |team| product::<S>(left, &packed, to, None, team));
         left.scales.iter().map(|s| f64::from(*s)).collect()
     };
     let mut allowed = Vec::new();
