@@ -8,8 +8,7 @@ use crate::{
 
 /// The tables.
 pub(super) struct Embedder {
-    hidden: usize,
-    first_position: usize,
+    shape: Shape,
     words: Table,
     positions: Table,
     extra: [Extra; 3],
@@ -27,8 +26,7 @@ impl Embedder {
     pub fn new(embeddings: &Embeddings, shape: &Shape) -> Self {
         let e = embeddings;
         Embedder {
-            hidden: shape.hidden,
-            first_position: shape.first_position,
+            shape: shape.clone(),
             words: e.words.clone(),
             positions: e.positions.clone(),
             extra: [
@@ -45,7 +43,7 @@ impl Embedder {
         if n == 0 {
             return Err(Error::input("a sequence without tokens cannot be encoded"));
         }
-        let most = self.positions.rows.saturating_sub(self.first_position);
+        let most = self.positions.rows.saturating_sub(self.shape.first_position);
         if sequence.positions.is_none() && n > most {
             return Err(Error::input(format!(
                 "a sequence has {n} tokens, and the model takes at most {most}"
@@ -69,10 +67,14 @@ impl Embedder {
 
     /// Writes the sums for a sequence that has been checked, a row of `stride` numbers a token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
-        let h = self.hidden;
+        let h = self.shape.hidden;
+        let counted = self.shape.positions(&sequence.ids);
         assert_eq!(stride, h.next_multiple_of(GRAIN));
-        for (i, (row, id)) in rows.chunks_exact_mut(stride).zip(&sequence.ids).enumerate() {
-            let position = sequence.positions.as_ref().map_or(i, |p| p[i] as usize) + self.first_position;
+        for (i, ((row, id), counted)) in
+            rows.chunks_exact_mut(stride).zip(&sequence.ids).zip(counted).enumerate()
+        {
+            let given = sequence.positions.as_ref().map(|p| p[i] as usize + self.shape.first_position);
+            let position = given.unwrap_or(counted);
             let (sum, padding) = row.split_at_mut(h);
             sum.copy_from_slice(&self.words.data[*id as usize * h..][..h]);
             add(sum, &self.positions.data[position * h..][..h]);

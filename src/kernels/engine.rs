@@ -68,9 +68,8 @@ impl CpuEngine {
         })
     }
 
-    /// The fastest 16-bit precision: bf16 where the processor multiplies it, else fixed point. What each costs in
-    /// retrieval stands in `benchmarks/README.md`.
-    pub fn best_precision(simd: SimdChoice) -> Result<Precision> {
+    /// The fastest 16-bit precision: bf16 where the processor multiplies it, else fixed point.
+    pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
         let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
         Ok(if level == SimdLevel::Avx512Bf16 { Precision::Bf16 } else { Precision::Int16 })
     }

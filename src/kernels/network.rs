@@ -17,6 +17,22 @@ pub struct Shape {
     pub first_position: usize,
 }
 
+impl Shape {
+    /// The rows of the table of positions that the tokens of a sequence take. Where positions count from the padding,
+    /// the padding itself has the row in front of the first and is not counted, even where it is part of a text.
+    pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
+        let padding = self.first_position.checked_sub(1);
+        let mut next = self.first_position;
+        ids.iter().map(move |id| match padding {
+            Some(padding) if *id as usize == padding => padding,
+            _ => {
+                next += 1;
+                next - 1
+            }
+        })
+    }
+}
+
 /// The function between the two products of the feed-forward part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
@@ -191,6 +207,22 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn padding_within_a_text_is_not_counted_where_positions_count_from_it() {
+        let mut shape = Shape {
+            hidden: 8,
+            heads: 2,
+            intermediate: 16,
+            activation: Activation::Gelu,
+            norm_epsilon: 1e-12,
+            first_position: 2,
+        };
+        let positions = |shape: &Shape| shape.positions(&[0, 1, 7, 1, 9]).collect::<Vec<_>>();
+        assert_eq!(positions(&shape), [2, 1, 3, 1, 4]);
+        shape.first_position = 0;
+        assert_eq!(positions(&shape), [0, 1, 2, 3, 4]);
+    }
 
     #[test]
     fn a_drawn_network_has_the_size_it_says() {

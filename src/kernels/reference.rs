@@ -88,9 +88,11 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
     let (shape, e) = (&network.shape, &network.embeddings);
     let h = shape.hidden;
     let mut x: Rows = vec![vec![0.0; h]; sequence.len()];
+    let counted: Vec<usize> = shape.positions(&sequence.ids).collect();
     for (i, row) in x.iter_mut().enumerate() {
         let id = |ids: &Option<Vec<u32>>, absent: usize| ids.as_ref().map_or(absent, |ids| ids[i] as usize);
-        let position = id(&sequence.positions, i) + shape.first_position;
+        let given = sequence.positions.as_ref().map(|p| p[i] as usize + shape.first_position);
+        let position = given.unwrap_or(counted[i]);
         let tables = [
             (Some(&e.words), sequence.ids[i] as usize),
             (Some(&e.positions), position),

@@ -57,8 +57,7 @@ impl Models {
 
 /// Compares the texts that have tokens. The tokenizers of these small models put no special tokens around a text, so
 /// that some texts have none at all: what sentence-transformers gives for those depends on the batch they are in, and
-/// here it is the vector of nothing. (The default model, which has special tokens, is compared on all texts.) A
-/// literal `<pad>` is left out as well: RoBERTa's positions skip it in transformers, and do not here.
+/// here it is the vector of nothing. (The default model, which has special tokens, is compared on all texts.)
 #[track_caller]
 pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String], what: &str) {
     let nothing = texts.iter().position(String::is_empty).expect("the empty text");
@@ -68,7 +67,6 @@ pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String]
     for n in without {
         assert!(!texts[n].chars().any(char::is_alphanumeric), "{what}: {:?} lost its tokens", texts[n]);
     }
-    let kept: Vec<usize> = kept.into_iter().filter(|n| texts[*n] != "<pad>").collect();
     let texts: Vec<&String> = kept.iter().map(|n| &texts[*n]).collect();
     let theirs = theirs.taken(kept.iter().copied());
     ours.taken(kept.iter().copied()).agree(&theirs, CLOSE, &texts, what);

@@ -80,7 +80,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
 }
 
 fn auto_precision() -> String {
-    CpuEngine::best_precision(SimdChoice::Auto).map_or_else(|e| e.to_string(), |p| p.to_string())
+    let others =
+        CpuEngine::best_of_16_bits(SimdChoice::Auto).map_or_else(|e| e.to_string(), |p| p.to_string());
+    format!("int8 for {}, {others} for other models,", encoders::DEFAULT_MODEL)
 }
 
 fn gpu_features() -> String {

@@ -141,7 +141,7 @@ impl CandleEngine {
             ids.extend_from_slice(&s.ids);
             match &s.positions {
                 Some(given) => positions.extend(given.iter().map(|p| p + first)),
-                None => positions.extend((0..s.len() as u32).map(|p| p + first)),
+                None => positions.extend(self.shape.positions(&s.ids).map(|p| p as u32)),
             }
         }
         let mut x = (pick(&self.words, ids)? + pick(&self.positions, positions)?)?;

@@ -48,12 +48,7 @@ pub struct Transformer {
 
 impl Transformer {
     /// Loads a model under the name by which it was asked for. `engine` brings its network to where it is to run.
-    pub fn load(
-        name: &str,
-        folder: &ModelFolder,
-        settings: &Settings,
-        engine: &dyn Fn(&Network) -> Result<Box<dyn Backend>>,
-    ) -> Result<Self> {
+    pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         let network = folder.network()?;
         let tokenizer = folder.tokenizer()?;
         let pipeline = folder.pipeline().clone();
@@ -88,10 +83,11 @@ impl Transformer {
                 });
             }
         };
-        let fingerprint = fingerprint(folder.fingerprint()?, settings);
+        let model = folder.fingerprint()?;
+        let fingerprint = fingerprint(model, settings);
         let rows = |table: &Option<crate::encoder::network::Table>| table.as_ref().map(|t| t.rows);
         let (turns, roles) = (rows(&network.embeddings.turns), rows(&network.embeddings.roles));
-        let backend = engine(&network)?;
+        let backend = engine(&network, model)?;
         let notices = folder.notices().iter().chain(tokenizer.notices()).cloned().collect();
         let budget = AtomicUsize::new(backend.best_batch());
         Ok(Transformer {
@@ -240,6 +236,9 @@ struct Prompt {
     /// The first token that is pooled.
     pooled_from: usize,
 }
+
+/// Makes what runs a model's network, of which the fingerprint is told.
+pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
 /// What the caller changed belongs to the encoder's identity as the files do; device and precision do not.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {

@@ -14,7 +14,7 @@ use crate::{
 
 const TEXTS: [&str; 5] = ["hello world", "", "a b c hello worlds !", "你好", "abc hello . world é"];
 
-fn on_cpu(network: &Network) -> Result<Box<dyn Backend>> {
+fn on_cpu(network: &Network, _: Fingerprint) -> Result<Box<dyn Backend>> {
     Ok(Box::new(CpuEngine::new(network, Precision::F32, SimdChoice::Auto)?))
 }
 
@@ -68,7 +68,7 @@ fn our_kernels_give_what_candle_gives() {
         for pooling in PoolingMode::ALL {
             let settings = tokens(Tokens { layers: Some(layers.clone()), pooling: Some(pooling), max: None });
             let ours = Transformer::load("small", &folder, &settings, &on_cpu).unwrap();
-            let candle = Transformer::load("small", &folder, &settings, &|network| {
+            let candle = Transformer::load("small", &folder, &settings, &|network, _| {
                 Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
             })
             .unwrap();
