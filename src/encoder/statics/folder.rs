@@ -129,10 +129,16 @@ fn refuse_to_replace(folder: &Path) -> Result<()> {
 }
 
 fn put_in_place(new: &Path, folder: &Path) -> Result<()> {
-    let old = beside(folder, "old");
     let replaces = folder.exists();
+    if replaces && change_places(new, folder) {
+        let absolute = std::path::absolute(folder).at("find", folder)?;
+        files::sync_parent(&absolute)?;
+        return files::remove_folder(new);
+    }
+    let old = beside(folder, "old");
     if replaces {
-        // A folder that holds files cannot be renamed over: the old one steps aside first.
+        // A folder that holds files cannot be renamed over: the old one steps aside first. A kill between the two leaves
+        // it there, which is why this is only for systems that cannot do better.
         files::remove_folder(&old)?;
         fs::rename(folder, &old).at("move", folder)?;
     }
@@ -146,6 +152,18 @@ fn put_in_place(new: &Path, folder: &Path) -> Result<()> {
     let absolute = std::path::absolute(folder).at("find", folder)?;
     files::sync_parent(&absolute)?;
     files::remove_folder(&old)
+}
+
+/// Gives two folders each other's name in one step, where the system and the file system can.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn change_places(a: &Path, b: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn change_places(_: &Path, _: &Path) -> bool {
+    false
 }
 
 fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<blake3::Hash> {

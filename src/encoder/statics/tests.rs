@@ -313,6 +313,27 @@ fn only_encoders_are_replaced() {
     assert!(!is_static(&temporary.path().join("nowhere")));
 }
 
+/// Whoever looks for it while it is replaced finds the one or the other.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_encoder_is_there_while_it_is_replaced() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("mine");
+    let encoder = WordEncoder::mean(table());
+    encoder.save(&folder).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..50).for_each(|_| encoder.save(&folder).unwrap());
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !done.load(std::sync::atomic::Ordering::Acquire) {
+            assert!(folder.join("turnwise.json").exists());
+        }
+    });
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
 #[test]
 fn other_versions_and_analyses_are_told() {
     saved(|folder, _| {
