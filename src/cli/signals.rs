@@ -20,6 +20,15 @@ pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
+/// From here on there is nothing to bring in order: the next signal ends the program.
+pub(crate) fn let_end() -> Result<()> {
+    HEEDED.store(false, Ordering::Relaxed);
+    match STOP.load(Ordering::Relaxed) {
+        true => Err(Error::Interrupted { hint: None }),
+        false => Ok(()),
+    }
+}
+
 pub(crate) fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         // A command that does not ask, or has not begun to, has nothing to bring in order.

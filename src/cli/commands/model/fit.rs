@@ -42,20 +42,20 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
                 TfidfSettings { dim: args.dim, seed: context.settings.seed, ..TfidfSettings::default() };
             let (encoder, documents) =
                 with_documents(args, context, |documents| statics::fit_tfidf(documents, &settings))?;
-            encoder.save(&args.output)?;
+            save(|| encoder.save(&args.output))?;
             Fitted::new(&encoder, args, documents, encoder.notes())
         }
         FitKind::Words => {
             let (table, notes) = table(args)?;
             let encoder = WordEncoder::mean(table);
-            encoder.save(&args.output)?;
+            save(|| encoder.save(&args.output))?;
             Fitted::new(&encoder, args, 0, notes)
         }
         FitKind::Sif => {
             let (table, notes) = table(args)?;
             let (encoder, documents) =
                 with_documents(args, context, |documents| WordEncoder::fit_sif(table, SIF_A, documents))?;
-            encoder.save(&args.output)?;
+            save(|| encoder.save(&args.output))?;
             Fitted::new(&encoder, args, documents, notes)
         }
     };
@@ -65,10 +65,7 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&fitted, |out| {
         let on = match fitted.documents {
             0 => String::new(),
-            n => format!(
-                ", fitted on {}",
-                counted(n, if args.of == OneOf::Dialogues { "dialogue" } else { "utterance" })
-            ),
+            n => format!(", fitted on {}", counted(n, document_word(args))),
         };
         writeln!(out, "{} is in {}: vectors of {} numbers{on}", fitted.encoder, fitted.path, fitted.dim)?;
         writeln!(out, "use it with --model {}", fitted.path)
@@ -88,6 +85,16 @@ impl Fitted {
             notes,
         }
     }
+}
+
+/// Once files are being written they are written to the end.
+fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
+    signals::stop();
+    save()
+}
+
+fn document_word(args: &FitArgs) -> &'static str {
+    if args.of == OneOf::Dialogues { "dialogue" } else { "utterance" }
 }
 
 fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
@@ -130,8 +137,14 @@ fn with_documents<T: Send>(
         };
         let read = each(args, context, &mut take);
         drop(sender);
+        // Whole or not, nothing of the encoder is on the disk yet.
+        let stopped = signals::let_end();
+        if read.is_ok() && stopped.is_ok() {
+            context.printer.say(format!("{} read; fitting on them", counted(count, document_word(args))));
+        }
         let fitted = fitting.join().map_err(|_| Error::Internal("the fitting broke off".to_owned()))?;
         read?;
+        stopped?;
         Ok((fitted?, count))
     })
 }
