@@ -1,15 +1,16 @@
-//! Encoding a stream: while one chunk goes through the encoder, the next is gathered and the last is stored.
+//! Encoding a stream: while one chunk goes through the encoder, the next is gathered and the last is stored. Where the
+//! encoder has a device of its own, two chunks go through it: one is cut into tokens while the other is computed.
 
-use std::sync::mpsc;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError, mpsc},
+};
 
 use crate::{
     corpus::Dialogue,
     encoder::{DialogueOptions, Encoded, Encoder, TextOptions},
     error::{Error, Result},
 };
-
-/// Chunks that are under way at once: one in the encoder, one waiting for it.
-const AHEAD: usize = 2;
 
 /// What is encoded together.
 #[derive(Debug)]
@@ -86,39 +87,49 @@ pub fn encode<S: Stream>(
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
+    // Those in the encoder, and one waiting for it.
+    let ahead = encoder.chunks_at_once() + 1;
+    let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
+    let waiting = Mutex::new(waiting);
     std::thread::scope(|scope| {
-        let (work, waiting) = mpsc::sync_channel::<Chunk<S::Tag>>(AHEAD);
-        let (finished, results) = mpsc::sync_channel(AHEAD);
-        scope.spawn(move || {
-            for chunk in waiting {
-                if stop() {
-                    return;
+        // Moved in here, so that the threads come to an end with this closure.
+        let (work, (finished, results)) = (work, mpsc::sync_channel(ahead));
+        for _ in 0..encoder.chunks_at_once() {
+            let (finished, waiting) = (finished.clone(), &waiting);
+            scope.spawn(move || {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+                while let Some((number, chunk)) = next().filter(|_| !stop()) {
+                    let encoded = checked(chunk.inputs.encode(encoder, options), chunk.inputs.len(), encoder);
+                    let failed = encoded.is_err();
+                    if finished.send((number, chunk.tag, encoded)).is_err() || failed {
+                        return;
+                    }
                 }
-                let encoded = checked(chunk.inputs.encode(encoder, options), chunk.inputs.len(), encoder);
-                let failed = encoded.is_err();
-                if finished.send((chunk.tag, encoded)).is_err() || failed {
-                    return;
-                }
-            }
-        });
-        let (mut under_way, mut more) = (0, true);
+            });
+        }
+        drop(finished);
+        let (mut given, mut taken, mut more) = (0, 0, true);
+        let mut early = BTreeMap::new();
         loop {
-            while more && under_way < AHEAD && !stop() {
+            while more && given - taken < ahead as u64 && !stop() {
                 match stream.next()? {
-                    Some(chunk) => match work.send(chunk) {
-                        Ok(()) => under_way += 1,
+                    Some(chunk) => match work.send((given, chunk)) {
+                        Ok(()) => given += 1,
                         // An encoder that has ended has left the reason among the results.
                         Err(_) => break,
                     },
                     None => more = false,
                 }
             }
-            if under_way == 0 {
+            if taken == given {
                 return Ok(!more);
             }
-            let Ok((tag, encoded)) = results.recv() else { return Ok(false) };
-            under_way -= 1;
-            stream.done(tag, encoded?)?;
+            let Ok((number, tag, encoded)) = results.recv() else { return Ok(false) };
+            early.insert(number, (tag, encoded));
+            while let Some((tag, encoded)) = early.remove(&taken) {
+                taken += 1;
+                stream.done(tag, encoded?)?;
+            }
         }
     })
 }
@@ -185,9 +196,28 @@ mod tests {
 
     #[test]
     fn vectors_come_in_the_order_of_the_chunks() {
-        let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
-        assert!(encode(&HashEncoder::default(), &Options::default(), &|| false, &mut numbers).unwrap());
-        assert_eq!(numbers.got, (1..=50).collect::<Vec<_>>());
+        for chunks_at_once in 1..4 {
+            let encoder = HashEncoder { chunks_at_once, ..HashEncoder::default() };
+            let mut numbers = Numbers { next: 0, end: 500, got: Vec::new(), stop_at: None };
+            assert!(encode(&encoder, &Options::default(), &|| false, &mut numbers).unwrap());
+            assert_eq!(numbers.got, (1..=500).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_encoder_with_a_device_is_given_two_chunks_at_once() {
+        let at_most = |chunks_at_once| {
+            let encoder = HashEncoder {
+                chunks_at_once,
+                waits: Some(std::time::Duration::from_millis(1)),
+                ..HashEncoder::default()
+            };
+            let mut numbers = Numbers { next: 0, end: 40, got: Vec::new(), stop_at: None };
+            assert!(encode(&encoder, &Options::default(), &|| false, &mut numbers).unwrap());
+            encoder.most_at_once.into_inner()
+        };
+        assert_eq!(at_most(1), 1);
+        assert_eq!(at_most(2), 2);
     }
 
     #[test]
@@ -202,11 +232,13 @@ mod tests {
 
     #[test]
     fn an_encoder_that_fails_or_breaks_its_promise_is_told() {
-        let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
-        let failing = HashEncoder { fail_on: Some("text 9"), ..HashEncoder::default() };
-        let e = encode(&failing, &Options::default(), &|| false, &mut numbers).unwrap_err();
-        assert!(e.to_string().contains("text 9"), "{e}");
-        assert_eq!(numbers.got.len(), 8);
+        for chunks_at_once in [1, 2] {
+            let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
+            let failing = HashEncoder { fail_on: Some("text 9"), chunks_at_once, ..HashEncoder::default() };
+            let e = encode(&failing, &Options::default(), &|| false, &mut numbers).unwrap_err();
+            assert!(e.to_string().contains("text 9"), "{e}");
+            assert_eq!(numbers.got.len(), 8);
+        }
         let broken = HashEncoder { not_finite_on: Some("text 3"), ..HashEncoder::default() };
         let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
         let e = encode(&broken, &Options::default(), &|| false, &mut numbers).unwrap_err();

@@ -33,6 +33,12 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
+    /// How many chunks of a stream are given to it at the same time: two where one can be prepared on the processor while
+    /// another is on a device.
+    fn chunks_at_once(&self) -> usize {
+        1
+    }
+
     /// One vector a text, in their order. An empty text has a vector too.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 

@@ -25,6 +25,13 @@ pub(crate) struct HashEncoder {
     pub(crate) not_finite_on: Option<&'static str>,
     /// Texts and dialogues encoded so far.
     pub(crate) encoded: AtomicUsize,
+    /// Chunks that it takes at the same time, if more than one.
+    pub(crate) chunks_at_once: usize,
+    /// How long it takes over a chunk.
+    pub(crate) waits: Option<std::time::Duration>,
+    /// Chunks that it has now, and the most that it has had.
+    pub(crate) now: AtomicUsize,
+    pub(crate) most_at_once: AtomicUsize,
 }
 
 impl HashEncoder {
@@ -51,6 +58,10 @@ impl HashEncoder {
     fn all<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Result<Encoded> {
         let mut vectors = Vectors::new(DIM);
         let mut spent = Spent::default();
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_at_once.fetch_max(now, Ordering::Relaxed);
+        self.waits.into_iter().for_each(std::thread::sleep);
+        self.now.fetch_sub(1, Ordering::Relaxed);
         for text in texts {
             if self.fail_on.is_some_and(|part| text.contains(part)) {
                 return Err(Error::data(format!("refused on purpose: {text}")));
@@ -91,6 +102,10 @@ impl Encoder for HashEncoder {
 
     fn describe(&self) -> String {
         "f32 on cpu".to_owned()
+    }
+
+    fn chunks_at_once(&self) -> usize {
+        self.chunks_at_once.max(1)
     }
 
     fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {

@@ -9,6 +9,8 @@ mod layout;
 
 pub use device::{Device, DeviceChoice};
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use candle_core::{DType, Tensor};
 
 use crate::{
@@ -33,6 +35,8 @@ pub struct CandleEngine {
     roles: Option<Tensor>,
     norm: Norm,
     layers: Vec<Layer>,
+    /// Held by the batch that is computed: the device's memory is meant for one.
+    turn: Mutex<()>,
 }
 
 struct Linear {
@@ -84,7 +88,12 @@ impl CandleEngine {
             roles,
             norm,
             layers,
+            turn: Mutex::default(),
         })
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The states after each of the wanted layers.
@@ -193,6 +202,7 @@ impl CandleEngine {
 
 impl Backend for CandleEngine {
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        let _turn = self.turn();
         let states = self.states(batch, layers)?;
         for (layer, states) in layers.iter().zip(states) {
             let read = || states.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>();
@@ -203,6 +213,7 @@ impl Backend for CandleEngine {
 
     fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
         let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
+        let _turn = self.turn();
         let states = self.states(batch, &layers)?;
         let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
             let mut mixed: Option<Tensor> = None;

@@ -290,6 +290,10 @@ impl Encoder for Transformer {
         &self.notices
     }
 
+    fn chunks_at_once(&self) -> usize {
+        if self.backend.wants_threads() { 1 } else { 2 }
+    }
+
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
