@@ -17,8 +17,9 @@ use turnwise::index::vectors::{Kind, VectorReader, check};
 
 const KILLS: usize = 20;
 const DIALOGUES: usize = 3000;
-/// A question of its own and one answer for all, and a vector for the whole.
-const VECTORS: usize = DIALOGUES + 1 + DIALOGUES;
+/// Three utterances of its own and one answer for all, and a vector for the whole. Three, so that chunks of ten end
+/// within dialogues.
+const VECTORS: usize = 3 * DIALOGUES + 1 + DIALOGUES;
 
 fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwise"));
@@ -54,7 +55,8 @@ fn kills_lose_nothing_that_was_committed() {
     let mut corpus = fs::File::create(folder.join("in.jsonl")).unwrap();
     for n in 0..DIALOGUES {
         let turns = serde_json::json!([{"role": "user", "text": format!("question {n} about a parcel")},
-            {"role": "agent", "text": "one moment please"}]);
+            {"role": "agent", "text": "one moment please"}, {"role": "agent", "text": format!("it is at place {n}")},
+            {"role": "user", "text": format!("thank you, {n}")}]);
         writeln!(corpus, "{}", serde_json::json!({"id": format!("d{n}"), "turns": turns})).unwrap();
     }
     assert!(

@@ -39,6 +39,16 @@ pub trait Encoder: Send + Sync {
         1
     }
 
+    /// Whether its vectors have length 1 (but those of nothing, which are all zeros).
+    fn normalizes(&self) -> bool {
+        false
+    }
+
+    /// How much text is best given to it at once. A stop waits for what has been given: on the CPU for a few seconds.
+    fn chunk_bytes(&self) -> usize {
+        64 << 10
+    }
+
     /// One vector a text, in their order. An empty text has a vector too.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 

@@ -40,8 +40,6 @@ use crate::{
 
 pub(super) use summary::tell_spent;
 
-/// Texts of so many bytes go through the encoder together at most.
-const CHUNK_BYTES: usize = 512 << 10;
 /// Rejects that are shown; the rest is counted.
 const SHOWN: u64 = 5;
 
@@ -81,6 +79,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         normalize: args.normalize,
         dim,
         chunk: context.settings.encode_batch,
+        chunk_bytes: encoder.chunk_bytes(),
         sink,
         rejected: 0,
         rejects: Rejects::open(args.rejects.file.clone(), 0)?,
@@ -152,7 +151,7 @@ fn about(encoder: &dyn Encoder, model: &str, dim: usize, args: &EmbedArgs) -> BT
         ("fingerprint", encoder.fingerprint().to_string()),
         ("runs", encoder.describe()),
         ("dim", dim.to_string()),
-        ("normalized", args.normalize.to_string()),
+        ("normalized", (args.normalize || (dim == encoder.dim() && encoder.normalizes())).to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
@@ -167,6 +166,7 @@ struct Embedding<'a> {
     normalize: bool,
     dim: usize,
     chunk: usize,
+    chunk_bytes: usize,
     sink: Box<dyn Sink>,
     progress: Progress<'a>,
     bytes_read: Arc<AtomicU64>,
@@ -241,7 +241,7 @@ impl Stream for Embedding<'_> {
 
     fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
         let mut gathered = Gathered::default();
-        while gathered.ids.len() < self.chunk && gathered.bytes < CHUNK_BYTES {
+        while gathered.ids.len() < self.chunk && gathered.bytes < self.chunk_bytes {
             match self.item()? {
                 None => break,
                 Some(Item::Problem(problem)) => self.problem(problem)?,

@@ -224,15 +224,19 @@ impl Encoded {
             row(f.known, "known already: the same text was encoded before")?;
             row(f.spent.tokens, "tokens")?;
         }
-        writeln!(
+        write!(
             out,
-            "{BOLD}{}{BOLD:#} now holds {} and {} of {} numbers by {} {DIM}({}){DIM:#}",
+            "{BOLD}{}{BOLD:#} now holds {} and {} of {} numbers by {}",
             self.index,
             counted(self.utterance_vectors, "utterance vector"),
             counted(self.dialogue_vectors, "dialogue vector"),
             self.dim,
             self.encoder,
-            self.runs
-        )
+        )?;
+        // What is there already may have been made in another precision.
+        match f.utterances + f.dialogues {
+            0 => writeln!(out),
+            _ => writeln!(out, " {DIM}({}){DIM:#}", self.runs),
+        }
     }
 }

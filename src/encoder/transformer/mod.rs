@@ -35,6 +35,8 @@ pub struct Transformer {
     layers: Vec<(usize, f32)>,
     normalize: bool,
     dim: usize,
+    /// The width before anything is cut off.
+    full: usize,
     max_tokens: usize,
     /// Rows of the tables of turns and roles, where the network has them.
     turns: Option<usize>,
@@ -98,6 +100,7 @@ impl Transformer {
             layers,
             normalize: settings.normalize,
             dim,
+            full,
             max_tokens,
             turns,
             roles,
@@ -292,6 +295,19 @@ impl Encoder for Transformer {
 
     fn chunks_at_once(&self) -> usize {
         if self.backend.wants_threads() { 1 } else { 2 }
+    }
+
+    fn normalizes(&self) -> bool {
+        self.normalize || (self.pipeline.normalizes() && self.dim == self.full)
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        match self.backend.wants_threads() {
+            // Two or three seconds for every thread.
+            true => (32 << 10) * rayon::current_num_threads().max(2),
+            // A few of a device's batches, so that each has sequences of similar length.
+            false => 512 << 10,
+        }
     }
 
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {

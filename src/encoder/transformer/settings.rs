@@ -45,6 +45,18 @@ impl Tokens {
     }
 }
 
+impl std::fmt::Display for Tokens {
+    /// What is asked for, for people; nothing if nothing is.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let asked = [
+            self.pooling.map(|mode| format!("{} pooling", mode.name())),
+            self.layers.as_ref().map(|layers| format!("layers {layers}")),
+            self.max.map(|max| format!("at most {max} tokens")),
+        ];
+        f.write_str(&asked.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// Which layers are pooled.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -54,7 +66,7 @@ pub enum Layers {
     Last,
     /// One of them; 0 is the embeddings.
     One(usize),
-    /// The first and the last, with weights.
+    /// The first (not the embeddings) and the last, with weights.
     FirstLast(f32, f32),
 }
 
@@ -87,7 +99,13 @@ impl std::str::FromStr for Layers {
         if let Some(weights) = text.strip_prefix("first-last=") {
             let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
-            return Ok(Layers::FirstLast(number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?));
+            let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+            // Nothing of either layer is no vector.
+            return if (first, last) == (0.0, 0.0) {
+                Err(wrong())
+            } else {
+                Ok(Layers::FirstLast(first, last))
+            };
         }
         text.parse().map(Layers::One).map_err(|_| wrong())
     }
@@ -127,7 +145,7 @@ mod tests {
             assert_eq!(text.parse::<Layers>().unwrap().to_string(), text);
         }
         assert_eq!("first-last".parse::<Layers>().unwrap(), Layers::FirstLast(0.5, 0.5));
-        for text in ["", "-1", "first-last=1", "first-last=a,b", "all"] {
+        for text in ["", "-1", "first-last=1", "first-last=a,b", "first-last=0,0", "all"] {
             assert!(text.parse::<Layers>().is_err(), "{text}");
         }
         assert_eq!(Layers::One(7).weights(6), None);

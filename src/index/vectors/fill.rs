@@ -24,8 +24,6 @@ use crate::{
     store::{Change, Position, Snapshot},
 };
 
-/// Texts of so many bytes go through the encoder together at most, so that a stop need not wait for long.
-const CHUNK_BYTES: usize = 512 << 10;
 /// Commits are no nearer to each other, so that a fast device does not wait for the disk.
 const COMMIT_EVERY: Duration = Duration::from_millis(250);
 /// Dialogues that the reading thread hands over at once, and how many times it may be ahead.
@@ -98,10 +96,16 @@ pub fn fill(
         ..Gathering::new()
     };
     let kinds = Kind::ALL.map(part);
+    // An interrupted pass must not leave a kind looking as if it had never been asked for.
+    for kind in Kind::ALL.into_iter().filter(|k| wanted.has(*k)) {
+        let at = Reached::place_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
+        writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
+    }
+    let chunk_bytes = encoder.chunk_bytes();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(READ_AHEAD);
         let wanted = *wanted;
-        scope.spawn(move || read(snapshot, from, &wanted, &sender));
+        scope.spawn(move || read(snapshot, from, &wanted, chunk_bytes, &sender));
         let mut filling = Filling {
             receiver,
             group: Vec::new().into_iter(),
@@ -109,6 +113,9 @@ pub fn fill(
             writer,
             wanted,
             kinds,
+            chunk_bytes,
+            behind: None,
+            behind_whole: None,
             filled: Filled::default(),
             seen: 0,
             last_commit: Instant::now(),
@@ -128,7 +135,13 @@ struct Read {
 }
 
 /// The reading thread. It ends when the receiver is gone.
-fn read(snapshot: &Snapshot, from: Position, wanted: &Wanted, sender: &mpsc::SyncSender<Result<Vec<Read>>>) {
+fn read(
+    snapshot: &Snapshot,
+    from: Position,
+    wanted: &Wanted,
+    chunk_bytes: usize,
+    sender: &mpsc::SyncSender<Result<Vec<Read>>>,
+) {
     let mut changes = snapshot.changes(from);
     let mut group = Vec::with_capacity(READ_TOGETHER);
     let mut bytes = 0;
@@ -151,7 +164,7 @@ fn read(snapshot: &Snapshot, from: Position, wanted: &Wanted, sender: &mpsc::Syn
         bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
         let dialogue = key.map(|key| (key, *dialogue));
         group.push(Read { behind: changes.position(), utterances, dialogue });
-        if group.len() == READ_TOGETHER || bytes >= CHUNK_BYTES {
+        if group.len() == READ_TOGETHER || bytes >= chunk_bytes {
             bytes = 0;
             if sender.send(Ok(std::mem::take(&mut group))).is_err() {
                 return;
@@ -171,6 +184,8 @@ struct Gathering {
     bytes: usize,
     /// Keys that are gathered or in the encoder.
     on_the_way: HashSet<IdKey>,
+    /// How many dialogues had been looked at when what was done last was given to the encoder.
+    seen: u64,
 }
 
 /// What must be known when the vectors come.
@@ -191,6 +206,7 @@ impl Gathering {
             dialogues: Vec::new(),
             bytes: 0,
             on_the_way: HashSet::new(),
+            seen: 0,
         }
     }
 }
@@ -202,6 +218,11 @@ struct Filling<'a> {
     writer: &'a mut VectorWriter,
     wanted: Wanted,
     kinds: [Gathering; 2],
+    chunk_bytes: usize,
+    /// Behind the dialogue that was gathered last.
+    behind: Option<Position>,
+    /// Behind the one before it.
+    behind_whole: Option<Position>,
     filled: Filled,
     seen: u64,
     last_commit: Instant,
@@ -214,6 +235,7 @@ impl Filling<'_> {
             kinds[kind.place()].from.is_some_and(|from| read.behind > from)
         };
         self.seen += 1;
+        self.behind_whole = self.behind.replace(read.behind);
         if wants(&self.kinds, Kind::Utterances) {
             for (key, text) in read.utterances {
                 if self.is_new(Kind::Utterances, key) {
@@ -245,15 +267,16 @@ impl Filling<'_> {
     }
 
     /// The next chunk of a kind, if it is full or everything has been read.
-    fn chunk(&mut self, kind: Kind, complete_to: Option<Position>, everything: bool) -> Option<Chunk<Tag>> {
+    fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
         let gathering = &mut self.kinds[kind.place()];
         let waiting = gathering.keys.len();
-        if waiting == 0 || (!everything && waiting < self.wanted.chunk && gathering.bytes < CHUNK_BYTES) {
+        if waiting == 0 || (!everything && waiting < self.wanted.chunk && gathering.bytes < self.chunk_bytes)
+        {
             return None;
         }
         let many = waiting.min(self.wanted.chunk);
-        // A dialogue may have more utterances than a chunk has room for: the rest goes with the next.
-        let complete_to = complete_to.filter(|_| many == waiting);
+        // A chunk is made as soon as there is enough for it, so that what does not fit in is of the last dialogue.
+        let complete_to = if many == waiting { self.behind } else { self.behind_whole };
         let keys = gathering.keys.drain(..many).collect();
         let inputs = match kind {
             Kind::Utterances => Inputs::Texts(gathering.texts.drain(..many).collect()),
@@ -263,6 +286,12 @@ impl Filling<'_> {
             gathering.bytes = 0;
         }
         Some(Chunk { inputs, tag: Tag { kind, keys, complete_to, seen: self.seen } })
+    }
+
+    /// How many dialogues have been looked at and have all their vectors, about.
+    fn seen_and_done(&self) -> u64 {
+        let done = |kind: &Gathering| if kind.on_the_way.is_empty() { self.seen } else { kind.seen };
+        self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
     fn reached(&mut self, kind: Kind, at: Position) {
@@ -297,26 +326,22 @@ impl Stream for Filling<'_> {
     type Tag = Tag;
 
     fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
-        let mut behind = None;
         loop {
             // The rest of what did not fit into a chunk goes first.
             for kind in Kind::ALL {
-                if let Some(chunk) = self.chunk(kind, behind, false) {
+                if let Some(chunk) = self.chunk(kind, false) {
                     return Ok(Some(chunk));
                 }
             }
             match self.group.next() {
-                Some(read) => {
-                    behind = Some(read.behind);
-                    self.gather(read);
-                }
+                Some(read) => self.gather(read),
                 None => match self.receiver.recv() {
                     Ok(group) => self.group = group?.into_iter(),
                     Err(_) => break,
                 },
             }
         }
-        Ok(Kind::ALL.into_iter().find_map(|kind| self.chunk(kind, None, true)))
+        Ok(Kind::ALL.into_iter().find_map(|kind| self.chunk(kind, true)))
     }
 
     fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
@@ -330,7 +355,8 @@ impl Stream for Filling<'_> {
             Kind::Dialogues => self.filled.dialogues += done,
         }
         self.filled.spent += encoded.spent;
-        self.filled.seen = self.filled.seen.max(tag.seen);
+        self.kinds[tag.kind.place()].seen = tag.seen;
+        self.filled.seen = self.seen_and_done();
         if let Some(at) = tag.complete_to {
             self.reached(tag.kind, at);
         }

@@ -71,10 +71,11 @@ impl Recipe {
     pub(super) fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
         let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
         if self.fingerprint != other.fingerprint || self.dim != other.dim {
-            Some(format!(
-                "vectors of {} ({}), not of {} ({})",
-                self.name, self.fingerprint, other.name, other.fingerprint
-            ))
+            let words = |r: &Recipe| match r.tokens.to_string() {
+                asked if asked.is_empty() => format!("{} ({})", r.name, r.fingerprint),
+                asked => format!("{} with {asked} ({})", r.name, r.fingerprint),
+            };
+            Some(format!("vectors of {}, not of {}", words(self), words(other)))
         } else if self.prompt != other.prompt {
             Some(format!("vectors made with the prompt {}, not with {}", prompt(self), prompt(other)))
         } else if dialogues_too && (self.dialogue_mode, self.pooling) != (other.dialogue_mode, other.pooling)

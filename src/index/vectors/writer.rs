@@ -204,7 +204,7 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
 /// The manifest of the set in use, if what `recipe` makes may stand beside what is there.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
     // Where no dialogue was encoded yet, how that is done is still open.
-    let dialogues_too = manifest.dialogues.reached.is_some();
+    let dialogues_too = manifest.dialogues.rows > 0;
     if let Some(what) = manifest.recipe.conflict(recipe, dialogues_too) {
         return Err(Error::Input {
             message: format!("{} holds {what}", root.display()),

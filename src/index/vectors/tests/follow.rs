@@ -93,6 +93,9 @@ fn a_pass_that_is_stopped_goes_on_where_it_was() {
         .unwrap();
         // Neither closed nor finished: as if killed right behind the last commit.
         drop(writer);
+        let reader = VectorReader::open(root).unwrap().unwrap();
+        let begun = |kind| reader.manifest().extent(kind).reached.is_some();
+        assert!(Kind::ALL.into_iter().all(begun), "a kind looks as if it had not been asked for");
         if filled.complete {
             break;
         }
