@@ -15,7 +15,8 @@ use crate::{
 pub(crate) struct Output {
     name: PathBuf,
     stream: Stream,
-    temporary: Option<PathBuf>,
+    /// The temporary name, and the one that it gets in the end.
+    temporary: Option<(PathBuf, PathBuf)>,
 }
 
 enum Stream {
@@ -36,15 +37,21 @@ impl Output {
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(parent).at("create", parent)?;
         }
-        let temporary = files::beside(path);
-        let file: Box<dyn Write> = Box::new(File::create(&temporary).at("create", &temporary)?);
+        let (file, temporary) = match files::place(path) {
+            files::Place::Stream => (File::options().write(true).open(path).at("open", path)?, None),
+            files::Place::File(path) => {
+                let temporary = files::beside(&path);
+                (File::create(&temporary).at("create", &temporary)?, Some((temporary, path)))
+            }
+        };
+        let file: Box<dyn Write> = Box::new(file);
         let file = BufWriter::with_capacity(1 << 18, file);
         let stream = match path.extension().and_then(|e| e.to_str()) {
             Some("gz") => Stream::Gz(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
             Some("zst") => Stream::Zst(zstd::Encoder::new(file, 3).at("write", path)?),
             _ => Stream::Plain(file),
         };
-        Ok(Output { name, stream, temporary: Some(temporary) })
+        Ok(Output { name, stream, temporary })
     }
 
     /// Writes through `f`, naming the output in an error.
@@ -68,7 +75,7 @@ impl Output {
         };
         rest.map_or(Ok(()), |mut s| s.flush()).at("write to", &self.name)?;
         match self.temporary.take() {
-            Some(temporary) => fs::rename(&temporary, &self.name).at("create", &self.name),
+            Some((temporary, path)) => fs::rename(&temporary, path).at("create", &self.name),
             None => Ok(()),
         }
     }
@@ -77,7 +84,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         // Not finished: what was begun is no result.
-        if let Some(temporary) = &self.temporary {
+        if let Some((temporary, _)) = &self.temporary {
             let _ = fs::remove_file(temporary);
         }
     }

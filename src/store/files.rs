@@ -19,6 +19,25 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_parent(path)
 }
 
+/// Where a file is written that is to appear whole.
+pub enum Place {
+    /// Under this name, behind all links: there is a file of that name, or nothing.
+    File(PathBuf),
+    /// There is a device, a pipe or the like, which is written to and never replaced.
+    Stream,
+}
+
+/// What a path leads to.
+pub fn place(path: &Path) -> Place {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => {
+            Place::File(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+        }
+        Ok(found) if !found.is_dir() => Place::Stream,
+        _ => Place::File(path.to_owned()),
+    }
+}
+
 /// The temporary name beside a file that is about to be replaced.
 pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();

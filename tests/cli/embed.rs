@@ -68,6 +68,34 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
     assert!(!t.path("w.npy").exists() && !t.path("w.npy.tmp").exists() && !t.path("w.ids.txt").exists());
 }
 
+/// A pipe that was replaced by a file would leave its reader waiting for ever; a device, the machine without it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_written_to_and_a_link_stays_a_link() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    let t = Turnwise::new();
+    let model = t.model();
+    t.write("in.txt", "one\ntwo\n");
+    let pipe = t.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    t.run(&format!("embed --model {model} in.txt -o pipe --to jsonl")).says(0, &["pipe holds vectors"]);
+    assert_eq!(lines(&reader.join().unwrap()).len(), 2);
+    t.run(&format!("embed --model {model} in.txt -o pipe --to npy"))
+        .says(2, &["pipe is no file", "--to jsonl"]);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+
+    t.write("target.npy", "old");
+    symlink("target.npy", t.path("link.npy")).unwrap();
+    t.run(&format!("embed --model {model} in.txt -o link.npy")).says(0, &[]);
+    assert!(fs::symlink_metadata(t.path("link.npy")).unwrap().is_symlink());
+    assert!(fs::read(t.path("target.npy")).unwrap().starts_with(b"\x93NUMPY"));
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_writes_nothing() {
@@ -92,6 +120,12 @@ fn what_cannot_be_is_told_first() {
     t.run("embed in.jsonl -o v.bin").says(2, &["names no format of vectors", "hint: end it in .npy"]);
     t.run("embed in.jsonl -o v.npy --precision f31").says(2, &["tip: a similar value exists: 'f32'"]);
     t.run("embed none.txt -o v.npy").says(2, &["cannot open none.txt"]);
+    for rejects in ["v.npy", "./v.ids.txt"] {
+        t.run(&format!("embed in.jsonl -o v.npy --rejects {rejects}"))
+            .says(2, &[&format!("two things would be written to {rejects}"), "hint: choose another name"]);
+    }
+    t.run("model bench --input in.jsonl --vectors in.jsonl")
+        .says(2, &["in.jsonl is read, and would be written over"]);
     t.write("empty.txt", "");
     t.run("embed empty.txt -o v.npy").says(3, &["empty.txt is empty"]);
 }

@@ -116,6 +116,24 @@ fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>
     }
 }
 
+/// Refuses to write two things to one place.
+fn must_differ(written: &[PathBuf]) -> Result<()> {
+    // What is not there yet has a place in a folder that may be.
+    let place = |path: &PathBuf| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let in_folder = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+        fs::canonicalize(&path).ok().or_else(in_folder).unwrap_or(path)
+    };
+    let places: Vec<PathBuf> = written.iter().map(place).collect();
+    match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
+        None => Ok(()),
+        Some(n) => Err(Error::Input {
+            message: format!("two things would be written to {}", written[n].display()),
+            hint: Some("choose another name for one of them".to_owned()),
+        }),
+    }
+}
+
 /// Where the rejects are that were not shown, or how to get them listed.
 fn tell_where_rejects_are(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {

@@ -116,7 +116,13 @@ impl Temporary {
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(parent).at("create", parent)?;
         }
-        let temporary = files::beside(path);
+        let files::Place::File(path) = files::place(path) else {
+            return Err(Error::Input {
+                message: format!("{} is no file: a device or a pipe", path.display()),
+                hint: Some("name a file; JSONL can be written to a pipe, with --to jsonl".to_owned()),
+            });
+        };
+        let temporary = files::beside(&path);
         let file = File::options()
             .read(true)
             .write(true)
@@ -124,7 +130,7 @@ impl Temporary {
             .truncate(true)
             .open(&temporary)
             .at("create", &temporary)?;
-        Ok((Temporary { path: path.to_owned(), temporary: Some(temporary) }, file))
+        Ok((Temporary { path, temporary: Some(temporary) }, file))
     }
 
     /// Flushes the file to the disk and gives it its name.

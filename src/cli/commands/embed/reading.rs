@@ -164,6 +164,7 @@ impl Reading {
             Part::Texts { name, .. } => name.as_str(),
             Part::Corpus(source) => &source.name,
         });
+        commands::must_differ(&written)?;
         commands::must_not_be_read(&written, read)
     }
 

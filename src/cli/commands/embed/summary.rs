@@ -94,7 +94,7 @@ pub(in crate::cli::commands) fn tell_spent(
     printer: &Printer,
 ) {
     let taken =
-        max_tokens.map_or("the model takes".to_owned(), |n| format!("the {n} tokens that the model takes"));
+        max_tokens.map_or("the model takes".to_owned(), |n| format!("the {n} tokens that are taken in"));
     let verb = |n: u64| if n == 1 { "was" } else { "were" };
     let one = unit.trim_end_matches('s');
     if spent.cut_texts > 0 {

@@ -8,7 +8,7 @@ use crate::{
     cli::{
         Context,
         args::ModelBenchArgs,
-        encoders,
+        commands, encoders,
         printer::{BOLD, DIM, counted, grouped},
         progress::Progress,
         signals,
@@ -23,7 +23,7 @@ use crate::{
 const WARM_UP: usize = 128;
 /// Texts that are encoded one by one where no file of queries is given.
 const QUERIES: usize = 200;
-/// Texts in one call: as `encode` hands them over.
+/// Texts in one call.
 const CHUNK: usize = 4096;
 
 #[derive(Serialize)]
@@ -56,6 +56,9 @@ struct Agreement {
 }
 
 pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
+    let read = args.input.iter().chain(&args.latency).map(|path| path.to_string_lossy().into_owned());
+    let read: Vec<String> = read.collect();
+    commands::must_not_be_read(args.vectors.as_slice(), read.iter().map(String::as_str))?;
     let texts = match &args.input {
         Some(path) => lines(path)?,
         None => sample_utterances()?,
