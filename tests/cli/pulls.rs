@@ -73,6 +73,22 @@ fn a_pulled_model_lies_in_the_layout_of_the_hugging_face_libraries() {
 }
 
 #[test]
+fn a_damaged_model_is_fetched_again() {
+    let (t, files) = (Turnwise::new(), model());
+    let hub = Hub::new(NAME, files.clone());
+    run(hub.command(&t, PULL)).says(0, &[]);
+    let weights = cached(&t, NAME).join("snapshots").join(COMMIT).join(WEIGHTS);
+    let whole = fs::read(&weights).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() - 3] ^= 1;
+    for damaged in [&flipped, &whole[..whole.len() / 2]] {
+        fs::write(&weights, damaged).unwrap();
+        run(hub.command(&t, PULL)).says(0, &["model.safetensors is not what was fetched once"]);
+        is_whole(&t, &files);
+    }
+}
+
+#[test]
 fn a_model_in_the_cache_never_touches_the_network() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::new(NAME, files);

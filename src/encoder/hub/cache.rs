@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Places, Record, Spec, files};
+use super::{Places, Record, Spec, files, sha256_of};
 use crate::error::{IoContext, Result};
 
 /// A whole model in the cache.
@@ -17,6 +17,21 @@ pub struct Snapshot {
     pub revision: String,
     /// What is known of its making, if we made it.
     pub record: Option<Record>,
+}
+
+impl Snapshot {
+    /// The files that are no longer what was fetched.
+    pub fn damaged(&self) -> Result<Vec<PathBuf>> {
+        let mut damaged = Vec::new();
+        for file in self.record.iter().flat_map(|record| &record.files) {
+            let path = self.path.join(&file.path);
+            let bytes = fs::metadata(&path).at("read", &path)?.len();
+            if bytes != file.bytes || sha256_of(&path)? != file.sha256 {
+                damaged.push(path);
+            }
+        }
+        Ok(damaged)
+    }
 }
 
 /// What the cache holds of a model.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Known, Places, files};
 use crate::{
+    encoder::statics,
     error::{Error, IoContext, Result},
     store::files::{remove_folder, sync_folder, sync_parent},
 };
@@ -65,6 +66,10 @@ pub fn import(
     }
     let own_name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = free_name(name.unwrap_or(&own_name), places)?;
+    if statics::is_static(&whole) {
+        return Err(Error::input(format!("{} is a static encoder, which is not imported", folder.display()))
+            .with_hint("take it by its path: --model ./folder"));
+    }
     let all = files::walk(&whole)?;
     let shown = folder.display().to_string();
     let chosen = files::choose(&shown, all.iter().map(String::as_str))?;

