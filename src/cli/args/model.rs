@@ -10,7 +10,7 @@ use crate::cli::args::{EncoderArgs, OneOf, ReadArgs, TokenArgs};
 pub(crate) enum ModelCommand {
     /// List the models that are known, and those that are here
     List,
-    /// Fetch a model into the cache; the only command that uses the network
+    /// Fetch a model into the cache; besides `demo` the only command that uses the network
     Pull(PullArgs),
     /// Take a model in from a folder, so that it can be had by a name
     Import {
@@ -59,9 +59,9 @@ pub(crate) struct FitArgs {
     /// What it is fitted on, and best used for
     #[arg(long, value_enum, default_value = "dialogues", value_name = "WHAT")]
     pub(crate) of: OneOf,
-    /// The width of the vectors (tfidf-svd)
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    pub(crate) dim: usize,
+    /// The width of the vectors (tfidf-svd), 2048 at most
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
+    pub(crate) dim: u16,
     /// The file of word vectors, in the format of GloVe or word2vec (words, sif)
     #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
     pub(crate) words: Option<PathBuf>,

@@ -104,6 +104,8 @@ pub struct Svd {
 
 /// Finds the `dim` greatest. The greatest number of every component is positive.
 pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
+    // A matrix has no more singular vectors than rows or columns.
+    let dim = dim.min(matrix.rows()).min(matrix.cols());
     let q = range(matrix, dim + OVERSAMPLING, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
     let n = q.cols();
@@ -122,11 +124,11 @@ pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
 
 /// Columns at right angles, at most so many, that span what the matrix' greatest right singular vectors span.
 fn range(matrix: &Sparse, most: usize, seed: u64) -> Panels {
+    if matrix.rows() <= most.min(matrix.cols()) {
+        return matrix.transposed().orthonormal();
+    }
     if matrix.cols() <= most {
         return Panels::from_fn(matrix.cols(), matrix.cols(), |r, c| f64::from(u8::from(r == c)));
-    }
-    if matrix.rows() <= most {
-        return matrix.transposed().orthonormal();
     }
     let mut q =
         Panels::from_fn(matrix.cols(), most, |r, c| normal(seed, (r * most + c) as u64)).orthonormal();
@@ -155,6 +157,13 @@ mod tests {
         (0..rows)
             .for_each(|r| m.push((0..cols).map(|c| (c as u32, number(r, c))).filter(|(_, v)| *v != 0.0)));
         m
+    }
+
+    #[test]
+    fn more_dimensions_than_there_are_cost_nothing() {
+        let m = sparse(5, 4000, |r, c| if c % 5 <= r { (c % 7) as f32 } else { 0.0 });
+        let (few, many) = (truncated(&m, 5, 1), truncated(&m, usize::MAX / 2, 1));
+        assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
     /// Exactly, by way of the small dense product.

@@ -38,8 +38,11 @@ struct Fitted {
 pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
     let fitted = match args.kind {
         FitKind::TfidfSvd => {
-            let settings =
-                TfidfSettings { dim: args.dim, seed: context.settings.seed, ..TfidfSettings::default() };
+            let settings = TfidfSettings {
+                dim: args.dim.into(),
+                seed: context.settings.seed,
+                ..TfidfSettings::default()
+            };
             let (encoder, documents) =
                 with_documents(args, context, |documents| statics::fit_tfidf(documents, &settings))?;
             save(|| encoder.save(&args.output))?;
