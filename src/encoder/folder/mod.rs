@@ -60,7 +60,12 @@ impl ModelFolder {
                 .with_hint("give the folder that holds config.json, model.safetensors and tokenizer.json")
         })?;
         let config = Config::new(&config)?;
-        let sentence = sentence::Settings::read(inner)?;
+        // Without a list of modules sentence-transformers takes the folder as transformers' own, and does not look for
+        // its own settings there.
+        let sentence = match modules.listed {
+            true => sentence::Settings::read(inner)?,
+            false => sentence::Settings::default(),
+        };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
         // As sentence-transformers decides, except that it fails later on what exceeds the positions.

@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 /// The modules of a model, before their files are read.
 #[derive(Debug)]
 pub struct Modules {
+    /// Whether there is a list of them.
+    pub listed: bool,
     /// The folder of the network, its weights and its tokenizer.
     pub transformer: PathBuf,
     pooling: Option<PathBuf>,
@@ -63,6 +65,7 @@ impl Modules {
             let notice = "there is no modules.json: the vectors of the tokens are averaged, as \
                           sentence-transformers does with such a folder";
             return Ok(Modules {
+                listed: false,
                 transformer: folder.to_owned(),
                 pooling: None,
                 steps: Vec::new(),
@@ -95,7 +98,7 @@ impl Modules {
         if steps.iter().any(|(kind, _)| matches!(kind, Kind::Transformer | Kind::Pooling)) {
             return Err(wrong("there is more than one Transformer or Pooling".to_owned()).with_hint(order));
         }
-        Ok(Modules { transformer, pooling: Some(pooling), steps, notices: Vec::new() })
+        Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
     /// Reads what follows the network.

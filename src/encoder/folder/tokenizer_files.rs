@@ -117,8 +117,8 @@ impl TokenizerFiles {
             let piece = ["sentencepiece.bpe.model", "spiece.model"].iter().any(|f| self.folder.join(f).exists());
             match piece {
                 true => error.with_hint(format!(
-                    "its tokenizer is a SentencePiece model; turn it into a tokenizer.json once: python -c \"from \
-                     transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})\"",
+                    "its tokenizer is a SentencePiece model; turn it into a tokenizer.json once, in Python: \
+                     from transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})",
                     self.folder.display().to_string()
                 )),
                 false => error.with_hint("fetch the model again, all of its files"),

@@ -292,8 +292,8 @@ fn no_weights(folder: &Path) -> Error {
             folder.display()
         ))
         .with_hint(format!(
-            "if you trust where it came from, convert it once: python -c \"from sentence_transformers import \
-             SentenceTransformer as S; S({:?}).save('converted')\"",
+            "if you trust where it came from, convert it once, in Python: from sentence_transformers import \
+             SentenceTransformer; SentenceTransformer({:?}).save(\"converted\")",
             folder.display().to_string()
         )),
         None => Error::data(format!("{} holds no model.safetensors", folder.display()))

@@ -144,6 +144,14 @@ impl Builder {
         self.json("modules.json", &entries.collect());
     }
 
+    /// What sentence-transformers sets, in a folder of its own kind: with a list of modules.
+    pub fn sentence(&self, settings: &Value) {
+        self.json("sentence_bert_config.json", settings);
+        let class = |name: &str| format!("sentence_transformers.models.{name}");
+        self.modules(&[("", &class("Transformer")), ("1_Pooling", &class("Pooling"))]);
+        self.json("1_Pooling/config.json", &json!({}));
+    }
+
     /// The bytes of a safetensors file with some of the tensors.
     pub fn safetensors(&self, pick: impl Fn(&str) -> bool) -> Vec<u8> {
         let bytes: BTreeMap<&str, (Vec<u8>, &[usize])> = self

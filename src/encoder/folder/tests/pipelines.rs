@@ -179,7 +179,7 @@ fn prompts_and_the_rest() {
 fn the_length_is_decided_as_sentence_transformers_decides() {
     let length = |sentence: Value, tokenizer: Value| {
         let mut builder = Builder::bert();
-        builder.json("sentence_bert_config.json", &sentence);
+        builder.sentence(&sentence);
         builder.json("tokenizer_config.json", &tokenizer);
         let folder = builder.open().unwrap();
         (folder.max_tokens(), folder.notices().iter().any(|n| n.contains("positions")))
@@ -195,4 +195,8 @@ fn the_length_is_decided_as_sentence_transformers_decides() {
     assert_eq!(length(json!({ "max_seq_length": 99 }), none()), (POSITIONS, true));
     let folder = Builder::roberta().open().unwrap();
     assert_eq!(folder.max_tokens(), POSITIONS - 2);
+    // Where there is no list of modules, it does not look for settings of its own.
+    let mut builder = Builder::bert();
+    builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 5 }));
+    assert_eq!(builder.open().unwrap().max_tokens(), POSITIONS);
 }

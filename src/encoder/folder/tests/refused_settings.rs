@@ -94,6 +94,7 @@ fn sizes_that_cannot_be() {
 fn json_that_is_none() {
     for file in ["config.json", "modules.json", "sentence_bert_config.json", "tokenizer_config.json"] {
         let mut builder = Builder::bert();
+        builder.sentence(&json!({}));
         builder.finish();
         let begin = if file == "modules.json" { "[\n" } else { "{\n\"a\": 1," };
         builder.write(file, &format!("{begin}\n  oh\n"));
@@ -131,6 +132,7 @@ fn modules_we_do_not_have() {
 fn settings_of_sentence_transformers() {
     let with = |file: &str, value: Value, part: &str| {
         let mut builder = Builder::bert();
+        builder.sentence(&json!({}));
         builder.json(file, &value);
         builder.refused(&[file, part]);
     };

@@ -18,7 +18,7 @@ fn only_a_pickle() {
         builder.write(file, "never read");
         builder.write("training_args.bin", "a pickle that holds no weights");
         let hint = builder.refused(&[file, "can run any code"]);
-        assert!(hint.contains("python -c"), "{hint}");
+        assert!(hint.contains("in Python: "), "{hint}");
     }
 }
 

@@ -64,7 +64,7 @@ fn settings_survive() {
     builder.set("layer_norm_eps", json!(1e-7));
     builder.tensor("embeddings.turn_embeddings.weight", &[5, HIDDEN]);
     builder.tensor("embeddings.role_embeddings.weight", &[3, HIDDEN]);
-    builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 6, "do_lower_case": true }));
+    builder.sentence(&json!({ "max_seq_length": 6, "do_lower_case": true }));
     builder.json(
         "tokenizer_config.json",
         &json!({ "do_lower_case": false, "truncation_side": "left", "mask_token": "[MASK]" }),
@@ -132,7 +132,7 @@ fn a_fingerprint_is_of_the_vectors_and_nothing_else() {
         &|b| b.set("hidden_act", json!("relu")),
         &|b| b.set("num_attention_heads", json!(4)),
         &|b| b.set("num_hidden_layers", json!(1)),
-        &|b| b.json("sentence_bert_config.json", &json!({ "max_seq_length": 9 })),
+        &|b| b.sentence(&json!({ "max_seq_length": 9 })),
         &|b| b.json("tokenizer_config.json", &json!({ "do_lower_case": false })),
         &|b| b.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "q: " } })),
         &|b| b.json("config_sentence_transformers.json", &json!({ "truncate_dim": 4 })),

@@ -77,7 +77,7 @@ fn settings_win_over_the_file_and_say_so() {
 #[test]
 fn lower_casing_of_sentence_transformers_comes_first() {
     let mut builder = Builder::bert();
-    builder.json("sentence_bert_config.json", &json!({ "do_lower_case": true }));
+    builder.sentence(&json!({ "do_lower_case": true }));
     builder.json("tokenizer_config.json", &json!({ "do_lower_case": false }));
     assert_eq!(open(&mut builder).pieces("Hello É").unwrap(), ids(&["hello", "é"]));
 }
@@ -99,7 +99,7 @@ fn what_a_file_says_of_padding_and_cutting_is_forgotten() {
 #[test]
 fn long_texts_are_cut_and_counted() {
     let mut builder = Builder::bert();
-    builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 5 }));
+    builder.sentence(&json!({ "max_seq_length": 5 }));
     let cut = open(&mut builder).encode("a b c a b c").unwrap();
     assert_eq!((cut.ids, cut.cut), (ids(&["[CLS]", "a", "b", "c", "[SEP]"]), 3));
     let whole = open(&mut builder).encode("a b c").unwrap();
@@ -107,7 +107,7 @@ fn long_texts_are_cut_and_counted() {
     builder.json("tokenizer_config.json", &json!({ "truncation_side": "left" }));
     let cut = open(&mut builder).encode("a b c a b hello").unwrap();
     assert_eq!((cut.ids, cut.cut), (ids(&["[CLS]", "a", "b", "hello", "[SEP]"]), 3));
-    builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 2 }));
+    builder.sentence(&json!({ "max_seq_length": 2 }));
     builder.refused(&["2 of them are special", "no room"]);
 }
 
