@@ -262,9 +262,9 @@ impl Error {
             Error::FormatVersion { .. } => Some("ingest the corpus again with this turnwise".to_owned()),
             Error::Busy { .. } => Some("wait until it ends; reading works meanwhile".to_owned()),
             Error::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => Some(
-                    "free some space and run the same command again: it goes on where it stopped".to_owned(),
-                ),
+                io::ErrorKind::StorageFull => {
+                    Some("free some space and run the same command again".to_owned())
+                }
                 io::ErrorKind::PermissionDenied => Some("check who owns the file and its mode".to_owned()),
                 _ => None,
             },

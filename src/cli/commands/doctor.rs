@@ -37,7 +37,10 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     add("processor", processor(), None);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     add("threads", format!("{} of {cores} cores", context.settings.threads), None);
-    add("encoding", format!("{} on the CPU ({})", auto_precision(), SimdLevel::best()), None);
+    match auto_precision() {
+        Ok(precision) => add("encoding", format!("{precision} on the CPU ({})", SimdLevel::best()), None),
+        Err(e) => add("encoding", "not on the CPU".to_owned(), Some(e.to_string())),
+    }
     match Device::open(DeviceChoice::Auto) {
         Ok(device) if device.is_cpu() => add("device", format!("cpu; built {}", gpu_features()), None),
         Ok(device) => add("device", format!("{device}; built {}", gpu_features()), None),
@@ -79,10 +82,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     }
 }
 
-fn auto_precision() -> String {
-    let others =
-        CpuEngine::best_of_16_bits(SimdChoice::Auto).map_or_else(|e| e.to_string(), |p| p.to_string());
-    format!("int8 for {}, {others} for other models,", encoders::DEFAULT_MODEL)
+fn auto_precision() -> Result<String> {
+    let others = CpuEngine::best_of_16_bits(SimdChoice::Auto)?;
+    Ok(format!("int8 for {}, {others} for other models,", encoders::DEFAULT_MODEL))
 }
 
 fn gpu_features() -> String {
