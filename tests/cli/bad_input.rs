@@ -238,10 +238,11 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
 #[test]
 fn the_file_of_rejects_is_none_that_is_read() {
     let t = Turnwise::new();
-    t.write("in.jsonl", "{oops\n");
+    let input = format!("{}{{oops\n", record("a", "x"));
+    t.write("in.jsonl", &input);
     t.run("ingest -i x in.jsonl --rejects ./in.jsonl")
         .says(2, &["in.jsonl is read, and would be written over", "hint: choose another name"]);
-    assert_eq!(t.read("in.jsonl"), "{oops\n");
+    assert_eq!(t.read("in.jsonl"), input);
     assert!(!t.path("indexes/x").exists());
 }
 

@@ -83,7 +83,7 @@ fn a_pipe_is_written_to_and_a_link_stays_a_link() {
         let pipe = pipe.clone();
         move || fs::read_to_string(pipe).unwrap()
     });
-    t.run(&format!("embed --model {model} in.txt -o pipe --to jsonl")).says(0, &["pipe holds vectors"]);
+    assert!(t.ok(&format!("embed --model {model} in.txt -o pipe --to jsonl")).contains("pipe holds vectors"));
     assert_eq!(lines(&reader.join().unwrap()).len(), 2);
     t.run(&format!("embed --model {model} in.txt -o pipe --to npy"))
         .says(2, &["pipe is no file", "--to jsonl"]);
