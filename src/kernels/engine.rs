@@ -25,6 +25,8 @@ pub struct CpuEngine {
     embedder: Embedder,
     norm: PaddedNorm,
     layers: Vec<PackedLayer>,
+    /// Multiplications for a token in the largest step.
+    largest_step: usize,
     /// Rooms that no call uses at the moment.
     rooms: Mutex<Vec<Room>>,
 }
@@ -64,6 +66,7 @@ impl CpuEngine {
             embedder: Embedder::new(&network.embeddings, &network.shape),
             norm: padded_norm(&network.embeddings.norm, &network.shape),
             layers: at_level!(level, pack::<_>(network, precision))?,
+            largest_step: network.shape.hidden * network.shape.intermediate,
             rooms: Mutex::default(),
         })
     }
@@ -182,8 +185,9 @@ impl CpuEngine {
             return Ok(());
         }
         let mut room = self.rooms().pop().unwrap_or_default();
+        let threads = Team::worth(batch.threads, batch.tokens(), self.largest_step);
         // SAFETY: `at` has seen that the processor has the level's features.
-        Team::with(batch.threads, |team| unsafe {
+        Team::with(threads, |team| unsafe {
             at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, team))
         });
         self.rooms().push(room);

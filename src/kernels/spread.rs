@@ -83,6 +83,12 @@ impl Team {
         })
     }
 
+    /// How many of so many threads are worth waking for a batch of so many tokens, of which the largest step takes so
+    /// many multiplications a token: a few parts of that step should be there for each.
+    pub fn worth(threads: usize, tokens: usize, multiplications: usize) -> usize {
+        threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * WORTH)).max(1)
+    }
+
     /// Into how many parts `n` equal pieces go, each piece so many multiplications for each of so many rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
@@ -292,5 +298,9 @@ mod tests {
             assert_eq!(team.parts(24, 1, 384 * 16), 4);
         });
         assert_eq!(Team::with(1, |team| team.parts(100, 1000, WORTH)), 1);
+        // A query of fifteen tokens on the default model.
+        assert_eq!([2, 4, 64].map(|threads| Team::worth(threads, 15, 384 * 1536)), [2, 4, 8]);
+        assert_eq!(Team::worth(64, 400, 384 * 1536), 64);
+        assert_eq!(Team::worth(2, 3, 100), 1);
     }
 }
