@@ -101,6 +101,15 @@ fn vector(encoder: &dyn Encoder, text: &str) -> Vec<f32> {
     encoder.encode(&[text], &TextOptions::default()).unwrap().vectors.row(0).to_vec()
 }
 
+#[test]
+fn what_is_said_of_lengths_is_true() {
+    for encoder in all() {
+        let vector = vector(encoder.as_ref(), TEXTS[0]);
+        let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+        assert_eq!((length - 1.0).abs() < 1e-5, encoder.normalizes(), "{}: {length}", encoder.name());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

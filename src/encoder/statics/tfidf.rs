@@ -304,6 +304,10 @@ impl Encoder for TfidfSvd {
         self.fingerprint
     }
 
+    fn normalizes(&self) -> bool {
+        self.settings.normalize
+    }
+
     fn describe(&self) -> String {
         format!("{} terms, f32 on cpu, {} threads", self.terms.len(), rayon::current_num_threads())
     }

@@ -132,6 +132,8 @@ fn vectors_are_cut_and_scaled_as_asked() {
         assert!((cosine(cut, &whole[..3]) - 1.0).abs() < 1e-5);
         assert!((cut.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
     }
+    let says = |settings: &Settings| with(settings).unwrap().normalizes();
+    assert!(says(&settings) && !says(&Settings { dim: Some(3), ..Settings::default() }));
 }
 
 #[test]

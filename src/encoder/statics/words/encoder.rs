@@ -207,6 +207,10 @@ impl Encoder for WordEncoder {
         self.fingerprint
     }
 
+    fn normalizes(&self) -> bool {
+        self.settings.normalize
+    }
+
     fn describe(&self) -> String {
         format!("{} words, f32 on cpu, {} threads", self.table.len(), rayon::current_num_threads())
     }
