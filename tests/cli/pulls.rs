@@ -83,6 +83,10 @@ fn a_damaged_model_is_fetched_again() {
     flipped[whole.len() - 3] ^= 1;
     for damaged in [&flipped, &whole[..whole.len() / 2]] {
         fs::write(&weights, damaged).unwrap();
+        let mut offline = hub.command(&t, PULL);
+        offline.env("HF_HUB_OFFLINE", "1");
+        run(offline).says(6, &["is damaged in the cache, and HF_HUB_OFFLINE=1 forbids"]);
+        assert_eq!(fs::read(&weights).unwrap(), damaged, "nothing is removed before it can be fetched again");
         run(hub.command(&t, PULL)).says(0, &["model.safetensors is not what was fetched once"]);
         is_whole(&t, &files);
     }

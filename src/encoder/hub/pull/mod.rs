@@ -100,8 +100,9 @@ pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut d
     }
     if let Some(variable) = &hub.offline {
         let name = variable.split('=').next().unwrap_or(variable);
+        let state = if damaged.is_empty() { "not in the cache" } else { "damaged in the cache" };
         return Err(Error::Unavailable {
-            message: format!("the model `{spec}` is not in the cache, and {variable} forbids to fetch it"),
+            message: format!("the model `{spec}` is {state}, and {variable} forbids to fetch it"),
             hint: Some(format!(
                 "unset {name}, or take the model in from a folder with `turnwise model import`"
             )),
