@@ -7,6 +7,8 @@ use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -16,6 +18,8 @@ use crate::{
 
 /// sled's page cache. Appending in key order needs no more.
 const CACHE_BYTES: u64 = 64 << 20;
+/// How long an earlier opening in this process may take to let go of sled's files.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Sorts before every sequence number: the batch up to which this copy has come, changed in one step with it.
 const APPLIED_KEY: &[u8] = b"";
 
@@ -44,7 +48,19 @@ impl Records {
             // The log is what survives a crash; flushing here is asked for at checkpoints only.
             .flush_every_ms(None)
             .mode(sled::Mode::HighThroughput);
-        let db = guarded(path, || config.open())?;
+        let deadline = Instant::now() + PATIENCE;
+        let db = guarded(path, || {
+            loop {
+                match config.open() {
+                    // Writing goes on in sled's threads for a moment after it was dropped, and holds its lock. Nobody else
+                    // can: the store's own lock is held by whoever comes here.
+                    Err(e) if is_locked(&e) && Instant::now() < deadline => {
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                    outcome => return outcome,
+                }
+            }
+        })?;
         Ok(Records { path: path.to_owned(), db })
     }
 
@@ -102,6 +118,11 @@ impl Records {
     }
 }
 
+/// sled tells this in words only.
+fn is_locked(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(e) if e.to_string().starts_with("could not acquire lock"))
+}
+
 /// Calls into sled, which answers some kinds of damage with a panic.
 fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     match caught(call) {
@@ -143,6 +164,19 @@ mod tests {
         let all: Vec<_> = records.iter().map(Result::unwrap).collect();
         assert_eq!(all, [(Seq(2), b"two".to_vec())]);
         assert_eq!(records.get(Seq(1)).unwrap(), None);
+    }
+
+    #[test]
+    fn it_opens_while_an_earlier_opening_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let earlier = Records::open(dir.path()).unwrap();
+        thread::scope(|scope| {
+            let later = scope.spawn(|| Records::open(dir.path()).map(drop));
+            thread::sleep(Duration::from_millis(50));
+            assert!(!later.is_finished(), "it did not wait");
+            drop(earlier);
+            later.join().unwrap().unwrap();
+        });
     }
 
     #[test]
