@@ -2,10 +2,16 @@
 //!
 //! Candle's own BERT pads every sequence and turns to NaN in 16 bits (its mask multiplies infinity by zero), so the
 //! layers are ours: linear layers and norms see the tokens end to end; only attention sees rows of equal length, for
-//! which a batch should hold sequences of similar length. The mask is finite.
+//! which a batch should hold sequences of similar length (with the feature `flash-attn`, in 16 bits, not even that). The
+//! mask is finite.
 
 mod device;
+#[cfg(feature = "flash-attn")]
+mod flash;
 mod layout;
+#[cfg(feature = "cuda")]
+mod pinned;
+mod staging;
 
 pub use device::{Device, DeviceChoice};
 
@@ -15,16 +21,18 @@ use candle_core::{DType, Tensor};
 
 use crate::{
     encoder::{
-        Backend, Batch, Network, Pool, Precision, Reduction, Vectors, Wanted,
+        Backend, Batch, Network, Pool, Precision, Reduction, Sequence, Vectors, Wanted,
         network::{self, Activation},
     },
     error::{Error, Result},
 };
-use layout::{Layout, Picked};
+use layout::{Layout, Picked, Rows};
+use staging::{Indices, Sent, Stage, Tables};
 
 /// A network on a device of candle's.
 pub struct CandleEngine {
     device: Device,
+    stage: Stage,
     dtype: DType,
     shape: network::Shape,
     max_tokens: usize,
@@ -61,6 +69,20 @@ struct Layer {
     output_norm: Norm,
 }
 
+/// Where the tables of a batch lie among what is sent.
+struct Plan {
+    inputs: Inputs,
+    layout: Layout,
+    picked: Vec<Picked>,
+}
+
+struct Inputs {
+    ids: Indices,
+    positions: Indices,
+    /// Types, turns and roles, where the network has tables for them.
+    columns: [Option<Indices>; 3],
+}
+
 impl CandleEngine {
     /// Brings a network to a device.
     pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
@@ -76,8 +98,10 @@ impl CandleEngine {
         let layers =
             network.layers.iter().map(|l| make.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
         let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
+        let stage = Stage::new(device.inner()).map_err(|e| device.error(&e))?;
         Ok(CandleEngine {
             device,
+            stage,
             dtype,
             shape,
             max_tokens,
@@ -96,25 +120,66 @@ impl CandleEngine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The states after each of the wanted layers.
-    fn states(&self, batch: &Batch, wanted: &[usize]) -> Result<Vec<Tensor>> {
-        self.check(batch, wanted)?;
-        let attempt = || -> candle_core::Result<Vec<Tensor>> {
-            let layout = Layout::new(batch, self.device.inner())?;
-            let mut x = self.embed(batch)?;
-            let last = wanted.last().copied().unwrap_or_default();
-            let mut states = Vec::with_capacity(wanted.len());
-            for n in 0..=last {
-                if n > 0 {
-                    x = self.layer(&self.layers[n - 1], &x, &layout)?;
-                }
-                if wanted.contains(&n) {
-                    states.push(x.clone());
+    /// What a batch needs on the device, gathered here.
+    fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
+        let mut tables = Tables::default();
+        let plan = Plan {
+            inputs: self.inputs(batch, &mut tables),
+            layout: self.layout(batch, &mut tables),
+            picked: pools.iter().map(|pool| Picked::new(batch, pool, &mut tables)).collect(),
+        };
+        (plan, tables)
+    }
+
+    fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
+        #[cfg(feature = "flash-attn")]
+        if flash::takes(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads) {
+            return Layout::Packed(layout::Packed::new(batch, tables));
+        }
+        Layout::Rows(Rows::new(batch, tables))
+    }
+
+    fn inputs(&self, batch: &Batch, tables: &mut Tables) -> Inputs {
+        let first = self.shape.first_position as u32;
+        let ids = tables.indices(batch.sequences.iter().flat_map(|s| s.ids.iter().copied()));
+        let positions = batch.sequences.iter().flat_map(|s| -> Vec<u32> {
+            match &s.positions {
+                Some(given) => given.iter().map(|p| p + first).collect(),
+                None => self.shape.positions(&s.ids).map(|p| p as u32).collect(),
+            }
+        });
+        let positions = tables.indices(positions);
+        type Column = fn(&Sequence) -> &Option<Vec<u32>>;
+        let columns: [(&Option<Tensor>, Column); 3] =
+            [(&self.types, |s| &s.types), (&self.turns, |s| &s.turns), (&self.roles, |s| &s.roles)];
+        let columns = columns.map(|(table, column)| {
+            table.as_ref()?;
+            let mut indices = Vec::with_capacity(batch.tokens());
+            for s in batch.sequences {
+                match column(s) {
+                    Some(given) => indices.extend_from_slice(given),
+                    None => indices.resize(indices.len() + s.len(), 0),
                 }
             }
-            Ok(states)
-        };
-        attempt().map_err(|e| self.device.error(&e))
+            Some(tables.indices(indices))
+        });
+        Inputs { ids, positions, columns }
+    }
+
+    /// The states after each of the wanted layers.
+    fn states(&self, plan: &Plan, sent: &Sent, wanted: &[usize]) -> candle_core::Result<Vec<Tensor>> {
+        let mut x = self.embed(&plan.inputs, sent)?;
+        let last = wanted.last().copied().unwrap_or_default();
+        let mut states = Vec::with_capacity(wanted.len());
+        for n in 0..=last {
+            if n > 0 {
+                x = self.layer(&self.layers[n - 1], &x, &plan.layout, sent)?;
+            }
+            if wanted.contains(&n) {
+                states.push(x.clone());
+            }
+        }
+        Ok(states)
     }
 
     fn check(&self, batch: &Batch, wanted: &[usize]) -> Result<()> {
@@ -137,42 +202,24 @@ impl CandleEngine {
         Ok(())
     }
 
-    fn embed(&self, batch: &Batch) -> candle_core::Result<Tensor> {
-        let tokens = batch.tokens();
-        let device = self.device.inner();
-        let pick = |table: &Tensor, indices: Vec<u32>| {
-            table.index_select(&Tensor::from_vec(indices, tokens, device)?, 0)
-        };
-        let mut ids = Vec::with_capacity(tokens);
-        let mut positions = Vec::with_capacity(tokens);
-        let first = self.shape.first_position as u32;
-        for s in batch.sequences {
-            ids.extend_from_slice(&s.ids);
-            match &s.positions {
-                Some(given) => positions.extend(given.iter().map(|p| p + first)),
-                None => positions.extend(self.shape.positions(&s.ids).map(|p| p as u32)),
+    fn embed(&self, inputs: &Inputs, sent: &Sent) -> candle_core::Result<Tensor> {
+        let pick = |table: &Tensor, indices: &Indices| table.index_select(&sent.indices(indices)?, 0);
+        let mut x = (pick(&self.words, &inputs.ids)? + pick(&self.positions, &inputs.positions)?)?;
+        for (table, indices) in [&self.types, &self.turns, &self.roles].into_iter().zip(&inputs.columns) {
+            if let (Some(table), Some(indices)) = (table, indices) {
+                x = (x + pick(table, indices)?)?;
             }
-        }
-        let mut x = (pick(&self.words, ids)? + pick(&self.positions, positions)?)?;
-        type Column = fn(&crate::encoder::Sequence) -> &Option<Vec<u32>>;
-        let columns: [(&Option<Tensor>, Column); 3] =
-            [(&self.types, |s| &s.types), (&self.turns, |s| &s.turns), (&self.roles, |s| &s.roles)];
-        for (table, column) in columns {
-            let Some(table) = table else { continue };
-            let mut indices = Vec::with_capacity(tokens);
-            for s in batch.sequences {
-                match column(s) {
-                    Some(given) => indices.extend_from_slice(given),
-                    None => indices.resize(indices.len() + s.len(), 0),
-                }
-            }
-            x = (x + pick(table, indices)?)?;
         }
         self.norm.forward(&x)
     }
 
-    fn layer(&self, layer: &Layer, x: &Tensor, layout: &Layout) -> candle_core::Result<Tensor> {
-        let attended = self.attention(&layer.qkv.forward(x)?, layout)?;
+    fn layer(&self, layer: &Layer, x: &Tensor, layout: &Layout, sent: &Sent) -> candle_core::Result<Tensor> {
+        let qkv = layer.qkv.forward(x)?;
+        let attended = match layout {
+            Layout::Rows(rows) => self.attention(&qkv, rows, sent)?,
+            #[cfg(feature = "flash-attn")]
+            Layout::Packed(packed) => flash::attention(&qkv, self.shape.heads, packed, sent)?,
+        };
         let x = layer.attention_norm.forward(&(x + layer.attention_output.forward(&attended)?)?)?;
         let up = layer.intermediate.forward(&x)?;
         let up = match self.shape.activation {
@@ -183,39 +230,47 @@ impl CandleEngine {
         layer.output_norm.forward(&(&x + layer.output.forward(&up)?)?)
     }
 
-    fn attention(&self, qkv: &Tensor, layout: &Layout) -> candle_core::Result<Tensor> {
+    fn attention(&self, qkv: &Tensor, layout: &Rows, sent: &Sent) -> candle_core::Result<Tensor> {
         let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
         let width = self.shape.hidden;
         let head = width / heads;
-        let qkv = layout.pad(qkv)?.reshape((rows, length, 3, heads, head))?;
+        let qkv = layout.pad(qkv, sent)?.reshape((rows, length, 3, heads, head))?;
         // (rows, heads, length, head) each.
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let mut scores = q.matmul(&k.transpose(2, 3)?)?;
-        if let Some(mask) = layout.mask(self.dtype)? {
+        if let Some(mask) = layout.mask(self.dtype, sent)? {
             scores = scores.broadcast_add(&mask)?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        layout.unpad(&weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?)
+        layout.unpad(&weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?, sent)
     }
 }
 
 impl Backend for CandleEngine {
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
-        let _turn = self.turn();
-        let states = self.states(batch, layers)?;
-        for (layer, states) in layers.iter().zip(states) {
-            let read = || states.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>();
-            take(*layer, &read().map_err(|e| self.device.error(&e))?);
-        }
-        Ok(())
+        self.check(batch, layers)?;
+        let (plan, tables) = self.plan(batch, &[]);
+        let attempt = || -> candle_core::Result<()> {
+            let sent = self.stage.send(tables)?;
+            let _turn = self.turn();
+            for (layer, states) in layers.iter().zip(self.states(&plan, &sent, layers)?) {
+                take(*layer, &states.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?);
+            }
+            Ok(())
+        };
+        attempt().map_err(|e| self.device.error(&e))
     }
 
     fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
         let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
-        let _turn = self.turn();
-        let states = self.states(batch, &layers)?;
+        self.check(batch, &layers)?;
+        let (plan, tables) = self.plan(batch, wanted.pools);
         let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
+            // Sent while another batch is computed; only then comes this one's turn.
+            let sent = self.stage.send(tables)?;
+            let _turn = self.turn();
+            let states = self.states(&plan, &sent, &layers)?;
             let mut mixed: Option<Tensor> = None;
             for (states, (_, weight)) in states.into_iter().zip(wanted.layers) {
                 let states = states.to_dtype(DType::F32)?.affine(f64::from(*weight), 0.0)?;
@@ -225,17 +280,16 @@ impl Backend for CandleEngine {
                 });
             }
             let Some(mixed) = mixed else { return Ok(Vec::new()) };
-            let pooled = |pool: &Pool| {
-                let picked = Picked::new(batch, pool, self.device.inner())?;
-                let rows =
-                    mixed.index_select(&picked.rows, 0)?.reshape((picked.groups, picked.longest, ()))?;
+            let pooled = |(pool, picked): (&Pool, &Picked)| {
+                let rows = mixed.index_select(&picked.rows(&sent)?, 0)?;
+                let rows = rows.reshape((picked.groups, picked.longest, ()))?;
                 let pooled = match pool.reduction {
-                    Reduction::Sum => picked.weights.matmul(&rows)?.squeeze(1)?,
+                    Reduction::Sum => picked.weights(&sent)?.matmul(&rows)?.squeeze(1)?,
                     Reduction::Max => rows.max(1)?,
                 };
                 pooled.flatten_all()?.to_vec1()
             };
-            wanted.pools.iter().map(pooled).collect()
+            wanted.pools.iter().zip(&plan.picked).map(pooled).collect()
         };
         let flats = attempt().map_err(|e| self.device.error(&e))?;
         let vectors = |flat| {

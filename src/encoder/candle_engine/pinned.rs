@@ -1,0 +1,133 @@
+//! Page-locked memory and a stream for copies: what a batch needs goes to an NVIDIA GPU while it computes another.
+//!
+//! A slot is a block of page-locked memory and one on the device, which last. A batch holds a slot from the moment it is
+//! prepared until its vectors are read; as two batches are under way at a time, two slots come to be.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::{
+    CpuStorage, CudaStorage, Device, InplaceOp1, Layout, Result, Tensor, WithDType,
+    cuda_backend::{
+        CudaDType,
+        cudarc::driver::{CudaEvent, CudaStream, DeviceRepr, DriverError, PinnedHostSlice, ValidAsZeroBits},
+    },
+};
+
+/// A block is not smaller than this many numbers.
+const LEAST: usize = 64 << 10;
+
+/// What can lie in a block.
+pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {}
+impl Element for u32 {}
+impl Element for f32 {}
+
+/// The slots of a GPU.
+pub(super) struct Pinned {
+    device: Device,
+    /// Where the batches are computed.
+    main: Arc<CudaStream>,
+    /// Where their tables travel.
+    copies: Arc<CudaStream>,
+    free: Mutex<Vec<Slot>>,
+}
+
+impl Pinned {
+    /// `None` on what is no NVIDIA GPU.
+    pub(super) fn new(device: &Device) -> Result<Option<Self>> {
+        let Device::Cuda(cuda) = device else { return Ok(None) };
+        let main = cuda.cuda_stream();
+        let copies = main.context().new_stream().map_err(driver)?;
+        Ok(Some(Pinned { device: device.clone(), main, copies, free: Mutex::default() }))
+    }
+
+    /// A slot that nobody uses.
+    pub(super) fn take(&self) -> Slot {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(super) fn give_back(&self, slot: Slot) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+    }
+}
+
+/// Memory for the tables of one batch.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) indices: Lane<u32>,
+    pub(super) numbers: Lane<f32>,
+}
+
+/// Memory for numbers of one kind.
+pub(super) struct Lane<T>(Option<Blocks<T>>);
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Lane(None)
+    }
+}
+
+struct Blocks<T> {
+    host: PinnedHostSlice<T>,
+    device: Tensor,
+    /// The end of the last copy out of `host`.
+    copied: Option<CudaEvent>,
+}
+
+impl<T: Element> Lane<T> {
+    /// Sends values; what is computed after this waits for them on the device, not here.
+    pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
+        let blocks = match &mut self.0 {
+            Some(blocks) if blocks.host.len() >= values.len() => blocks,
+            grown => grown.insert(Blocks::new(values.len().next_power_of_two().max(LEAST), pinned)?),
+        };
+        blocks.send(values, pinned)?;
+        blocks.device.narrow(0, 0, values.len())
+    }
+}
+
+impl<T: Element> Blocks<T> {
+    fn new(length: usize, pinned: &Pinned) -> Result<Self> {
+        // SAFETY: it holds numbers, for which any bits will do, and is written before it is read.
+        let host = unsafe { pinned.main.context().alloc_pinned(length) }.map_err(driver)?;
+        let device = Tensor::zeros(length, <T as WithDType>::DTYPE, &pinned.device)?;
+        Ok(Blocks { host, device, copied: None })
+    }
+
+    fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<()> {
+        if let Some(copied) = self.copied.take() {
+            copied.synchronize().map_err(driver)?;
+        }
+        let host = &mut self.host.as_mut_slice().map_err(driver)?[..values.len()];
+        host.copy_from_slice(values);
+        self.device.inplace_op1(&CopyIn { from: host, copies: &pinned.copies })?;
+        self.copied = Some(pinned.copies.record_event(None).map_err(driver)?);
+        pinned.main.join(&pinned.copies).map_err(driver)
+    }
+}
+
+/// Fills the beginning of a tensor on the device from page-locked memory.
+struct CopyIn<'a, T> {
+    from: &'a [T],
+    copies: &'a Arc<CudaStream>,
+}
+
+impl<T: Element> InplaceOp1 for CopyIn<'_, T> {
+    fn name(&self) -> &'static str {
+        "copy from page-locked memory"
+    }
+
+    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout) -> Result<()> {
+        candle_core::bail!("{} is for a GPU", self.name())
+    }
+
+    fn cuda_fwd(&self, storage: &mut CudaStorage, _: &Layout) -> Result<()> {
+        let slice = storage.as_cuda_slice_mut::<T>()?;
+        let mut beginning = slice.slice_mut(..self.from.len());
+        // The stream waits by itself for what the last batch still does with this memory.
+        self.copies.memcpy_htod(self.from, &mut beginning).map_err(driver)
+    }
+}
+
+fn driver(error: DriverError) -> candle_core::Error {
+    candle_core::Error::wrap(error)
+}

@@ -1,0 +1,106 @@
+//! A batch's small tables (token ids, places, masks, weights) on their way to the device.
+//!
+//! They are gathered into two blocks, one of indices and one of numbers, and each block is sent in one go. On an NVIDIA
+//! GPU they go through page-locked memory on a stream of their own, so that they travel while another batch is computed.
+
+use std::ops::Range;
+
+use candle_core::{Device, Result, Shape, Tensor};
+
+#[cfg(feature = "cuda")]
+use super::pinned::{Pinned, Slot};
+
+/// Tables on the host.
+#[derive(Default)]
+pub(super) struct Tables {
+    indices: Vec<u32>,
+    numbers: Vec<f32>,
+}
+
+/// A table of indices within [`Tables`].
+pub(super) struct Indices(Range<usize>);
+
+/// A table of numbers within [`Tables`].
+pub(super) struct Numbers(Range<usize>);
+
+impl Tables {
+    pub(super) fn indices(&mut self, values: impl IntoIterator<Item = u32>) -> Indices {
+        let start = self.indices.len();
+        self.indices.extend(values);
+        Indices(start..self.indices.len())
+    }
+
+    pub(super) fn numbers(&mut self, values: impl IntoIterator<Item = f32>) -> Numbers {
+        let start = self.numbers.len();
+        self.numbers.extend(values);
+        Numbers(start..self.numbers.len())
+    }
+}
+
+/// Tables on the device.
+pub(super) struct Sent<'a> {
+    indices: Tensor,
+    numbers: Tensor,
+    /// What they lie in, to be used again when this batch is done.
+    #[cfg(feature = "cuda")]
+    slot: Option<(Slot, &'a Pinned)>,
+    #[cfg(not(feature = "cuda"))]
+    stage: std::marker::PhantomData<&'a Stage>,
+}
+
+impl Sent<'_> {
+    pub(super) fn indices(&self, table: &Indices) -> Result<Tensor> {
+        self.indices.narrow(0, table.0.start, table.0.len())
+    }
+
+    pub(super) fn numbers(&self, table: &Numbers, shape: impl Into<Shape>) -> Result<Tensor> {
+        self.numbers.narrow(0, table.0.start, table.0.len())?.reshape(shape.into())
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if let Some((slot, pinned)) = self.slot.take() {
+            pinned.give_back(slot);
+        }
+    }
+}
+
+/// The way to a device.
+pub(super) struct Stage {
+    device: Device,
+    #[cfg(feature = "cuda")]
+    pinned: Option<Pinned>,
+}
+
+impl Stage {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        Ok(Stage {
+            device: device.clone(),
+            #[cfg(feature = "cuda")]
+            pinned: Pinned::new(device)?,
+        })
+    }
+
+    /// Sends tables. Needs nothing that a batch under way holds.
+    pub(super) fn send(&self, tables: Tables) -> Result<Sent<'_>> {
+        #[cfg(feature = "cuda")]
+        if let Some(pinned) = &self.pinned {
+            let mut slot = pinned.take();
+            let indices = slot.indices.send(&tables.indices, pinned)?;
+            let numbers = slot.numbers.send(&tables.numbers, pinned)?;
+            return Ok(Sent { indices, numbers, slot: Some((slot, pinned)) });
+        }
+        let Tables { indices, numbers } = tables;
+        let (n, m) = (indices.len(), numbers.len());
+        Ok(Sent {
+            indices: Tensor::from_vec(indices, n, &self.device)?,
+            numbers: Tensor::from_vec(numbers, m, &self.device)?,
+            #[cfg(feature = "cuda")]
+            slot: None,
+            #[cfg(not(feature = "cuda"))]
+            stage: std::marker::PhantomData,
+        })
+    }
+}
