@@ -1,0 +1,83 @@
+//! The graph by the crate hnsw_rs.
+//!
+//! It is kept from what ends or panics it: parameters beyond its tables, vectors that are not numbers, distances below 0.
+//! It sees rows of codes, for which neither can happen, and a distance of ours.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hnsw_rs::{anndists::dist::distances::Distance, prelude::Hnsw};
+use rayon::prelude::*;
+
+use super::{BuildOptions, Codes, codes::Apart};
+use crate::{
+    Error, Metric, Result,
+    graph::{Built, Graph},
+    simd::Proven,
+};
+
+/// Levels that its tables have room for.
+const LEVELS: usize = 16;
+
+pub(super) fn build(
+    codes: &Codes,
+    options: &BuildOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Graph> {
+    let n = codes.len();
+    let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };
+    let hnsw: Hnsw<'_, u8, CodeDistance> = Hnsw::new(options.m, n.max(1), LEVELS, options.ef, distance);
+    // The first point must be there before others are inserted at the same time.
+    let insert = |point: u32| hnsw.insert((&distance.row(codes, point), point as usize));
+    let stopped = AtomicBool::new(false);
+    if n > 0 {
+        insert(0);
+        (1..n as u32).into_par_iter().for_each(|point| {
+            if point.is_multiple_of(64) && stop() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+            if !stopped.load(Ordering::Relaxed) {
+                insert(point);
+            }
+        });
+    }
+    if stopped.into_inner() {
+        return Err(Error::Stopped);
+    }
+    let mut built: Vec<Built> = (0..n).map(|_| Built { level: 0, neighbours: Vec::new() }).collect();
+    let indexation = hnsw.get_point_indexation();
+    for level in 0..LEVELS {
+        for point in indexation.get_layer_iterator(level) {
+            let neighbours = point.get_neighborhood_id();
+            let ids = |list: Vec<hnsw_rs::prelude::Neighbour>| list.iter().map(|n| n.d_id as u32).collect();
+            built[point.get_origin_id()] =
+                Built { level, neighbours: neighbours.into_iter().map(ids).collect() };
+        }
+    }
+    Ok(Graph::assemble(&built, options.m))
+}
+
+/// Distances of rows of codes. For the inner product a row ends with its squared length.
+#[derive(Clone, Copy)]
+struct CodeDistance {
+    stride: usize,
+    metric: Metric,
+    level: Proven,
+}
+
+impl CodeDistance {
+    fn row(&self, codes: &Codes, point: u32) -> Vec<u8> {
+        let mut row = codes.row(point).to_vec();
+        if self.metric == Metric::InnerProduct {
+            row.extend(codes.norms[point as usize].to_le_bytes());
+        }
+        row
+    }
+}
+
+impl Distance<u8> for CodeDistance {
+    fn eval(&self, a: &[u8], b: &[u8]) -> f32 {
+        let norm = |row: &[u8]| row[self.stride..].try_into().map_or(0, u32::from_le_bytes);
+        let norms = (self.metric == Metric::InnerProduct).then(|| norm(a) + norm(b));
+        self.level.run(Apart { a: &a[..self.stride], b: &b[..self.stride], norms })
+    }
+}

@@ -1,0 +1,117 @@
+//! From points to a frozen file.
+
+mod codes;
+mod hnsw;
+mod native;
+mod reach;
+
+use std::{io::BufWriter, path::Path};
+
+use crate::{
+    Error, Frozen, Originals, Points, Result,
+    file::{self, Parts},
+    graph::Graph,
+    simd::Level,
+};
+pub(crate) use codes::Codes;
+
+/// A search keeps a mark beside a node's number.
+const MAX_NODES: usize = 1 << 31;
+
+/// What builds the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Builder {
+    /// The crate hnsw_rs, on our codes.
+    HnswRs,
+    /// Ours: the same graph at any number of threads.
+    Native,
+}
+
+impl Builder {
+    /// All.
+    pub const ALL: [Builder; 2] = [Builder::HnswRs, Builder::Native];
+
+    /// Its name in files and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Builder::HnswRs => "hnsw_rs",
+            Builder::Native => "native",
+        }
+    }
+}
+
+/// How a graph is built.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildOptions {
+    /// What builds it.
+    pub builder: Builder,
+    /// Neighbours of a node on each level; twice as many on the lowest.
+    pub m: usize,
+    /// How many candidates are looked at for each new node.
+    pub ef: usize,
+    /// How the vectors are kept for exact scores.
+    pub originals: Originals,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        BuildOptions { builder: Builder::HnswRs, m: 16, ef: 128, originals: Originals::F32 }
+    }
+}
+
+/// Builds a graph over points and writes it, frozen, to a file that does not exist yet. `stop` is asked now and then.
+/// The file is flushed; giving it its final name is the caller's.
+pub fn freeze(
+    points: &Points,
+    options: &BuildOptions,
+    path: &Path,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<()> {
+    let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
+    let (codes, graph) = build(points, options, stop)?;
+    let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    file::write(&Parts { points, codes: &codes, graph: &graph, options }, &mut out).map_err(io("write"))?;
+    let out = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
+    out.sync_all().map_err(io("flush"))
+}
+
+impl Points {
+    /// A frozen graph in memory.
+    pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
+        let (codes, graph) = build(self, options, &|| false)?;
+        let mut bytes = Vec::new();
+        let parts = Parts { points: self, codes: &codes, graph: &graph, options };
+        file::write(&parts, &mut bytes).map_err(|e| Error::Input(e.to_string()))?;
+        Frozen::from_bytes(&bytes)
+    }
+}
+
+fn build(
+    points: &Points,
+    options: &BuildOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<(Codes, Graph)> {
+    check(options)?;
+    if points.len() > MAX_NODES {
+        return Err(Error::Input(format!("{} vectors; at most {MAX_NODES} are possible", points.len())));
+    }
+    let codes = Codes::new(points, Level::best());
+    let mut graph = match options.builder {
+        Builder::HnswRs => hnsw::build(&codes, options, stop)?,
+        Builder::Native => native::build(&codes, options, stop)?,
+    };
+    reach::repair(&mut graph, &codes);
+    Ok((codes, graph))
+}
+
+fn check(options: &BuildOptions) -> Result<()> {
+    // hnsw_rs ends the process beyond 256, and the lists of 128 are longer than any use.
+    if !(4..=128).contains(&options.m) {
+        return Err(Error::Input(format!("{} neighbours a node; 4 to 128 are possible", options.m)));
+    }
+    if !(8..=4096).contains(&options.ef) {
+        return Err(Error::Input(format!("{} candidates a new node; 8 to 4096 are possible", options.ef)));
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! Our own builder: the same graph whatever the number of threads.
+//!
+//! Nodes come in the order of falling levels, in batches of at most a fiftieth of what is there. Every node of a batch
+//! looks for its neighbours in the graph as it was before the batch, all of them at the same time; then the lists of
+//! those that were chosen take the batch in, each list by itself. Nothing is locked, and nothing depends on who is first.
+
+use rayon::prelude::*;
+
+use super::{BuildOptions, Codes};
+use crate::{
+    Error, Result,
+    graph::{Graph, Links, NONE},
+    simd::{Simd, Task},
+    walk::{Candidate, DONE, Lists, Marks, Near, descend, walk},
+};
+
+/// A batch is at most this part of the nodes that are there,
+const PART: usize = 50;
+/// and at most so many.
+const MOST: usize = 4_000;
+
+pub(super) fn build(
+    codes: &Codes,
+    options: &BuildOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Graph> {
+    let levels = levels(codes.len(), options.m);
+    let mut points: Vec<u32> = (0..codes.len() as u32).collect();
+    points.sort_by_key(|p| std::cmp::Reverse(levels[*p as usize]));
+    let level_of: Vec<usize> = points.iter().map(|p| levels[*p as usize]).collect();
+    let top = level_of.first().copied().unwrap_or(0);
+    let links = |level: usize| {
+        let nodes = level_of.iter().take_while(|l| **l >= level).count();
+        Links::empty(nodes, if level == 0 { 2 * options.m } else { options.m })
+    };
+    let mut growing = Growing {
+        codes: codes.in_order(&points),
+        links: (0..=top).map(links).collect(),
+        level_of,
+        ef: options.ef,
+    };
+    let mut done = 1;
+    while done < codes.len() {
+        if stop() {
+            return Err(Error::Stopped);
+        }
+        let batch = done..codes.len().min(done + (done / PART).clamp(1, MOST));
+        growing.take_in(batch.clone());
+        done = batch.end;
+    }
+    Ok(Graph { points, levels: growing.links })
+}
+
+/// The level of each point: falling geometrically, by a hash of its number.
+fn levels(points: usize, m: usize) -> Vec<usize> {
+    let scale = 1.0 / (m as f64).ln();
+    let level = |point: usize| {
+        let uniform = ((mixed(point as u64) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        // hnsw_rs has 16 levels; so many are never needed.
+        ((-uniform.ln() * scale) as usize).min(15)
+    };
+    (0..points).map(level).collect()
+}
+
+/// SplitMix64.
+fn mixed(number: u64) -> u64 {
+    let x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// The graph while it grows. Codes are in the order of the nodes.
+struct Growing {
+    codes: Codes,
+    links: Vec<Links>,
+    level_of: Vec<usize>,
+    ef: usize,
+}
+
+/// What a thread needs for a node.
+#[derive(Default)]
+struct Scratch {
+    marks: Marks,
+    signed: Vec<i8>,
+    candidates: Vec<Candidate>,
+    fresh: Vec<u32>,
+    chosen: Vec<u32>,
+}
+
+impl Growing {
+    fn take_in(&mut self, batch: std::ops::Range<usize>) {
+        let found: Vec<Vec<Vec<u32>>> = batch
+            .clone()
+            .into_par_iter()
+            .with_min_len(4)
+            .map_init(Scratch::default, |scratch, node| {
+                self.codes.level.run(Find { growing: self, node: node as u32, scratch })
+            })
+            .collect();
+        for level in 0..=self.level_of[batch.start] {
+            // (who was chosen, by whom)
+            let mut chosen: Vec<(u32, u32)> = Vec::new();
+            for (node, lists) in batch.clone().zip(&found) {
+                let Some(list) = lists.get(level) else { continue };
+                self.links[level].of_mut(node as u32)[..list.len()].copy_from_slice(list);
+                chosen.extend(list.iter().map(|neighbour| (*neighbour, node as u32)));
+            }
+            chosen.sort_unstable();
+            let groups: Vec<&[(u32, u32)]> = chosen.chunk_by(|a, b| a.0 == b.0).collect();
+            let lists: Vec<(u32, Vec<u32>)> = groups
+                .into_par_iter()
+                .with_min_len(16)
+                .map_init(Scratch::default, |scratch, group| {
+                    let node = group[0].0;
+                    let task = Join { growing: self, level, node, others: group, scratch };
+                    (node, self.codes.level.run(task))
+                })
+                .collect();
+            for (node, list) in lists {
+                let places = self.links[level].of_mut(node);
+                places.fill(NONE);
+                places[..list.len()].copy_from_slice(&list);
+            }
+        }
+    }
+
+    fn lists(&self, level: usize) -> Lists<'_> {
+        Lists { flat: &self.links[level].flat, width: self.links[level].width }
+    }
+
+    /// The distances of all nodes to one.
+    fn near<'a>(&'a self, node: u32, signed: &'a mut Vec<i8>) -> Near<'a> {
+        signed.clear();
+        signed.extend(self.codes.row(node).iter().map(|code| (*code ^ 128) as i8));
+        let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+        let norms = self.codes.distance_norms();
+        Near { codes: self.codes.bytes.bytes(), norms, signed, bias, stride: self.codes.stride }
+    }
+
+    /// Of candidates, the nearest first, those that are nearer to the node than to any that was chosen before: neighbours in
+    /// different directions. Distances leave out the length of the one they are from, which `own` adds.
+    #[inline(always)]
+    fn choose<S: Simd>(
+        &self,
+        own: f32,
+        candidates: &[Candidate],
+        most: usize,
+        signed: &mut Vec<i8>,
+        chosen: &mut Vec<u32>,
+    ) {
+        chosen.clear();
+        let norms = self.codes.distance_norms();
+        for candidate in candidates {
+            if chosen.len() == most {
+                break;
+            }
+            let node = candidate.node & !DONE;
+            let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
+            let near = self.near(node, signed);
+            // SAFETY: all are nodes.
+            let nearer = |other: &u32| unsafe { near.apart::<S>(*other) } + others < candidate.apart + own;
+            if !chosen.iter().any(nearer) {
+                chosen.push(node);
+            }
+        }
+    }
+
+    fn own(&self, node: u32) -> f32 {
+        self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
+    }
+}
+
+/// The neighbours of a node that is not yet in the graph, level by level.
+struct Find<'a> {
+    growing: &'a Growing,
+    node: u32,
+    scratch: &'a mut Scratch,
+}
+
+impl Task for Find<'_> {
+    type Output = Vec<Vec<u32>>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> Vec<Vec<u32>> {
+        let Find { growing, node, scratch } = self;
+        let Scratch { marks, signed, candidates, fresh, chosen } = scratch;
+        let nodes = growing.codes.len();
+        let level = growing.level_of[node as usize];
+        let mut other = Vec::new();
+        let near = growing.near(node, signed);
+        let mut at = 0;
+        for level in (level + 1..growing.links.len()).rev() {
+            // SAFETY: node 0 is there before all others, and lists hold nodes only.
+            at = unsafe { descend::<S>(growing.lists(level), nodes, &near, at) };
+        }
+        let mut lists = vec![Vec::new(); level + 1];
+        for level in (0..=level).rev() {
+            marks.begin(nodes);
+            // SAFETY: as above, and the marks have been begun.
+            unsafe { walk::<S>(growing.lists(level), &near, at, growing.ef, marks, candidates, fresh) };
+            at = candidates[0].node & !DONE;
+            let most = growing.links[level].width;
+            growing.choose::<S>(growing.own(node), candidates, most, &mut other, chosen);
+            lists[level].extend_from_slice(chosen);
+        }
+        lists
+    }
+}
+
+/// The list of a node that others have chosen: with them, or the best of all if they are too many.
+struct Join<'a> {
+    growing: &'a Growing,
+    level: usize,
+    node: u32,
+    others: &'a [(u32, u32)],
+    scratch: &'a mut Scratch,
+}
+
+impl Task for Join<'_> {
+    type Output = Vec<u32>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> Vec<u32> {
+        let Join { growing, level, node, others, scratch } = self;
+        let Scratch { signed, candidates, chosen, .. } = scratch;
+        let links = &growing.links[level];
+        let mut all = links.of(node).to_vec();
+        all.extend(others.iter().map(|(_, other)| *other));
+        if all.len() <= links.width {
+            return all;
+        }
+        let near = growing.near(node, signed);
+        candidates.clear();
+        // SAFETY: all are nodes.
+        candidates.extend(all.iter().map(|n| Candidate { apart: unsafe { near.apart::<S>(*n) }, node: *n }));
+        candidates.sort_unstable_by(|a, b| a.apart.total_cmp(&b.apart).then(a.node.cmp(&b.node)));
+        growing.choose::<S>(growing.own(node), candidates, links.width, &mut Vec::new(), chosen);
+        chosen.clone()
+    }
+}

@@ -1,0 +1,119 @@
+//! Every node can be reached: what a builder left out of the way is linked in.
+
+use crate::{
+    build::Codes,
+    graph::{Graph, NONE},
+};
+
+/// Links, on the whole level, the nodes that cannot be reached from the first one, each from the nearest node that has
+/// room: a free place, or a neighbour to which another way leads.
+pub(super) fn repair(graph: &mut Graph, codes: &Codes) {
+    let n = graph.len();
+    if n == 0 {
+        return;
+    }
+    let mut walk = Walk {
+        reached: vec![false; n],
+        needed: vec![false; graph.levels[0].flat.len()],
+        waiting: Vec::new(),
+    };
+    walk.reach(graph, 0);
+    for node in 1..n as u32 {
+        if walk.reached[node as usize] {
+            continue;
+        }
+        let nearest = (0..n as u32)
+            .filter(|other| walk.reached[*other as usize])
+            .filter_map(|other| Some((other, walk.room(graph, other)?)))
+            .map(|(other, place)| {
+                (codes.apart(graph.points[node as usize], graph.points[other as usize]), other, place)
+            })
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        // There is always one: a tree over r nodes needs r − 1 places, and there are several for each.
+        if let Some((_, _, place)) = nearest {
+            graph.levels[0].flat[place] = node;
+            walk.needed[place] = true;
+            walk.reach(graph, node);
+        }
+    }
+}
+
+/// How many nodes can be reached from the first one on the whole level.
+#[cfg(test)]
+pub(crate) fn reachable(graph: &Graph) -> usize {
+    let mut walk = Walk {
+        reached: vec![false; graph.len()],
+        needed: vec![false; graph.levels[0].flat.len()],
+        waiting: Vec::new(),
+    };
+    walk.reach(graph, 0);
+    walk.reached.iter().filter(|r| **r).count()
+}
+
+struct Walk {
+    reached: Vec<bool>,
+    /// Places by which a node was reached first: with these alone all that is reached stays so.
+    needed: Vec<bool>,
+    waiting: Vec<u32>,
+}
+
+impl Walk {
+    fn reach(&mut self, graph: &Graph, from: u32) {
+        let links = &graph.levels[0];
+        self.reached[from as usize] = true;
+        self.waiting.push(from);
+        while let Some(node) = self.waiting.pop() {
+            let start = node as usize * links.width;
+            for (place, neighbour) in links.of(node).iter().enumerate() {
+                if !self.reached[*neighbour as usize] {
+                    self.reached[*neighbour as usize] = true;
+                    self.needed[start + place] = true;
+                    self.waiting.push(*neighbour);
+                }
+            }
+        }
+    }
+
+    /// A place in a node's list for one more: the first free one, else the last that is not needed.
+    fn room(&self, graph: &Graph, node: u32) -> Option<usize> {
+        let links = &graph.levels[0];
+        let places = node as usize * links.width..(node as usize + 1) * links.width;
+        places
+            .clone()
+            .find(|place| links.flat[*place] == NONE)
+            .or_else(|| places.rev().find(|place| !self.needed[*place]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Level, Metric, Points, graph::Links};
+
+    #[test]
+    fn islands_are_linked_from_the_nearest_node() {
+        let mut points = Points::new(Metric::L2, 1).unwrap();
+        for i in 0..12u32 {
+            points.push(i, &[i as f32]).unwrap();
+        }
+        let codes = Codes::new(&points, Level::Portable);
+        // 0…5 are a full ring of pairs, 6…8 and 9…11 know only themselves.
+        let mut links = Links::empty(12, 2);
+        for node in 0..12u32 {
+            let (start, size) = if node < 6 {
+                (0, 6)
+            } else if node < 9 {
+                (6, 3)
+            } else {
+                (9, 3)
+            };
+            let turned = |by: u32| start + (node - start + by) % size;
+            links.of_mut(node).copy_from_slice(&[turned(1), turned(size - 1)]);
+        }
+        let mut graph = Graph { points: (0..12).collect(), levels: vec![links] };
+        assert_eq!(reachable(&graph), 6);
+        repair(&mut graph, &codes);
+        assert_eq!(reachable(&graph), 12);
+        assert!(graph.levels[0].flat.iter().all(|n| *n < 12));
+    }
+}

@@ -1,0 +1,104 @@
+//! Scores by the vectors themselves, and the search that looks at all of them.
+
+use half::f16;
+
+use crate::{
+    Hit, Metric,
+    frozen::{Frozen, Vectors},
+    search::Allowed,
+    simd::{Simd, Task},
+};
+
+/// The score of one node, as the metric has it. Inlined into loops.
+///
+/// # Safety
+///
+/// The node must be one of the graph's, and the query of its width.
+#[inline(always)]
+pub(crate) unsafe fn score<S: Simd>(
+    frozen: &Frozen,
+    vectors: Vectors<'_>,
+    query: &[f32],
+    node: u32,
+    wide: &mut [f32],
+) -> f32 {
+    let dim = frozen.header.dim;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let vector = match vectors {
+            Vectors::F32(flat) => flat.as_ptr().add(node as usize * dim),
+            Vectors::F16(flat) => {
+                widen(flat.get_unchecked(node as usize * dim..(node as usize + 1) * dim), wide);
+                wide.as_ptr()
+            }
+        };
+        match frozen.header.metric {
+            Metric::L2 => -S::distance(query.as_ptr(), vector, dim).sqrt(),
+            _ => S::dot(query.as_ptr(), vector, dim),
+        }
+    }
+}
+
+#[inline(always)]
+fn widen(from: &[f16], to: &mut [f32]) {
+    half::slice::HalfFloatSliceExt::convert_to_f32_slice(from, to);
+}
+
+/// Looks at all nodes that are allowed.
+pub(crate) struct Scan<'a> {
+    pub(crate) frozen: &'a Frozen,
+    pub(crate) query: &'a [f32],
+    pub(crate) k: usize,
+    pub(crate) allowed: Option<&'a Allowed>,
+    pub(crate) wide: &'a mut Vec<f32>,
+    pub(crate) out: &'a mut Vec<Hit>,
+}
+
+impl Task for Scan<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Scan { frozen, query, k, allowed, wide, out } = self;
+        wide.resize(frozen.header.dim, 0.0);
+        let vectors = frozen.originals();
+        let mut best = Best { k, hits: out };
+        let mut look = |node: u32| {
+            // SAFETY: nodes below the number of nodes, and the query has been checked.
+            let score = unsafe { score::<S>(frozen, vectors, query, node, wide) };
+            best.offer(Hit { node, score });
+        };
+        match allowed {
+            None => (0..frozen.nodes() as u32).for_each(&mut look),
+            Some(allowed) => allowed.nodes().for_each(&mut look),
+        }
+        best.finish();
+    }
+}
+
+/// The best so far: twice as many as wanted are gathered before the lesser half is dropped.
+struct Best<'a> {
+    k: usize,
+    hits: &'a mut Vec<Hit>,
+}
+
+impl Best<'_> {
+    #[inline(always)]
+    fn offer(&mut self, hit: Hit) {
+        if self.hits.len() >= self.k.max(1) * 2 {
+            self.halve();
+        }
+        self.hits.push(hit);
+    }
+
+    #[inline(never)]
+    fn halve(&mut self) {
+        self.hits.select_nth_unstable_by(self.k.saturating_sub(1), Hit::order);
+        self.hits.truncate(self.k);
+    }
+
+    fn finish(self) {
+        self.hits.sort_unstable_by(Hit::order);
+        self.hits.truncate(self.k);
+    }
+}

@@ -1,0 +1,94 @@
+//! From numbers to 8-bit codes and back.
+
+use crate::{aligned::Aligned, simd::CODE_STEP};
+
+/// The greatest code; the least is its negative.
+const GREATEST: f32 = 127.0;
+/// What of all numbers lies within the range of the codes; the few beyond are cut to it, so that the many are finer.
+const WITHIN: f64 = 0.9998;
+/// How many numbers the range is told from.
+const SAMPLE: usize = 2_000_000;
+
+/// The scale of the codes: a code is a number times it, rounded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Quantizer {
+    pub(crate) scale: f32,
+}
+
+impl Quantizer {
+    /// Fitted to vectors.
+    pub(crate) fn fit(vectors: &[f32]) -> Self {
+        // An odd step visits every place of a row whose width is a power of two.
+        let step = (vectors.len() / SAMPLE).max(1) | 1;
+        let mut sizes: Vec<f32> = vectors.iter().step_by(step).map(|v| v.abs()).collect();
+        if sizes.is_empty() {
+            return Quantizer { scale: 1.0 };
+        }
+        let at = ((sizes.len() as f64 * WITHIN) as usize).min(sizes.len() - 1);
+        let (_, range, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
+        // Where most numbers are 0 the few others make the range.
+        let range = if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) };
+        Quantizer { scale: scale(range) }
+    }
+
+    pub(crate) fn code(self, value: f32) -> i8 {
+        (value * self.scale).round().clamp(-GREATEST, GREATEST) as i8
+    }
+
+    /// The codes of vectors, row by row.
+    pub(crate) fn encode_all(self, vectors: &[f32], dim: usize) -> Aligned {
+        let stride = stride(dim);
+        let rows = vectors.len() / dim;
+        let mut codes = Aligned::filled(rows * stride, 128);
+        for (row, vector) in vectors.chunks_exact(dim).enumerate() {
+            let row = &mut codes.bytes_mut()[row * stride..][..dim];
+            for (code, value) in row.iter_mut().zip(vector) {
+                *code = self.code(*value) as u8 ^ 128;
+            }
+        }
+        codes
+    }
+}
+
+/// The bytes of a row of codes.
+pub(crate) fn stride(dim: usize) -> usize {
+    dim.next_multiple_of(CODE_STEP)
+}
+
+/// The scale that uses the range of the codes up to this number.
+pub(crate) fn scale(range: f32) -> f32 {
+    let scale = GREATEST / range;
+    if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_numbers_rounded() {
+        let vectors: Vec<f32> = (0..1000).map(|i| (i as f32 / 500.0) - 1.0).collect();
+        let quantizer = Quantizer::fit(&vectors);
+        let codes = quantizer.encode_all(&vectors, 10);
+        assert_eq!(codes.bytes().len(), 100 * 64);
+        for (row, vector) in vectors.chunks(10).enumerate() {
+            let codes = &codes.bytes()[row * 64..][..64];
+            for (code, value) in codes.iter().zip(vector) {
+                let back = f32::from((*code ^ 128) as i8) / quantizer.scale;
+                assert!((back - value).abs() <= 0.51 / quantizer.scale, "{back} {value}");
+            }
+            assert!(codes[10..].iter().all(|c| *c == 128));
+        }
+    }
+
+    #[test]
+    fn odd_ranges_have_scales() {
+        for vectors in [&[0.0, 0.0][..], &[], &[f32::MAX, 0.0], &[1e-40, 0.0]] {
+            let scale = Quantizer::fit(vectors).scale;
+            assert!(scale.is_finite() && scale > 0.0, "{vectors:?}: {scale}");
+        }
+        let mut few = vec![0.0f32; 100_000];
+        few[5] = 2.0;
+        assert_eq!(Quantizer::fit(&few).code(2.0), 127);
+    }
+}

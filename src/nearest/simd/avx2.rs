@@ -1,0 +1,139 @@
+//! AVX2 and FMA.
+
+use std::arch::x86_64::*;
+
+use super::{Simd, Task};
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx2;
+
+/// # Safety
+///
+/// The processor must know AVX2 and FMA.
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn enter<T: Task>(task: T) -> T::Output {
+    task.run::<Avx2>()
+}
+
+impl Simd for Avx2 {
+    /// Bytes are multiplied unsigned by signed, and pairs of products summed in 16 bits. With the sign of the code moved
+    /// to the other factor both are at most 127, so that no pair overflows.
+    #[inline(always)]
+    unsafe fn code_dot(codes: *const u8, signed: *const i8, _: i32, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (flip, ones) = (_mm256_set1_epi8(-128), _mm256_set1_epi16(1));
+            let mut sums = [_mm256_setzero_si256(); 2];
+            let mut at = 0;
+            while at < length {
+                for half in 0..2 {
+                    let code = _mm256_loadu_si256(codes.add(at + 32 * half).cast());
+                    let code = _mm256_xor_si256(code, flip);
+                    let other = _mm256_loadu_si256(signed.add(at + 32 * half).cast());
+                    let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(other, code));
+                    sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(pairs, ones));
+                }
+                at += 64;
+            }
+            sum_i32(_mm256_add_epi32(sums[0], sums[1]))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            let mut sums = [zero; 2];
+            let mut at = 0;
+            while at < length {
+                let x = _mm256_loadu_si256(a.add(at).cast());
+                let y = _mm256_loadu_si256(b.add(at).cast());
+                // One of the two differences is the distance, the other is cut off at 0.
+                let apart = _mm256_or_si256(_mm256_subs_epu8(x, y), _mm256_subs_epu8(y, x));
+                let low = _mm256_unpacklo_epi8(apart, zero);
+                let high = _mm256_unpackhi_epi8(apart, zero);
+                sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(low, low));
+                sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(high, high));
+                at += 32;
+            }
+            sum_i32(_mm256_add_epi32(sums[0], sums[1]))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { floats(a, b, length, |sum, a, b| _mm256_fmadd_ps(a, b, sum), |a, b| a * b) }
+    }
+
+    #[inline(always)]
+    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
+        let squared = |sum, a, b| {
+            // SAFETY: this is called where the processor knows AVX2 and FMA.
+            unsafe {
+                let apart = _mm256_sub_ps(a, b);
+                _mm256_fmadd_ps(apart, apart, sum)
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { floats(a, b, length, squared, |a, b| (a - b) * (a - b)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const u8) {
+        // SAFETY: a prefetch reads nothing; any address will do.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+}
+
+/// # Safety
+///
+/// As [`Simd::dot`].
+#[inline(always)]
+unsafe fn floats(
+    a: *const f32,
+    b: *const f32,
+    length: usize,
+    add: impl Fn(__m256, __m256, __m256) -> __m256,
+    one: impl Fn(f32, f32) -> f32,
+) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [_mm256_setzero_ps(); 4];
+        let mut at = 0;
+        while at + 32 <= length {
+            for lane in 0..4 {
+                let from = at + 8 * lane;
+                sums[lane] = add(sums[lane], _mm256_loadu_ps(a.add(from)), _mm256_loadu_ps(b.add(from)));
+            }
+            at += 32;
+        }
+        while at + 8 <= length {
+            sums[0] = add(sums[0], _mm256_loadu_ps(a.add(at)), _mm256_loadu_ps(b.add(at)));
+            at += 8;
+        }
+        let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
+        let half = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
+        let half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+        let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
+        while at < length {
+            sum += one(*a.add(at), *b.add(at));
+            at += 1;
+        }
+        sum
+    }
+}
+
+/// # Safety
+///
+/// The processor must know AVX2.
+#[inline(always)]
+unsafe fn sum_i32(lanes: __m256i) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let half = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
+        let half = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
+        _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32::<1>(half)))
+    }
+}

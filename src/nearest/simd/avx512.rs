@@ -1,0 +1,119 @@
+//! AVX-512 with VNNI.
+
+use std::arch::x86_64::*;
+
+use super::{Simd, Task};
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx512;
+
+/// # Safety
+///
+/// The processor must know AVX-512 F, BW and VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn enter<T: Task>(task: T) -> T::Output {
+    task.run::<Avx512>()
+}
+
+impl Simd for Avx512 {
+    /// The instruction multiplies unsigned by signed bytes: the biased codes as they are. What the bias adds is taken off.
+    #[inline(always)]
+    unsafe fn code_dot(codes: *const u8, signed: *const i8, bias: i32, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums = [_mm512_setzero_si512(); 2];
+            let mut at = 0;
+            while at + 128 <= length {
+                for half in 0..2 {
+                    let code = _mm512_loadu_si512(codes.add(at + 64 * half).cast());
+                    let other = _mm512_loadu_si512(signed.add(at + 64 * half).cast());
+                    sums[half] = _mm512_dpbusd_epi32(sums[half], code, other);
+                }
+                at += 128;
+            }
+            if at < length {
+                let code = _mm512_loadu_si512(codes.add(at).cast());
+                sums[0] = _mm512_dpbusd_epi32(sums[0], code, _mm512_loadu_si512(signed.add(at).cast()));
+            }
+            _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1])) - bias
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let zero = _mm512_setzero_si512();
+            let mut sums = [zero; 2];
+            let mut at = 0;
+            while at < length {
+                let x = _mm512_loadu_si512(a.add(at).cast());
+                let y = _mm512_loadu_si512(b.add(at).cast());
+                let apart = _mm512_or_si512(_mm512_subs_epu8(x, y), _mm512_subs_epu8(y, x));
+                let low = _mm512_unpacklo_epi8(apart, zero);
+                let high = _mm512_unpackhi_epi8(apart, zero);
+                sums[0] = _mm512_dpwssd_epi32(sums[0], low, low);
+                sums[1] = _mm512_dpwssd_epi32(sums[1], high, high);
+                at += 64;
+            }
+            _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { floats(a, b, length, |sum, a, b| _mm512_fmadd_ps(a, b, sum)) }
+    }
+
+    #[inline(always)]
+    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
+        let squared = |sum, a, b| {
+            // SAFETY: this is called where the processor knows AVX-512.
+            unsafe {
+                let apart = _mm512_sub_ps(a, b);
+                _mm512_fmadd_ps(apart, apart, sum)
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { floats(a, b, length, squared) }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const u8) {
+        // SAFETY: a prefetch reads nothing; any address will do.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+}
+
+/// # Safety
+///
+/// As [`Simd::dot`].
+#[inline(always)]
+unsafe fn floats(
+    a: *const f32,
+    b: *const f32,
+    length: usize,
+    add: impl Fn(__m512, __m512, __m512) -> __m512,
+) -> f32 {
+    // SAFETY: the caller's promise; what lies behind the end is masked out, and 0 adds nothing to either sum.
+    unsafe {
+        let mut sums = [_mm512_setzero_ps(); 4];
+        let mut at = 0;
+        while at + 64 <= length {
+            for lane in 0..4 {
+                let from = at + 16 * lane;
+                sums[lane] = add(sums[lane], _mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
+            }
+            at += 64;
+        }
+        while at < length {
+            let rest = length - at;
+            let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
+            let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
+            sums[0] = add(sums[0], x, y);
+            at += 16;
+        }
+        _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
+    }
+}

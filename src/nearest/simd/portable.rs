@@ -1,0 +1,64 @@
+//! Plain loops, for any processor: the reference of the others.
+
+use super::Simd;
+
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+/// Sums in several lanes, which compilers turn into vectors.
+const LANES: usize = 16;
+
+impl Simd for Portable {
+    #[inline(always)]
+    unsafe fn code_dot(codes: *const u8, signed: *const i8, _: i32, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        let (codes, signed) = unsafe {
+            (std::slice::from_raw_parts(codes, length), std::slice::from_raw_parts(signed, length))
+        };
+        codes.iter().zip(signed).map(|(c, s)| (i32::from(*c) - 128) * i32::from(*s)).sum()
+    }
+
+    #[inline(always)]
+    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        let (a, b) =
+            unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
+        a.iter().zip(b).map(|(a, b)| (i32::from(*a) - i32::from(*b)).pow(2)).sum()
+    }
+
+    #[inline(always)]
+    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { lanes(a, b, length, |sum, a, b| sum + a * b) }
+    }
+
+    #[inline(always)]
+    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { lanes(a, b, length, |sum, a, b| sum + (a - b) * (a - b)) }
+    }
+
+    #[inline(always)]
+    fn prefetch(_: *const u8) {}
+}
+
+/// # Safety
+///
+/// `length` elements are read from both.
+#[inline(always)]
+unsafe fn lanes(a: *const f32, b: *const f32, length: usize, add: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    // SAFETY: the caller's promise.
+    let (a, b) = unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
+    let mut sums = [0.0f32; LANES];
+    let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = a_lanes.remainder().iter().zip(b_lanes.remainder());
+    for (a, b) in a_lanes.zip(b_lanes) {
+        for lane in 0..LANES {
+            sums[lane] = add(sums[lane], a[lane], b[lane]);
+        }
+    }
+    for (lane, (a, b)) in rest.enumerate() {
+        sums[lane] = add(sums[lane], *a, *b);
+    }
+    sums.iter().sum()
+}

@@ -1,0 +1,76 @@
+use proptest::prelude::*;
+
+use super::*;
+
+struct Codes<'a>(&'a [u8], &'a [u8]);
+
+impl Task for Codes<'_> {
+    type Output = (i32, i32);
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> (i32, i32) {
+        let signed: Vec<i8> = self.1.iter().map(|c| (*c ^ 128) as i8).collect();
+        let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+        // SAFETY: the rows have this length.
+        unsafe {
+            (
+                S::code_dot(self.0.as_ptr(), signed.as_ptr(), bias, self.0.len()),
+                S::code_distance(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+            )
+        }
+    }
+}
+
+struct Floats<'a>(&'a [f32], &'a [f32]);
+
+impl Task for Floats<'_> {
+    type Output = (f32, f32);
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> (f32, f32) {
+        // SAFETY: the rows have this length.
+        unsafe {
+            (
+                S::dot(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                S::distance(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+            )
+        }
+    }
+}
+
+/// Codes, the extremes among them often.
+fn code() -> impl Strategy<Value = u8> {
+    prop_oneof![Just(1), Just(255), 1..=255u8]
+}
+
+proptest! {
+    #[test]
+    fn codes_are_multiplied_alike_to_the_bit(
+        pairs in (1usize..=20).prop_flat_map(|steps| proptest::collection::vec((code(), code()), steps * CODE_STEP)),
+    ) {
+        let (a, b): (Vec<u8>, Vec<u8>) = pairs.into_iter().unzip();
+        let signed = |c: &u8| i64::from(*c) - 128;
+        let dot: i64 = a.iter().zip(&b).map(|(a, b)| signed(a) * signed(b)).sum();
+        let apart: i64 = a.iter().zip(&b).map(|(a, b)| (signed(a) - signed(b)).pow(2)).sum();
+        for level in Level::ALL.into_iter().filter(|l| l.is_there()) {
+            prop_assert_eq!(level.proven().run(Codes(&a, &b)), (dot as i32, apart as i32), "{:?}", level);
+        }
+    }
+
+    #[test]
+    fn vectors_are_multiplied_alike(pairs in proptest::collection::vec((-1.0f32..1.0, -1.0f32..1.0), 1..300)) {
+        let (a, b): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
+        let dot: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+        let apart: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
+        for level in Level::ALL.into_iter().filter(|l| l.is_there()) {
+            let (d, a) = level.proven().run(Floats(&a, &b));
+            prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - apart).abs() < 1e-4, "{:?}", level);
+        }
+    }
+}
+
+#[test]
+fn the_best_level_is_there() {
+    assert!(Level::best().is_there());
+    assert!(Level::Portable.is_there());
+}

@@ -1,0 +1,188 @@
+//! Walking through a graph towards a row of codes: what searching and building share.
+
+use crate::simd::Simd;
+
+/// Marks a candidate whose neighbours have been looked at.
+pub(crate) const DONE: u32 = 1 << 31;
+
+/// A node on the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    /// Smaller is nearer.
+    pub(crate) apart: f32,
+    pub(crate) node: u32,
+}
+
+/// Which nodes a walk has come by.
+#[derive(Default)]
+pub(crate) struct Marks {
+    /// For each node, the number of the last walk that came by.
+    seen: Vec<u16>,
+    walk: u16,
+}
+
+impl Marks {
+    /// Begins another walk among so many nodes.
+    pub(crate) fn begin(&mut self, nodes: usize) {
+        self.walk = self.walk.wrapping_add(1);
+        if self.seen.len() != nodes || self.walk == 0 {
+            self.seen.clear();
+            self.seen.resize(nodes, 0);
+            self.walk = 1;
+        }
+    }
+
+    /// `None` if there is no such node, else whether it comes by for the first time.
+    #[inline(always)]
+    fn first(&mut self, node: u32) -> Option<bool> {
+        let seen = self.seen.get_mut(node as usize)?;
+        let first = *seen != self.walk;
+        *seen = self.walk;
+        Some(first)
+    }
+}
+
+/// How far nodes are from a row of codes.
+#[derive(Clone, Copy)]
+pub(crate) struct Near<'a> {
+    pub(crate) codes: &'a [u8],
+    /// Squared lengths of the rows, where the distance is asked for and not the product.
+    pub(crate) norms: &'a [u32],
+    pub(crate) signed: &'a [i8],
+    pub(crate) bias: i32,
+    pub(crate) stride: usize,
+}
+
+impl Near<'_> {
+    /// # Safety
+    ///
+    /// The node must be one of the graph's.
+    #[inline(always)]
+    pub(crate) unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
+        // SAFETY: there is a row of codes for each node.
+        unsafe {
+            let row = self.codes.as_ptr().add(node as usize * self.stride);
+            let dot = S::code_dot(row, self.signed.as_ptr(), self.bias, self.stride);
+            // Only the distance has lengths. The query's own adds the same to all, and is left out.
+            match self.norms.get(node as usize) {
+                None => -dot as f32,
+                Some(norm) => *norm as f32 - 2.0 * dot as f32,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, node: u32) {
+        let row = self.codes.as_ptr().wrapping_add(node as usize * self.stride);
+        for line in (0..self.stride).step_by(64) {
+            S::prefetch(row.wrapping_add(line));
+        }
+    }
+}
+
+/// The lists of one level.
+#[derive(Clone, Copy)]
+pub(crate) struct Lists<'a> {
+    pub(crate) flat: &'a [u32],
+    pub(crate) width: usize,
+}
+
+impl<'a> Lists<'a> {
+    #[inline(always)]
+    pub(crate) fn of(self, node: u32) -> &'a [u32] {
+        self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
+    }
+}
+
+/// On one level, always to the neighbour that is nearer, until none is. `nodes` is how many there are.
+///
+/// # Safety
+///
+/// `at` must be a node, and there must be codes for `nodes` nodes.
+#[inline(always)]
+pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &Near<'_>, mut at: u32) -> u32 {
+    // SAFETY: the caller's promise; neighbours are compared with the number of nodes.
+    let mut apart = unsafe { near.apart::<S>(at) };
+    loop {
+        let before = at;
+        let list = lists.of(at).iter().take_while(|n| (**n as usize) < nodes);
+        list.clone().for_each(|neighbour| near.prefetch::<S>(*neighbour));
+        for neighbour in list {
+            // SAFETY: as above.
+            let this = unsafe { near.apart::<S>(*neighbour) };
+            if this < apart {
+                (apart, at) = (this, *neighbour);
+            }
+        }
+        if at == before {
+            return at;
+        }
+    }
+}
+
+/// Looks, on one level, at the neighbours of the nearest candidate that has not been done, until all have. The nearest
+/// `ef` nodes that were seen are left in `candidates`, the nearest first.
+///
+/// # Safety
+///
+/// `start` must be a node, marks must have been begun for as many nodes as there are codes.
+#[inline(always)]
+pub(crate) unsafe fn walk<S: Simd>(
+    lists: Lists<'_>,
+    near: &Near<'_>,
+    start: u32,
+    ef: usize,
+    marks: &mut Marks,
+    candidates: &mut Vec<Candidate>,
+    fresh: &mut Vec<u32>,
+) {
+    /// So far ahead codes are fetched.
+    const AHEAD: usize = 4;
+    candidates.clear();
+    candidates.reserve(ef + 1);
+    marks.first(start);
+    // SAFETY: the caller's promise; a neighbour has a mark, and there are as many marks as codes.
+    candidates.push(Candidate { apart: unsafe { near.apart::<S>(start) }, node: start });
+    let mut at = 0;
+    while at < candidates.len() {
+        let node = candidates[at].node;
+        if node & DONE != 0 {
+            at += 1;
+            continue;
+        }
+        candidates[at].node |= DONE;
+        fresh.clear();
+        for neighbour in lists.of(node) {
+            // Behind the last neighbour stands what is no node.
+            match marks.first(*neighbour) {
+                Some(true) => fresh.push(*neighbour),
+                Some(false) => {}
+                None => break,
+            }
+        }
+        fresh.iter().take(AHEAD).for_each(|neighbour| near.prefetch::<S>(*neighbour));
+        let mut first = at + 1;
+        for n in 0..fresh.len() {
+            if let Some(later) = fresh.get(n + AHEAD) {
+                near.prefetch::<S>(*later);
+            }
+            // SAFETY: as above.
+            let apart = unsafe { near.apart::<S>(fresh[n]) };
+            if candidates.len() >= ef {
+                if candidates.last().is_some_and(|last| apart >= last.apart) {
+                    continue;
+                }
+                candidates.pop();
+            }
+            let place = candidates.partition_point(|c| c.apart < apart);
+            candidates.insert(place, Candidate { apart, node: fresh[n] });
+            first = first.min(place);
+        }
+        at = first;
+        if let Some(next) = candidates.get(at) {
+            let list = lists.of(next.node & !DONE).as_ptr().cast::<u8>();
+            S::prefetch(list);
+            S::prefetch(list.wrapping_add(64));
+        }
+    }
+}
