@@ -1,9 +1,12 @@
-//! One side of `benchmarks/index/compare.py`: builds a graph over vectors and searches it.
+//! Our sides of `benchmarks/index/compare.py`: a graph over vectors is built, or opened, and searched.
 //!
-//!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM [--builder native] [--m 16] [--ef 128] [--half] [--threads N]
+//!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
+//!         [--ef 128] [--half] [--threads N]
 //!
-//! Files are rows of little-endian f32. What is printed is a JSON object a line: the build, then for growing `ef` what
-//! one thread does in queries a second of processor time, the 50th and 99th of a hundred, and the recall at 10.
+//! Files are rows of little-endian f32. If GRAPH is not there, it is built. What is printed is a JSON object a line: the
+//! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
+//! hundred times by the clock, and the recall at 10. With `--scan`: instead, from how many vectors on a walk is faster than
+//! looking at all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -17,7 +20,7 @@ const ROUNDS: usize = 3;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let named = |name: &str| arguments.iter().position(|a| a == name).map(|at| arguments[at + 1].as_str());
-    let [base, queries, dim] = &arguments[..3] else { unreachable!() };
+    let [base, queries, dim, path] = &arguments[..4] else { unreachable!() };
     let dim: usize = dim.parse().expect("DIM");
     let number = |name: &str, default: usize| named(name).map_or(default, |n| n.parse().expect("a number"));
     let builder =
@@ -28,25 +31,27 @@ fn main() {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
 
     let (base, queries) = (floats(base), floats(queries));
-    let mut points = Points::new(Metric::Cosine, dim).unwrap();
-    for (row, vector) in base.chunks_exact(dim).enumerate() {
-        points.push(row as u32, vector).unwrap();
+    if arguments.iter().any(|a| a == "--scan") {
+        return crossover(&base, &queries, dim, &options);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("graph");
-    let (clock, cpu) = (Instant::now(), processor_time());
-    freeze(&points, &options, &path, &|| false).unwrap();
-    let (clock, cpu) = (clock.elapsed(), processor_time() - cpu);
-    drop(points);
+    let path = std::path::Path::new(path);
+    if !path.exists() {
+        let points = points(&base, dim);
+        let (clock, cpu) = (Instant::now(), processor_time());
+        freeze(&points, &options, path, &|| false).unwrap();
+        println!(
+            r#"{{"build_seconds": {:.3}, "build_cpu_seconds": {:.3}, "threads": {threads}}}"#,
+            clock.elapsed().as_secs_f64(),
+            (processor_time() - cpu).as_secs_f64(),
+        );
+    }
     let opening = Instant::now();
-    let frozen = Frozen::open(&path).unwrap();
+    let frozen = Frozen::open(path).unwrap();
     let opening = opening.elapsed();
     println!(
-        r#"{{"built": "{}", "nodes": {}, "seconds": {:.3}, "cpu_seconds": {:.3}, "threads": {threads}, "open_ms": {:.3}, "file_bytes": {}}}"#,
-        builder.name(),
+        r#"{{"builder": "{}", "nodes": {}, "open_ms": {:.3}, "file_bytes": {}}}"#,
+        frozen.info().builder.name(),
         frozen.nodes(),
-        clock.as_secs_f64(),
-        cpu.as_secs_f64(),
         opening.as_secs_f64() * 1e3,
         frozen.info().bytes,
     );
@@ -67,13 +72,39 @@ fn main() {
     }
 }
 
+fn points(base: &[f32], dim: usize) -> Points {
+    let mut points = Points::new(Metric::Cosine, dim).unwrap();
+    for (row, vector) in base.chunks_exact(dim).enumerate() {
+        points.push(row as u32, vector).unwrap();
+    }
+    points
+}
+
+/// Walks and scans among growing numbers of vectors.
+fn crossover(base: &[f32], queries: &[f32], dim: usize, options: &BuildOptions) {
+    let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
+    for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
+        let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
+        let exact = Ask { k: K, exact: true, ..Ask::default() };
+        let (scan, _, truth) = run(&frozen, &queries, &exact, ROUNDS);
+        for ef in [32, 64, 128] {
+            let (walk, _, found) =
+                run(&frozen, &queries, &Ask { k: K, ef, walk: true, ..Ask::default() }, ROUNDS);
+            println!(
+                r#"{{"vectors": {count}, "ef": {ef}, "scan_us": {:.1}, "walk_us": {:.1}, "recall": {:.5}}}"#,
+                scan.as_secs_f64() * 1e6 / queries.len() as f64,
+                walk.as_secs_f64() * 1e6 / queries.len() as f64,
+                recall(&found, &truth),
+            );
+        }
+    }
+}
+
+/// Nodes and scores of each query.
+type Found = Vec<Vec<(u32, f32)>>;
+
 /// The best of the rounds in processor time, its times by the clock, and what was found.
-fn run(
-    frozen: &Frozen,
-    queries: &[&[f32]],
-    ask: &Ask,
-    rounds: usize,
-) -> (Duration, Vec<Duration>, Vec<Vec<(u32, f32)>>) {
+fn run(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> (Duration, Vec<Duration>, Found) {
     let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
     let mut best = (Duration::MAX, Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -94,7 +125,7 @@ fn run(
 }
 
 /// A node counts if it is as near as the last of the truth: which of equally near ones is found does not matter.
-fn recall(found: &[Vec<(u32, f32)>], truth: &[Vec<(u32, f32)>]) -> f64 {
+fn recall(found: &Found, truth: &Found) -> f64 {
     let hits = found.iter().zip(truth).map(|(found, truth)| {
         let least = truth.last().map_or(f32::MIN, |hit| hit.1);
         found.iter().filter(|hit| hit.1 >= least).count()

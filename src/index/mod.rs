@@ -1,5 +1,7 @@
 //! Search indexes over the utterances. All of them derive from the store and can be made anew.
 
+pub mod dense;
 #[cfg(feature = "lexical")]
 pub mod lexical;
+mod sealed;
 pub mod vectors;

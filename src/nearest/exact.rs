@@ -63,14 +63,11 @@ impl Task for Scan<'_> {
         wide.resize(frozen.header.dim, 0.0);
         let vectors = frozen.originals();
         let mut best = Best { k, hits: out };
-        let mut look = |node: u32| {
+        let everyone = 0..if allowed.is_some() { 0 } else { frozen.nodes() as u32 };
+        for node in everyone.chain(allowed.iter().flat_map(|allowed| allowed.nodes())) {
             // SAFETY: nodes below the number of nodes, and the query has been checked.
             let score = unsafe { score::<S>(frozen, vectors, query, node, wide) };
             best.offer(Hit { node, score });
-        };
-        match allowed {
-            None => (0..frozen.nodes() as u32).for_each(&mut look),
-            Some(allowed) => allowed.nodes().for_each(&mut look),
         }
         best.finish();
     }

@@ -30,11 +30,13 @@ pub struct Ask<'a> {
     pub allowed: Option<&'a Allowed>,
     /// Whether all are looked at, whatever it takes.
     pub exact: bool,
+    /// Whether the graph is walked even where looking at all is faster; for measuring.
+    pub walk: bool,
 }
 
 impl Default for Ask<'_> {
     fn default() -> Self {
-        Ask { k: 10, ef: 64, rerank: 32, allowed: None, exact: false }
+        Ask { k: 10, ef: 64, rerank: 32, allowed: None, exact: false, walk: false }
     }
 }
 
@@ -122,7 +124,8 @@ impl Frozen {
         // Where few are allowed, a walk must see many to find enough of them.
         let wanted = ask.ef.max(k).max(ask.rerank);
         let ef = wanted.saturating_mul(self.nodes()).div_ceil(there);
-        if !(ask.exact || there <= FEW || ef.saturating_mul(SCANNED_PER_CANDIDATE) >= there) {
+        let few = there <= FEW || ef.saturating_mul(SCANNED_PER_CANDIDATE) >= there;
+        if !ask.exact && (ask.walk || !few) {
             self.walk(ask, ef, k, scratch, out)?;
             if out.len() == k {
                 return Ok(());

@@ -105,8 +105,11 @@ pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &Nea
     let mut apart = unsafe { near.apart::<S>(at) };
     loop {
         let before = at;
-        let list = lists.of(at).iter().take_while(|n| (**n as usize) < nodes);
-        list.clone().for_each(|neighbour| near.prefetch::<S>(*neighbour));
+        let list = lists.of(at);
+        let list = &list[..list.iter().position(|n| *n as usize >= nodes).unwrap_or(list.len())];
+        for neighbour in list {
+            near.prefetch::<S>(*neighbour);
+        }
         for neighbour in list {
             // SAFETY: as above.
             let this = unsafe { near.apart::<S>(*neighbour) };
@@ -160,7 +163,9 @@ pub(crate) unsafe fn walk<S: Simd>(
                 None => break,
             }
         }
-        fresh.iter().take(AHEAD).for_each(|neighbour| near.prefetch::<S>(*neighbour));
+        for neighbour in fresh.iter().take(AHEAD) {
+            near.prefetch::<S>(*neighbour);
+        }
         let mut first = at + 1;
         for n in 0..fresh.len() {
             if let Some(later) = fresh.get(n + AHEAD) {

@@ -165,10 +165,20 @@ impl Snapshot {
 
     /// A dialogue.
     pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
-        let Some(entry) = self.directory.get(id.key()) else { return Ok(None) };
+        Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue))
+    }
+
+    /// The dialogue of a key, with its place in the order of ingestion.
+    pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
+        let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = Segment::map(&log_folder(&self.root), entry.at.segment)?;
         let frame = segment.frame_at(entry.at.offset)?;
-        parse(frame.json(), segment.path(), entry.at.offset).map(Some)
+        parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
+    }
+
+    /// The place of a key's dialogue in the order of ingestion, if it is there.
+    pub fn seq_of(&self, key: IdKey) -> Option<Seq> {
+        self.directory.get(key).map(|entry| entry.seq)
     }
 
     /// The keys under which a dialogue's text is known, for telling duplicates.

@@ -1,14 +1,17 @@
 //! What a set of vectors is: who made it, how much of it counts, how far in the log it has come.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     encoder::{DialogueMode, DialoguePooling, Encoder, Fingerprint, ahead::Options, transformer::Tokens},
-    error::{Error, IoContext, Result},
-    index::vectors::{key::Kind, sets},
-    store::{Position, Snapshot, files},
+    error::Result,
+    index::{
+        sealed,
+        vectors::{key::Kind, sets},
+    },
+    store::{Position, Snapshot},
 };
 
 /// The version of the files' format that this build writes and reads.
@@ -159,7 +162,7 @@ impl Manifest {
     }
 
     pub(super) fn read(set: &Path) -> Result<Self> {
-        let manifest: Manifest = read_sealed(&set.join(NAME))?;
+        let manifest: Manifest = sets::read(&set.join(NAME))?;
         if manifest.recipe.dim == 0 {
             return Err(sets::damaged(set.join(NAME), "it says that vectors have no numbers"));
         }
@@ -167,51 +170,6 @@ impl Manifest {
     }
 
     pub(super) fn write(&self, set: &Path) -> Result<()> {
-        write_sealed(&set.join(NAME), self)
+        sealed::write(&set.join(NAME), self)
     }
-}
-
-/// In front of the checksum of a sealed file; everything before it is covered.
-const SEAL: &str = "\"crc32\": \"";
-
-/// Replaces a small JSON file as a whole: `content`, and behind it a checksum of all bytes before.
-pub(super) fn write_sealed<T: Serialize>(path: &Path, content: &T) -> Result<()> {
-    let content = serde_json::to_string_pretty(content).map_err(|e| Error::Internal(e.to_string()))?;
-    let mut text = format!("{{\n\"content\": {content},\n");
-    let crc = crc32fast::hash(text.as_bytes());
-    text.push_str(&format!("{SEAL}{crc:08x}\"\n}}\n"));
-    files::replace(path, text.as_bytes())
-}
-
-pub(super) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    #[derive(Deserialize)]
-    struct Sealed<T> {
-        content: T,
-    }
-    #[derive(Deserialize)]
-    struct Version {
-        format: u32,
-    }
-    let text = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(sets::damaged(path, "this file is missing"));
-        }
-        other => other.at("read", path)?,
-    };
-    let seal = memchr::memmem::rfind(&text, SEAL.as_bytes()).map(|at| text.split_at(at));
-    let is_sealed = |(covered, seal): (&[u8], &[u8])| {
-        seal == format!("{SEAL}{:08x}\"\n}}\n", crc32fast::hash(covered)).as_bytes()
-    };
-    if !seal.is_some_and(is_sealed) {
-        return Err(sets::damaged(path, "its checksum is wrong"));
-    }
-    let unreadable = |e: serde_json::Error| sets::damaged(path, format!("it is unreadable: {e}"));
-    // The version first: another version may have other fields.
-    let version: Sealed<Version> = serde_json::from_slice(&text).map_err(unreadable)?;
-    let found = version.content.format;
-    if found != FORMAT {
-        return Err(Error::FormatVersion { path: path.to_owned(), found, supported: FORMAT });
-    }
-    let sealed: Sealed<T> = serde_json::from_slice(&text).map_err(unreadable)?;
-    Ok(sealed.content)
 }

@@ -5,13 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     error::{Error, IoContext, Result},
-    index::vectors::{
-        key::Kind,
-        manifest::{self, FORMAT, Manifest, Recipe},
+    index::{
+        sealed,
+        vectors::{
+            key::Kind,
+            manifest::{self, FORMAT, Manifest, Recipe},
+        },
     },
     store::files,
 };
@@ -47,13 +50,18 @@ pub(super) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> Erro
     )
 }
 
+/// Reads a sealed file of the vectors.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    sealed::read(path, FORMAT, |path, what| damaged(path, what))
+}
+
 /// The folder of the set in use, or `None` if there are no vectors.
 pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     if !exists(root) {
         return Ok(None);
     }
     let path = folder(root).join(CURRENT);
-    let current: Current = manifest::read_sealed(&path)?;
+    let current: Current = read(&path)?;
     if current.set.is_empty() || current.set.contains(['/', '\\', '.']) {
         return Err(damaged(path, format!("`{}` is no name of a set", current.set)));
     }
@@ -63,7 +71,7 @@ pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
 /// Makes a set the one in use.
 pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
     let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
-    manifest::write_sealed(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
+    sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
 }
 
 /// All sets, in use or not, by name.

@@ -158,9 +158,15 @@ impl Growing {
             let node = candidate.node & !DONE;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
             let near = self.near(node, signed);
-            // SAFETY: all are nodes.
-            let nearer = |other: &u32| unsafe { near.apart::<S>(*other) } + others < candidate.apart + own;
-            if !chosen.iter().any(nearer) {
+            let mut in_another_direction = true;
+            for other in chosen.iter() {
+                // SAFETY: all are nodes.
+                if unsafe { near.apart::<S>(*other) } + others < candidate.apart + own {
+                    in_another_direction = false;
+                    break;
+                }
+            }
+            if in_another_direction {
                 chosen.push(node);
             }
         }
@@ -232,8 +238,10 @@ impl Task for Join<'_> {
         }
         let near = growing.near(node, signed);
         candidates.clear();
-        // SAFETY: all are nodes.
-        candidates.extend(all.iter().map(|n| Candidate { apart: unsafe { near.apart::<S>(*n) }, node: *n }));
+        for other in all {
+            // SAFETY: all are nodes.
+            candidates.push(Candidate { apart: unsafe { near.apart::<S>(other) }, node: other });
+        }
         candidates.sort_unstable_by(|a, b| a.apart.total_cmp(&b.apart).then(a.node.cmp(&b.node)));
         growing.choose::<S>(growing.own(node), candidates, links.width, &mut Vec::new(), chosen);
         chosen.clone()

@@ -64,20 +64,13 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { floats(a, b, length, |sum, a, b| _mm256_fmadd_ps(a, b, sum), |a, b| a * b) }
+        unsafe { floats::<false>(a, b, length) }
     }
 
     #[inline(always)]
     unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
-        let squared = |sum, a, b| {
-            // SAFETY: this is called where the processor knows AVX2 and FMA.
-            unsafe {
-                let apart = _mm256_sub_ps(a, b);
-                _mm256_fmadd_ps(apart, apart, sum)
-            }
-        };
         // SAFETY: the caller's promise.
-        unsafe { floats(a, b, length, squared, |a, b| (a - b) * (a - b)) }
+        unsafe { floats::<true>(a, b, length) }
     }
 
     #[inline(always)]
@@ -87,17 +80,14 @@ impl Simd for Avx2 {
     }
 }
 
+/// The sum of products, or of squared distances. Not by closures: the compiler would leave the instructions in them as
+/// calls, since a closure does not know of the processor.
+///
 /// # Safety
 ///
 /// As [`Simd::dot`].
 #[inline(always)]
-unsafe fn floats(
-    a: *const f32,
-    b: *const f32,
-    length: usize,
-    add: impl Fn(__m256, __m256, __m256) -> __m256,
-    one: impl Fn(f32, f32) -> f32,
-) -> f32 {
+unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [_mm256_setzero_ps(); 4];
@@ -105,12 +95,12 @@ unsafe fn floats(
         while at + 32 <= length {
             for lane in 0..4 {
                 let from = at + 8 * lane;
-                sums[lane] = add(sums[lane], _mm256_loadu_ps(a.add(from)), _mm256_loadu_ps(b.add(from)));
+                sums[lane] = add::<APART>(sums[lane], a.add(from), b.add(from));
             }
             at += 32;
         }
         while at + 8 <= length {
-            sums[0] = add(sums[0], _mm256_loadu_ps(a.add(at)), _mm256_loadu_ps(b.add(at)));
+            sums[0] = add::<APART>(sums[0], a.add(at), b.add(at));
             at += 8;
         }
         let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
@@ -118,10 +108,28 @@ unsafe fn floats(
         let half = _mm_add_ps(half, _mm_movehl_ps(half, half));
         let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
         while at < length {
-            sum += one(*a.add(at), *b.add(at));
+            let (x, y) = (*a.add(at), *b.add(at));
+            sum += if APART { (x - y) * (x - y) } else { x * y };
             at += 1;
         }
         sum
+    }
+}
+
+/// # Safety
+///
+/// Eight numbers are read from both; the processor must know AVX2 and FMA.
+#[inline(always)]
+unsafe fn add<const APART: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (x, y) = (_mm256_loadu_ps(a), _mm256_loadu_ps(b));
+        if APART {
+            let apart = _mm256_sub_ps(x, y);
+            _mm256_fmadd_ps(apart, apart, sum)
+        } else {
+            _mm256_fmadd_ps(x, y, sum)
+        }
     }
 }
 

@@ -63,20 +63,13 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { floats(a, b, length, |sum, a, b| _mm512_fmadd_ps(a, b, sum)) }
+        unsafe { floats::<false>(a, b, length) }
     }
 
     #[inline(always)]
     unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
-        let squared = |sum, a, b| {
-            // SAFETY: this is called where the processor knows AVX-512.
-            unsafe {
-                let apart = _mm512_sub_ps(a, b);
-                _mm512_fmadd_ps(apart, apart, sum)
-            }
-        };
         // SAFETY: the caller's promise.
-        unsafe { floats(a, b, length, squared) }
+        unsafe { floats::<true>(a, b, length) }
     }
 
     #[inline(always)]
@@ -86,16 +79,13 @@ impl Simd for Avx512 {
     }
 }
 
+/// The sum of products, or of squared distances. No closures, as in `avx2`.
+///
 /// # Safety
 ///
 /// As [`Simd::dot`].
 #[inline(always)]
-unsafe fn floats(
-    a: *const f32,
-    b: *const f32,
-    length: usize,
-    add: impl Fn(__m512, __m512, __m512) -> __m512,
-) -> f32 {
+unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
     // SAFETY: the caller's promise; what lies behind the end is masked out, and 0 adds nothing to either sum.
     unsafe {
         let mut sums = [_mm512_setzero_ps(); 4];
@@ -103,7 +93,8 @@ unsafe fn floats(
         while at + 64 <= length {
             for lane in 0..4 {
                 let from = at + 16 * lane;
-                sums[lane] = add(sums[lane], _mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
+                let (x, y) = (_mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
+                sums[lane] = add::<APART>(sums[lane], x, y);
             }
             at += 64;
         }
@@ -111,9 +102,25 @@ unsafe fn floats(
             let rest = length - at;
             let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
             let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
-            sums[0] = add(sums[0], x, y);
+            sums[0] = add::<APART>(sums[0], x, y);
             at += 16;
         }
         _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
+    }
+}
+
+/// # Safety
+///
+/// The processor must know AVX-512.
+#[inline(always)]
+unsafe fn add<const APART: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if APART {
+            let apart = _mm512_sub_ps(x, y);
+            _mm512_fmadd_ps(apart, apart, sum)
+        } else {
+            _mm512_fmadd_ps(x, y, sum)
+        }
     }
 }

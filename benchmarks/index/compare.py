@@ -1,0 +1,128 @@
+"""Searches the same vectors with turnwise, hnswlib, usearch and faiss in turns, and prints the ratios at equal recall.
+
+    python3 -m venv target/index-peers && target/index-peers/bin/pip install -r benchmarks/index/requirements.txt
+    target/index-peers/bin/python benchmarks/index/compare.py BASE.npy QUERIES.npy [--rounds 3] [--report FILE]
+
+BASE and QUERIES hold vectors of length 1 (`turnwise embed texts.txt -o base.npy` writes such files). Every run is a process
+of its own; the sides take turns within a round, and of all rounds each setting's best counts. Indexes are built once, on
+one thread, with the same numbers of neighbours and candidates, and kept in --work. Queries go one by one through each
+library's own call from its own language; a Python call costs some microseconds, which the table names as measured with
+an empty one.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+OURS = {"turnwise": ["--builder", "native"], "turnwise, graph by hnsw_rs": ["--builder", "hnsw_rs"]}
+PEERS = ["hnswlib", "usearch f32", "usearch f16", "usearch i8", "faiss HNSW", "faiss HNSW SQ8", "faiss IVF"]
+TARGETS = [0.95, 0.99]
+
+
+def ours():
+    """The benchmark's program, built."""
+    build = ["cargo", "bench", "-q", "-p", "turnwise-nearest", "--bench", "nearest", "--no-run", "--message-format=json"]
+    lines = subprocess.run(build, cwd=HERE.parents[1], check=True, capture_output=True, text=True).stdout.splitlines()
+    found = [m for m in map(json.loads, lines) if m.get("executable") and m["target"]["name"] == "nearest"]
+    return found[-1]["executable"]
+
+
+def run(command):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{command}: {result.stderr}")
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def call_cost():
+    """Microseconds of what side.py does around a call."""
+    empty = lambda query, setting: None
+    cpu = time.process_time()
+    for _ in range(100_000):
+        started = time.perf_counter()
+        empty(None, None)
+        time.perf_counter() - started
+    return (time.process_time() - cpu) * 10
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("base", type=pathlib.Path)
+    parser.add_argument("queries", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[1] / "target" / "index-benchmark")
+    parser.add_argument("--sides", help="only these, divided by commas")
+    parser.add_argument("--report", type=pathlib.Path)
+    arguments = parser.parse_args()
+    work = arguments.work
+    work.mkdir(parents=True, exist_ok=True)
+    base, queries = np.load(arguments.base), np.load(arguments.queries)
+    base.astype("<f4").tofile(work / "base.f32")
+    queries.astype("<f4").tofile(work / "queries.f32")
+    program, dim = ours(), base.shape[1]
+    sides = arguments.sides.split(",") if arguments.sides else [*OURS, *PEERS]
+    commands = {}
+    for side in sides:
+        file = work / (side.replace(" ", "-").replace(",", "") + ".index")
+        if side in OURS:
+            commands[side] = [program, work / "base.f32", work / "queries.f32", dim, file, *OURS[side]]
+        else:
+            commands[side] = [sys.executable, HERE / "side.py", side, arguments.base, arguments.queries, file]
+    builds, best = {}, {side: {} for side in sides}
+    kept = work / "builds.json"
+    if kept.exists():
+        builds = json.loads(kept.read_text())
+    for _ in range(arguments.rounds):
+        for side, command in commands.items():
+            for line in run(command):
+                if "build_cpu_seconds" in line:
+                    builds[side] = line["build_cpu_seconds"]
+                    kept.write_text(json.dumps(builds))
+                if "recall" not in line:
+                    continue
+                key = tuple((name, line[name]) for name in ("ef", "rerank", "nprobe") if name in line)
+                known = best[side].get(key)
+                if known is None or line["qps_cpu"] > known["qps_cpu"]:
+                    line["p99_us"] = min(line["p99_us"], known["p99_us"] if known else line["p99_us"])
+                    best[side][key] = line
+            print(side, "done", file=sys.stderr)
+    table = report(arguments, len(base), dim, sides, builds, best)
+    print(table)
+    if arguments.report:
+        arguments.report.write_text(table)
+
+
+def report(arguments, count, dim, sides, builds, best):
+    def at(side, target):
+        """The fastest setting that reaches a recall."""
+        return max((p for p in best[side].values() if p["recall"] >= target), key=lambda p: p["qps_cpu"], default=None)
+
+    ours = {target: at(sides[0], target) for target in TARGETS}
+    lines = [
+        f"{count:,} vectors of {dim} numbers, {arguments.rounds} rounds, one thread; an empty call from Python costs "
+        f"{call_cost():.2f} µs.",
+        "",
+        "| | " + " | ".join(f"queries/CPU-s at {t} | times slower than {sides[0]} | p99 µs" for t in TARGETS) + " | build, CPU-s | to hnswlib |",
+        "|---|" + "---:|" * (3 * len(TARGETS) + 2),
+    ]
+    for side in sides:
+        cells = [side]
+        for target in TARGETS:
+            point = at(side, target)
+            if point and ours[target]:
+                cells += [f"{point['qps_cpu']:,.0f}", f"{ours[target]['qps_cpu'] / point['qps_cpu']:.2f}", f"{point['p99_us']:.0f}"]
+            else:
+                cells += ["–", "–", "–"]
+        build, other = builds.get(side), builds.get("hnswlib")
+        cells += [f"{build:.0f}" if build else "–", f"{build / other:.2f}" if build and other else "–"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+main()

@@ -1,0 +1,156 @@
+//! Building a generation, beside the one that is searched meanwhile.
+
+use std::{fs, path::Path};
+
+use serde::Serialize;
+use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measure};
+
+use super::{
+    folder,
+    generation::{self, Manifest, Part, graph_path},
+    places::{Dialogues, Utterances},
+};
+use crate::{
+    corpus::Dialogue,
+    error::{Error, IoContext, Result},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+    index::vectors::{Kind, VectorReader, dialogue_key, utterance_key},
+    store::{Snapshot, files, lock::WriterLock},
+};
+
+/// With so many queries recall is measured.
+const RECALL_QUERIES: usize = 1_000;
+
+/// What a build made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Built {
+    /// The number of the generation.
+    pub generation: u64,
+    /// What it was built of.
+    pub manifest: Manifest,
+}
+
+/// A dialogue with the keys of its vectors.
+struct Keys {
+    id: DialogueId,
+    seq: Seq,
+    whole: IdKey,
+    turns: Vec<(TurnNo, IdKey)>,
+}
+
+/// Builds a generation of what a snapshot and its vectors hold, and makes it the one in use; `None` if there are no
+/// vectors. Whatever ends it before the switch, the generation in use stays as it is.
+pub fn build(
+    root: &Path,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    command: &str,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Built>> {
+    let _lock = WriterLock::acquire_named(root, "graphs.lock", command)?;
+    let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
+    let parent = folder(root);
+    fs::create_dir_all(&parent).at("create", &parent)?;
+    let last = generation::all(root).into_iter().map(|(number, _)| number).max().unwrap_or(0);
+    let path = parent.join((last + 1).to_string());
+    fs::create_dir(&path).at("create", &path)?;
+    let manifest = fill(&path, snapshot, &vectors, options, stop).inspect_err(|_| {
+        // What cannot be removed now is removed by the next build.
+        let _ = files::remove_folder(&path);
+    })?;
+    files::sync_folder(&path)?;
+    files::sync_folder(&parent)?;
+    generation::switch(root, &(last + 1).to_string())?;
+    for (_, old) in generation::all(root).into_iter().filter(|(number, _)| *number != last + 1) {
+        // Whoever has it mapped keeps it until he lets go.
+        let _ = fs::remove_dir_all(old);
+    }
+    Ok(Some(Built { generation: last + 1, manifest }))
+}
+
+fn fill(
+    path: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Manifest> {
+    let keys = keys(snapshot, stop)?;
+    let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
+    Dialogues::write(path, &dialogues)?;
+    // Within a dialogue, too, the later turn is the greater id.
+    let utterances = || {
+        let of = |(place, d): (usize, &'_ Keys)| {
+            d.turns.iter().rev().map(move |(turn, key)| (place as u32, *turn, *key)).collect::<Vec<_>>()
+        };
+        keys.iter().enumerate().flat_map(of)
+    };
+    let table: Vec<(u32, TurnNo)> = utterances().map(|(place, turn, _)| (place, turn)).collect();
+    Utterances::write(path, &table)?;
+    let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
+        let (points, mut part) = gather(vectors, kind, keys)?;
+        let path = graph_path(path, kind);
+        freeze(&points, options, &path, stop)?;
+        drop(points);
+        let frozen = Frozen::open(&path)?;
+        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES)?;
+        part.nodes = frozen.nodes() as u64;
+        (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
+        Ok(part)
+    };
+    let manifest = Manifest {
+        format: Manifest::FORMAT,
+        turnwise: env!("CARGO_PKG_VERSION").to_owned(),
+        vectors: vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        encoder: vectors.recipe().fingerprint,
+        log: snapshot.log_id().to_owned(),
+        at: snapshot.end(),
+        dialogues_there: keys.len() as u64,
+        builder: options.builder.name().to_owned(),
+        utterances: graph(Kind::Utterances, &mut utterances().map(|(_, _, key)| key))?,
+        dialogues: graph(Kind::Dialogues, &mut keys.iter().map(|d| d.whole))?,
+        checksums: Vec::new(),
+    };
+    generation::seal(path, manifest)
+}
+
+/// All dialogues, ids descending.
+fn keys(snapshot: &Snapshot, stop: &dyn Fn() -> bool) -> Result<Vec<Keys>> {
+    let mut all = Vec::new();
+    let mut records = snapshot.records();
+    while let Some(record) = records.next_record() {
+        let record = record?;
+        let dialogue: Dialogue = record.dialogue()?;
+        all.push(Keys {
+            seq: record.seq,
+            whole: dialogue_key(&dialogue),
+            turns: dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect(),
+            id: dialogue.id,
+        });
+        if all.len().is_multiple_of(1_000) && stop() {
+            return Err(Error::from(turnwise_nearest::Error::Stopped));
+        }
+    }
+    all.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+    Ok(all)
+}
+
+/// The vectors of keys; the number of a key is the row.
+fn gather(
+    vectors: &VectorReader,
+    kind: Kind,
+    keys: &mut dyn Iterator<Item = IdKey>,
+) -> Result<(Points, Part)> {
+    let mut points = Points::new(Metric::Cosine, vectors.dim())?;
+    let mut part = Part::default();
+    for key in keys {
+        let row = u32::try_from(part.there).map_err(|_| Error::data("more than four billion utterances"))?;
+        let added = match vectors.get(kind, &key)? {
+            Some(vector) => points.push(row, vector)?,
+            None => false,
+        };
+        part.there += 1;
+        part.without += u64::from(!added);
+    }
+    Ok((points, part))
+}
