@@ -39,6 +39,19 @@ pub(crate) unsafe fn score<S: Simd>(
     }
 }
 
+/// Asks for a node's vector.
+#[inline(always)]
+pub(crate) fn prefetch<S: Simd>(frozen: &Frozen, vectors: Vectors<'_>, node: u32) {
+    let (start, bytes) = match vectors {
+        Vectors::F32(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 4),
+        Vectors::F16(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 2),
+    };
+    let vector = start.wrapping_add(node as usize * bytes);
+    for line in (0..bytes).step_by(64) {
+        S::prefetch(vector.wrapping_add(line));
+    }
+}
+
 #[inline(always)]
 fn widen(from: &[f16], to: &mut [f32]) {
     half::slice::HalfFloatSliceExt::convert_to_f32_slice(from, to);

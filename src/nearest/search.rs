@@ -195,9 +195,12 @@ impl Task for Walk<'_> {
         let best = candidates.iter().map(|c| c.node & !DONE);
         let best = best.filter(|node| allowed.is_none_or(|allowed| allowed.holds(*node)));
         for node in best.take(rerank.max(k)) {
+            exact::prefetch::<S>(frozen, vectors, node);
+            out.push(Hit { node, score: 0.0 });
+        }
+        for hit in out.iter_mut() {
             // SAFETY: candidates are nodes of the graph, and the query has been checked.
-            let score = unsafe { exact::score::<S>(frozen, vectors, query, node, wide) };
-            out.push(Hit { node, score });
+            hit.score = unsafe { exact::score::<S>(frozen, vectors, query, hit.node, wide) };
         }
         out.sort_unstable_by(Hit::order);
         out.truncate(k);
