@@ -1,57 +1,36 @@
-//! BM25 over the utterances, with Tantivy.
+//! BM25 over the utterances and over the dialogues, with Tantivy.
 //!
-//! The index follows the log: it remembers how far it has come and takes in what was appended since. It holds terms
-//! and ids only; texts stay in the records.
+//! Both indexes follow the log: they remember how far they have come and take in what was appended since. They hold
+//! terms and ids only; texts stay in the records.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+mod query;
+mod side;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+mod top;
+mod update;
 
-use serde::{Deserialize, Serialize};
-use tantivy::{
-    DocAddress, Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, Term,
-    collector::TopDocs,
-    directory::error::LockError,
-    query::{BooleanQuery, Occur, Query, TermQuery},
-    schema::{
-        FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
-        Value,
-    },
-    tokenizer::{TokenStream, Tokenizer},
-};
+use std::path::{Path, PathBuf};
+
+use tantivy::Term;
+
+pub use query::LexicalQuery;
 
 use crate::{
-    corpus::Dialogue,
-    error::{Error, IoContext, Result},
+    error::{Class, Error, Result},
     ids::{DialogueId, TurnNo, UtteranceId},
-    store::{Change, Position, Snapshot, records::caught},
-    text,
+    store::{Snapshot, files, records::caught},
+    text::Analyzer,
 };
-
-const WRITER_BYTES: usize = 64 << 20;
-
-/// How far an index has come, kept in its commit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Progress {
-    analyzer: String,
-    log: String,
-    at: Position,
-    batch: u64,
-}
+use side::Side;
+use top::Best;
 
 /// The lexical index of an index folder.
 pub struct Lexical {
-    folder: PathBuf,
-    index: Index,
-    fields: Fields,
-}
-
-#[derive(Clone, Copy)]
-struct Fields {
-    dialogue: Field,
-    turn: Field,
-    text: Field,
+    analyzer: Analyzer,
+    utterances: Side,
+    dialogues: Side,
 }
 
 /// An utterance that was found.
@@ -63,361 +42,144 @@ pub struct LexicalHit {
     pub score: f32,
 }
 
-impl Lexical {
-    fn folder(root: &Path) -> PathBuf {
-        root.join("lexical")
-    }
+/// A dialogue that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DialogueHit {
+    /// Which one.
+    pub dialogue: DialogueId,
+    /// Its BM25 score.
+    pub score: f32,
+}
 
+/// The names of the two indexes.
+const UTTERANCES: &str = "utterances";
+const DIALOGUES: &str = "dialogues";
+
+fn folder(root: &Path) -> PathBuf {
+    root.join("lexical")
+}
+
+impl Lexical {
     /// Opens what is there.
     pub fn open(root: &Path) -> Result<Self> {
-        let folder = Lexical::folder(root);
-        if !folder.is_dir() {
-            return Err(Error::Input {
-                message: format!("{} has no lexical index yet", root.display()),
-                hint: Some("`turnwise index build` makes it".to_owned()),
-            });
-        }
-        let damaged = |e: &dyn std::fmt::Display| {
-            Error::corrupt(&folder, e.to_string()).with_hint("`turnwise index build` makes it anew")
+        let folder = folder(root);
+        let Some(name) = Lexical::analyzer_name(root)? else {
+            // Before there was one over dialogues, Tantivy's files lay in the folder itself.
+            let old = folder.join("meta.json").exists();
+            return Err(if old { other_version(root) } else { missing(root) });
         };
-        let index = Index::open_in_dir(&folder).map_err(|e| damaged(&e))?;
-        Lexical::wrap(&folder, index).ok_or_else(|| damaged(&"its fields are not those of this turnwise"))
+        let analyzer = name.parse().map_err(|e| unknown_analyzer(root, &name, &e))?;
+        let side = |name: &str| Side::open(&folder.join(name), analyzer);
+        match (side(UTTERANCES)?, side(DIALOGUES)?) {
+            (Some(utterances), Some(dialogues)) => Ok(Lexical { analyzer, utterances, dialogues }),
+            _ => Err(other_version(root)),
+        }
     }
 
     /// Removes it; the next update makes it anew.
     pub fn remove(root: &Path) -> Result<()> {
-        crate::store::files::remove_folder(&Lexical::folder(root))
+        files::remove_folder(&folder(root))
     }
 
-    fn wrap(folder: &Path, index: Index) -> Option<Self> {
-        let schema = index.schema();
-        let field = |name| schema.get_field(name).ok();
-        let fields = Fields { dialogue: field("dialogue")?, turn: field("turn")?, text: field("text")? };
-        index.tokenizers().register(text::ANALYZER, MixedTokenizer::default());
-        Some(Lexical { folder: folder.to_owned(), index, fields })
-    }
-
-    fn create(root: &Path) -> Result<Self> {
-        let folder = Lexical::folder(root);
-        Lexical::remove(root)?;
-        fs::create_dir_all(&folder).at("create", &folder)?;
-        let mut schema = Schema::builder();
-        schema.add_text_field("dialogue", STRING | STORED);
-        schema.add_u64_field("turn", FAST | STORED | INDEXED);
-        // BM25 needs frequencies, not positions.
-        let indexing = TextFieldIndexing::default()
-            .set_tokenizer(text::ANALYZER)
-            .set_index_option(IndexRecordOption::WithFreqs);
-        schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
-        let index = Index::create_in_dir(&folder, schema.build()).map_err(|e| failed(&folder, &e))?;
-        Lexical::wrap(&folder, index).ok_or_else(|| Error::Internal("a schema without its own fields".into()))
-    }
-
-    /// Brings the index up to a snapshot, building it if there is none, and gives how many utterances were taken in.
-    /// `stop` is asked now and then; stopping leaves the index as it was.
-    pub fn update(
-        root: &Path,
-        snapshot: &Snapshot,
-        stop: &dyn Fn() -> bool,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<u64> {
-        let target = Progress {
-            analyzer: text::ANALYZER.to_owned(),
-            log: snapshot.log_id().to_owned(),
-            at: snapshot.end(),
-            batch: snapshot.batch(),
-        };
-        // Another analysis, another log, damage: all mean the same, that it is made anew.
-        let usable = Lexical::open(root).ok().and_then(|lexical| {
-            let done = lexical.progress()?;
-            (done.analyzer == target.analyzer && done.log == target.log && done.at <= target.at)
-                .then_some((lexical, done.at))
-        });
-        let (lexical, from) = match usable {
-            Some((_, at)) if at == target.at => return Ok(0),
-            Some((lexical, at)) => (lexical, at),
-            None => (Lexical::create(root)?, Position::START),
-        };
-        let mut taken = 0;
-        let mut writer = lexical.writer()?;
-        let mut changes = snapshot.changes(from);
-        while let Some(change) = changes.next_change() {
-            match change? {
-                Change::Deleted(id) => lexical.forget(&writer, id),
-                Change::Put { dialogue, live } => {
-                    if from != Position::START {
-                        lexical.forget(&writer, dialogue.id.as_str());
-                    }
-                    if live {
-                        taken += dialogue.turns.len() as u64;
-                        lexical.add(&writer, &dialogue)?;
-                    }
-                }
-            }
-            if stop() {
-                return Err(Error::Interrupted {
-                    hint: Some("`turnwise index build` makes the lexical index".to_owned()),
-                });
-            }
-            progress(taken);
+    /// The name of the analyzer that made the index; `None` if no index was ever finished.
+    pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
+        let folder = folder(root).join(UTTERANCES);
+        if !folder.is_dir() {
+            return Ok(None);
         }
-        let failed = |e: tantivy::TantivyError| failed(&lexical.folder, &e);
-        let mut commit = writer.prepare_commit().map_err(failed)?;
-        commit.set_payload(&serde_json::to_string(&target).map_err(|e| Error::Internal(e.to_string()))?);
-        commit.commit().map_err(failed)?;
-        writer.wait_merging_threads().map_err(failed)?;
-        Ok(taken)
+        Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    fn progress(&self) -> Option<Progress> {
-        serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
+    /// What made its terms, and makes those of every query.
+    pub fn analyzer(&self) -> Analyzer {
+        self.analyzer
     }
 
     /// Whether it holds what a snapshot holds.
     pub fn is_current(&self, snapshot: &Snapshot) -> bool {
-        self.progress().is_some_and(|p| p.batch == snapshot.batch() && p.log == snapshot.log_id())
-    }
-
-    fn writer(&self) -> Result<IndexWriter> {
-        let threads = rayon::current_num_threads().clamp(1, 4);
-        self.index
-            .writer_with_num_threads(threads, WRITER_BYTES * threads)
-            .map_err(|e| failed(&self.folder, &e))
-    }
-
-    fn forget(&self, writer: &IndexWriter, dialogue: &str) {
-        writer.delete_term(Term::from_field_text(self.fields.dialogue, dialogue));
-    }
-
-    fn add(&self, writer: &IndexWriter, dialogue: &Dialogue) -> Result<()> {
-        for turn in &dialogue.turns {
-            let mut document = TantivyDocument::default();
-            document.add_text(self.fields.dialogue, dialogue.id.as_str());
-            document.add_u64(self.fields.turn, u64::from(turn.number.0));
-            document.add_text(self.fields.text, &turn.text);
-            writer.add_document(document).map_err(|e| failed(&self.folder, &e))?;
-        }
-        Ok(())
+        [&self.utterances, &self.dialogues].into_iter().all(|side| {
+            side.progress().is_some_and(|p| p.batch == snapshot.batch() && p.log == snapshot.log_id())
+        })
     }
 
     /// The files whose checksum is wrong.
     pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
-        let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
-        let mut found: Vec<PathBuf> = match found {
-            Ok(names) => names.into_iter().map(|name| self.folder.join(name)).collect(),
-            Err(e) => return Err(failed(&self.folder, &e)),
-        };
+        let mut found = self.utterances.damaged_files()?;
+        found.extend(self.dialogues.damaged_files()?);
         found.sort();
         Ok(found)
     }
 
-    /// The `k` utterances that fit a query best: score descending, then id descending.
+    /// The `k` utterances that have the words of a query and fit best: score descending, then id descending.
     pub fn search(&self, query: &str, k: usize) -> Result<Vec<LexicalHit>> {
-        // Tantivy answers some kinds of damage with a panic.
-        caught(|| self.search_sound(query, k)).unwrap_or_else(|| {
-            let what = "the search index is damaged";
-            Err(Error::corrupt(&self.folder, what).with_hint("`turnwise index build` makes it anew"))
-        })
+        self.utterances(&self.words(query), k)
     }
 
-    fn search_sound(&self, query: &str, k: usize) -> Result<Vec<LexicalHit>> {
-        let mut terms: Vec<String> = text::analyze(query).into_iter().map(|t| t.term).collect();
-        terms.sort_unstable();
-        terms.dedup();
-        if terms.is_empty() || k == 0 {
+    /// The `k` utterances that fit best: score descending, then id descending.
+    pub fn utterances(&self, query: &LexicalQuery, k: usize) -> Result<Vec<LexicalHit>> {
+        let hit = |best: Best| {
+            let utterance =
+                UtteranceId { dialogue: DialogueId::new(best.dialogue)?, turn: TurnNo(best.turn) };
+            Ok(LexicalHit { utterance, score: best.score })
+        };
+        self.best(&self.utterances, query, k)?.into_iter().map(hit).collect()
+    }
+
+    /// The `k` dialogues that fit best as a whole: score descending, then id descending.
+    pub fn dialogues(&self, query: &LexicalQuery, k: usize) -> Result<Vec<DialogueHit>> {
+        let hit =
+            |best: Best| Ok(DialogueHit { dialogue: DialogueId::new(best.dialogue)?, score: best.score });
+        self.best(&self.dialogues, query, k)?.into_iter().map(hit).collect()
+    }
+
+    /// The utterance of a dialogue that fits best; `None` if none has any of the terms.
+    pub fn best_turn(&self, query: &LexicalQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+        let dialogue = Term::from_field_text(self.utterances.fields.dialogue, dialogue.as_str());
+        let query = query.within(dialogue, self.utterances.fields.text);
+        Ok(self.best(&self.utterances, &query, 1)?.first().map(|best| TurnNo(best.turn)))
+    }
+
+    fn best(&self, side: &Side, query: &LexicalQuery, k: usize) -> Result<Vec<Best>> {
+        if query.is_empty() {
             return Ok(Vec::new());
         }
-        let clauses = terms.into_iter().map(|term| {
-            let term = Term::from_field_text(self.fields.text, &term);
-            let clause: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
-            (Occur::Should, clause)
+        // Tantivy answers some kinds of damage with a panic.
+        let found = caught(|| {
+            top::best(side.seen()?, query.query.as_ref(), query.sum.as_deref(), k)
+                .map_err(|e| side::failed(&side.folder, &e))
         });
-        let query = BooleanQuery::new(clauses.collect());
-        let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
-        let reader: IndexReader =
-            self.index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(failed)?;
-        let searcher = reader.searcher();
-        let found = searcher.search(&query, &TopDocs::with_limit(k).order_by_score()).map_err(failed)?;
-        let mut hits = Vec::with_capacity(found.len());
-        for (score, address) in found {
-            hits.extend(self.hit(&searcher, address, score)?);
-        }
-        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| b.utterance.cmp(&a.utterance)));
-        Ok(hits)
-    }
-
-    fn hit(
-        &self,
-        searcher: &tantivy::Searcher,
-        address: DocAddress,
-        score: f32,
-    ) -> Result<Option<LexicalHit>> {
-        let document: TantivyDocument = searcher.doc(address).map_err(|e| failed(&self.folder, &e))?;
-        let dialogue = document.get_first(self.fields.dialogue).and_then(|v| v.as_str().map(str::to_owned));
-        let turn = document.get_first(self.fields.turn).and_then(|v| v.as_u64());
-        let (Some(dialogue), Some(turn)) = (dialogue, turn) else { return Ok(None) };
-        let utterance = UtteranceId { dialogue: DialogueId::new(dialogue)?, turn: TurnNo(turn as u32) };
-        Ok(Some(LexicalHit { utterance, score }))
+        // Words alone cannot bring it to that; an expression might.
+        let what = match query.sum {
+            Some(_) => "the search index is damaged",
+            None => "the search index is damaged, or Tantivy cannot compute this query",
+        };
+        found.unwrap_or_else(|| Err(side::damaged(&side.folder, &what)))
     }
 }
 
-fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
-    match e {
-        // Even reading takes a lock for a moment, which whoever may not write to the folder cannot have.
-        tantivy::TantivyError::LockFailure(LockError::IoError(source), _) => Error::Io {
-            action: "lock the lexical index in",
-            path: folder.to_owned(),
-            source: std::io::Error::from(source.kind()),
-        },
-        tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => Error::Busy {
-            path: folder.to_owned(),
-            holder: "another process that builds its lexical index".to_owned(),
-        },
-        tantivy::TantivyError::IoError(source) => Error::Io {
-            action: "use the lexical index in",
-            path: folder.to_owned(),
-            source: std::io::Error::new(source.kind(), source.to_string()),
-        },
-        other => Error::corrupt(folder, other.to_string()).with_hint("`turnwise index build` makes it anew"),
+fn missing(root: &Path) -> Error {
+    Error::Input {
+        message: format!("{} has no lexical index yet", root.display()),
+        hint: Some("`turnwise index build` makes it".to_owned()),
     }
 }
 
-/// [`text::analyze`] for Tantivy.
-#[derive(Clone, Default)]
-struct MixedTokenizer {
-    tokens: Vec<text::Token>,
-    token: tantivy::tokenizer::Token,
-}
-
-struct MixedStream<'a> {
-    tokenizer: &'a mut MixedTokenizer,
-    next: usize,
-}
-
-impl Tokenizer for MixedTokenizer {
-    type TokenStream<'a> = MixedStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> MixedStream<'a> {
-        self.tokens = text::analyze(text);
-        MixedStream { tokenizer: self, next: 0 }
+fn other_version(root: &Path) -> Error {
+    Error::Unavailable {
+        message: format!("the lexical index of {} is that of another version of turnwise", root.display()),
+        hint: Some("`turnwise index build` makes it anew".to_owned()),
     }
 }
 
-impl TokenStream for MixedStream<'_> {
-    fn advance(&mut self) -> bool {
-        let position = self.next;
-        self.next += 1;
-        let MixedTokenizer { tokens, token } = &mut *self.tokenizer;
-        let Some(found) = tokens.get_mut(position) else { return false };
-        token.position = position;
-        token.offset_from = found.range.start;
-        token.offset_to = found.range.end;
-        token.text = std::mem::take(&mut found.term);
-        true
-    }
-
-    fn token(&self) -> &tantivy::tokenizer::Token {
-        &self.tokenizer.token
-    }
-
-    fn token_mut(&mut self) -> &mut tantivy::tokenizer::Token {
-        &mut self.tokenizer.token
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        corpus::Role,
-        store::{Prepared, Store},
+fn unknown_analyzer(root: &Path, name: &str, e: &Error) -> Error {
+    let why = match e.class() {
+        Class::Unavailable => format!(": {e}"),
+        _ => ", which this turnwise does not know".to_owned(),
     };
-
-    fn put(store: &mut Store, id: &str, text: &str) {
-        let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
-        dialogue.push("a", Role::User, text);
-        dialogue.check().unwrap();
-        store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
-    }
-
-    fn update(root: &Path) -> u64 {
-        Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
-    }
-
-    fn found(root: &Path, query: &str) -> Vec<String> {
-        let hits = Lexical::open(root).unwrap().search(query, 10).unwrap();
-        hits.into_iter().map(|h| h.utterance.to_string()).collect()
-    }
-
-    #[test]
-    fn the_index_follows_the_log() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        let mut store = Store::open_or_create(root, "test").unwrap();
-        put(&mut store, "a", "my parcel is late");
-        put(&mut store, "b", "我要退款");
-        store.commit(None).unwrap();
-        assert_eq!(update(root), 2);
-        assert_eq!(found(root, "PARCEL late?"), ["a#1"]);
-        assert_eq!(found(root, "退款"), ["b#1"]);
-        assert_eq!(found(root, "!?"), Vec::<String>::new());
-
-        put(&mut store, "a", "my refund is late");
-        put(&mut store, "c", "parcel");
-        store.delete(&DialogueId::new("b").unwrap()).unwrap();
-        store.commit(None).unwrap();
-        assert_eq!(update(root), 2);
-        assert_eq!(update(root), 0);
-        assert_eq!(found(root, "parcel"), ["c#1"]);
-        assert_eq!(found(root, "refund"), ["a#1"]);
-        assert_eq!(found(root, "退款"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn every_damaged_file_is_told_and_no_search_panics() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        let mut store = Store::open_or_create(root, "test").unwrap();
-        for n in 0..300 {
-            put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
-        }
-        store.commit(None).unwrap();
-        update(root);
-        assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
-        let files: Vec<PathBuf> =
-            fs::read_dir(root.join("lexical")).unwrap().map(|e| e.unwrap().path()).collect();
-        for file in files {
-            let name = file.file_name().unwrap().to_string_lossy().into_owned();
-            // Segment files carry checksums; tantivy's own lists are guarded by their syntax.
-            if name.starts_with('.') || name.ends_with(".json") || name.ends_with(".lock") {
-                continue;
-            }
-            let good = fs::read(&file).unwrap();
-            let mut bad = good.clone();
-            for byte in bad.iter_mut().skip(good.len() / 4).take(good.len() / 2) {
-                *byte ^= 0x5a;
-            }
-            fs::write(&file, &bad).unwrap();
-            let told = Lexical::open(root).and_then(|lexical| {
-                let _ = lexical.search("parcel word3 number", 10);
-                lexical.damaged_files()
-            });
-            assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
-            fs::write(&file, &good).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_lost_or_damaged_index_is_made_anew() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        let mut store = Store::open_or_create(root, "test").unwrap();
-        put(&mut store, "a", "hello");
-        store.commit(None).unwrap();
-        update(root);
-        fs::write(root.join("lexical/meta.json"), "{").unwrap();
-        assert!(Lexical::open(root).is_err());
-        assert_eq!(update(root), 1);
-        assert_eq!(found(root, "hello"), ["a#1"]);
+    Error::Unavailable {
+        message: format!("the lexical index of {} was made by the analyzer `{name}`{why}", root.display()),
+        hint: Some(
+            "`turnwise index build --analyzer mixed-1` makes it anew with one that is here".to_owned(),
+        ),
     }
 }
