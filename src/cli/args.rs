@@ -3,6 +3,7 @@
 mod corpus;
 mod encoder;
 mod model;
+mod search;
 mod vectors;
 
 use std::{path::PathBuf, str::FromStr};
@@ -14,6 +15,7 @@ use crate::{corpus::filter::Filter, error::Error};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
+pub(crate) use search::{AnalyzeArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchOf};
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
 const STYLES: styling::Styles = styling::Styles::styled()
@@ -102,8 +104,10 @@ pub(crate) enum Command {
     Demo,
     /// Read dialogues into an index
     Ingest(IngestArgs),
-    /// Find utterances by their words
+    /// Find utterances or dialogues by their words
     Search(SearchArgs),
+    /// Show the tokens that a text is searched by
+    Analyze(AnalyzeArgs),
     /// Turn texts, utterances or dialogues of files into vectors
     Embed(EmbedArgs),
     /// Give the utterances and dialogues of an index their vectors
@@ -161,18 +165,6 @@ fn parsed<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SearchArgs {
-    /// What to look for
-    pub(crate) query: String,
-    /// How many hits
-    #[arg(short, default_value_t = 10, value_name = "N")]
-    pub(crate) k: usize,
-    /// Show so many turns before and after each hit
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) window: usize,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// Dialogue ids
     #[arg(required_unless_present = "filter")]
@@ -183,12 +175,6 @@ pub(crate) struct DeleteArgs {
     /// Tell how many it would be and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum IndexCommand {
-    /// Take in what came since the last time, or build it anew if it is lost
-    Build,
 }
 
 #[derive(Debug, Subcommand)]

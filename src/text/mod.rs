@@ -3,6 +3,15 @@
 //! Letters are compared without case, width and accents' spelling (NFKC, lower case). Scripts with spaces give words;
 //! Han, Kana and Hangul, which are written without, give overlapping pairs of letters, so that any two neighbouring
 //! letters of a query find them again. Apostrophes within a word are dropped: `don't` is `dont`.
+//!
+//! That is the default, `mixed-1`. An [`Analyzer`] is this or another analysis, and has a name that an index remembers.
+
+mod analyzer;
+#[cfg(feature = "jieba")]
+mod dictionary;
+mod stem;
+
+pub use analyzer::Analyzer;
 
 use std::ops::Range;
 
@@ -10,7 +19,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::corpus::stats::is_unspaced;
 
-/// Names this analysis. An index remembers it: terms of another analysis would not be found.
+/// Names the default analysis. An index remembers it: terms of another analysis would not be found.
 pub const ANALYZER: &str = "mixed-1";
 
 /// A longer run of letters is no word; it is cut into pieces of this many characters.
@@ -25,8 +34,14 @@ pub struct Token {
     pub range: Range<usize>,
 }
 
-/// The terms of a text, in order.
+/// The terms of a text, in order, by the analysis that nobody has to ask for.
 pub fn analyze(text: &str) -> Vec<Token> {
+    Analyzer::default().analyze(text)
+}
+
+/// Words as they stand, and the runs of unspaced letters as `cut` divides them. `cut` is given the text, where the
+/// letters of the run begin, and where it ends.
+fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
     while let Some((start, c)) = chars.next() {
@@ -37,7 +52,7 @@ pub fn analyze(text: &str) -> Vec<Token> {
                 letters.push(at);
                 end = at + next.len_utf8();
             }
-            pairs(text, &letters, end, &mut tokens);
+            cut(text, &letters, end, &mut tokens);
         } else if is_word(c) {
             let mut end = start + c.len_utf8();
             let mut length = 1;

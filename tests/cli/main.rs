@@ -12,6 +12,7 @@ mod hub;
 mod interrupts;
 mod models;
 mod pulls;
+mod search;
 mod settings;
 mod sources;
 mod summary;

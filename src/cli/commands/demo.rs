@@ -28,7 +28,10 @@ use crate::{
         transformer::Settings,
     },
     error::{Class, Error, Result},
-    index::vectors::{VectorReader, scan},
+    index::{
+        lexical::Lexical,
+        vectors::{VectorReader, scan},
+    },
     samples,
     store::{
         Snapshot, Store,
@@ -123,9 +126,10 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(&root)?;
     index::update(&root, &snapshot, context)?;
     let seconds = started.elapsed().as_secs_f64();
+    let lexical = Lexical::open(&root)?;
     let searches = QUERIES
         .iter()
-        .map(|query| search::search(&root, &snapshot, query, 3, 1))
+        .map(|query| search::search(&lexical, &snapshot, query, 3, 1))
         .collect::<Result<Vec<_>>>()?;
     let model = Model::best(&root, &snapshot, context)?;
     let encoded = encode::everything(model.encoder.as_ref(), &model.name, &root, context)?;

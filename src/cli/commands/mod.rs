@@ -1,5 +1,6 @@
 //! One file a command. Each gets plain values and a [`Context`]; what it prints goes through the printer.
 
+mod analyze;
 mod backup;
 mod config;
 mod convert;
@@ -42,12 +43,13 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Demo => demo::run(context),
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
+        Command::Analyze(args) => analyze::run(&args, context),
         Command::Embed(args) => embed::run(&args, context),
         Command::Encode(args) => encode::run(&args, context),
         Command::Corpus(command) => corpus(command, context),
         Command::Stats => stats::of_index(context),
         Command::Delete(args) => delete::run(&args, context),
-        Command::Index(IndexCommand::Build) => index::build(context),
+        Command::Index(IndexCommand::Build(args)) => index::build(&args, context),
         Command::Verify => verify::verify(context),
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),

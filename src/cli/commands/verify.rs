@@ -106,6 +106,8 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
             Ok(files.into_iter().map(damage).collect())
         }
         Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
+        // One that is not finished, or that this turnwise cannot use, is not damaged.
+        Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Vec::new()),
         Err(e) => Err(e),
     }
 }

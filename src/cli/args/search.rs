@@ -1,0 +1,66 @@
+//! Searching by words, and what it searches in.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::parsed;
+use crate::text::Analyzer;
+
+#[derive(Debug, Args)]
+#[command(after_help = SYNTAX)]
+pub(crate) struct SearchArgs {
+    /// What to look for
+    pub(crate) query: String,
+    /// What is found
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    pub(crate) of: SearchOf,
+    /// How many hits
+    #[arg(short, default_value_t = 10, value_name = "N")]
+    pub(crate) k: usize,
+    /// Show so many turns before and after each hit
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) window: usize,
+    /// Read the query as an expression (below), not as words
+    #[arg(long)]
+    pub(crate) syntax: bool,
+}
+
+const SYNTAX: &str = "\
+With --syntax: +word must be there, -word must not, \"several words\" in this order, \"some words\"~2 with up to two \
+between, word^2 counts twice, AND, OR, NOT and parentheses, dialogue:ID, turn:[1 TO 3]. What cannot be understood is \
+left out with a warning. Without --syntax no sign has a meaning.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchOf {
+    /// Single turns
+    Utterances,
+    /// Dialogues as a whole, each with the turn that fits best
+    Dialogues,
+}
+
+fn analyzers() -> String {
+    format!("ANALYZER is {}.", Analyzer::names())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = analyzers())]
+pub(crate) struct AnalyzeArgs {
+    /// The text; `-` is standard input
+    pub(crate) text: String,
+    /// The analyzer, such as mixed-1 or mixed-1+stem-en; that of the index if not given
+    #[arg(long, value_name = "ANALYZER", value_parser = parsed::<Analyzer>)]
+    pub(crate) analyzer: Option<Analyzer>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexCommand {
+    /// Take in what came since the last time, or build it anew if it is lost
+    Build(IndexBuildArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = analyzers())]
+pub(crate) struct IndexBuildArgs {
+    /// Build it with this analyzer, such as mixed-1+stem-en; it keeps the one it has if not given
+    #[arg(long, value_name = "ANALYZER", value_parser = parsed::<Analyzer>)]
+    pub(crate) analyzer: Option<Analyzer>,
+}

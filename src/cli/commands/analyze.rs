@@ -1,0 +1,81 @@
+//! `turnwise analyze`: what becomes of a text before it is indexed or looked for.
+
+use std::io::{self, Read, Write};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::AnalyzeArgs,
+        printer::{BOLD, DIM, counted},
+    },
+    error::{Error, IoContext, Result},
+    index::lexical::Lexical,
+    text::Analyzer,
+};
+
+/// The tokens; `schema` names their shape for programs.
+#[derive(Serialize)]
+struct Analyzed {
+    schema: &'static str,
+    analyzer: String,
+    text: String,
+    tokens: Vec<Shown>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    term: String,
+    /// Bytes of the text.
+    start: usize,
+    end: usize,
+    written: String,
+}
+
+pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
+    let analyzer = match args.analyzer {
+        Some(analyzer) => analyzer,
+        None if context.settings.index.is_some() => Lexical::open(&context.existing_index()?)?.analyzer(),
+        None => Analyzer::default(),
+    };
+    let text = match args.text.as_str() {
+        "-" => standard_input()?,
+        text => text.to_owned(),
+    };
+    let shown = |token: crate::text::Token| Shown {
+        start: token.range.start,
+        end: token.range.end,
+        written: text[token.range].to_owned(),
+        term: token.term,
+    };
+    let tokens = analyzer.analyze(&text).into_iter().map(shown).collect();
+    let analyzed = Analyzed { schema: "turnwise/analyze/1", analyzer: analyzer.to_string(), text, tokens };
+    context.printer.result(&analyzed, |out| analyzed.write(out))
+}
+
+fn standard_input() -> Result<String> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).at("read", "standard input")?;
+    String::from_utf8(bytes).map_err(|e| Error::Data {
+        message: format!("standard input: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()),
+        hint: Some("convert it, for example with `iconv -t UTF-8`".to_owned()),
+    })
+}
+
+impl Analyzed {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.tokens.iter().map(|token| token.term.chars().count()).max().unwrap_or(0);
+        for Shown { term, start, end, written } in &self.tokens {
+            // A line ends where there is nothing more to say.
+            match written == term {
+                true => writeln!(out, "{DIM}{start:>6}..{end:<6}{DIM:#}  {BOLD}{term}{BOLD:#}")?,
+                false => writeln!(
+                    out,
+                    "{DIM}{start:>6}..{end:<6}{DIM:#}  {BOLD}{term:<width$}{BOLD:#}  {DIM}{written}{DIM:#}"
+                )?,
+            }
+        }
+        writeln!(out, "{DIM}{} by {}{DIM:#}", counted(self.tokens.len() as u64, "token"), self.analyzer)
+    }
+}

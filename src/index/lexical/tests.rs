@@ -1,0 +1,432 @@
+use std::{fs, path::Path};
+
+use super::*;
+use crate::{
+    corpus::{Dialogue, Role},
+    store::{Prepared, Store},
+};
+
+fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
+    let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+    for text in texts {
+        dialogue.push("a", Role::User, *text);
+    }
+    dialogue.check().unwrap();
+    store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+}
+
+fn put(store: &mut Store, id: &str, text: &str) {
+    put_turns(store, id, &[text]);
+}
+
+fn update(root: &Path) -> u64 {
+    Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+}
+
+fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
+    let analyzer = Some(analyzer.parse()?);
+    Lexical::update_by(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
+}
+
+fn found(root: &Path, query: &str) -> Vec<String> {
+    let hits = Lexical::open(root).unwrap().search(query, 10).unwrap();
+    hits.into_iter().map(|h| h.utterance.to_string()).collect()
+}
+
+fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
+    let lexical = Lexical::open(root).unwrap();
+    let hits = lexical.dialogues(&lexical.words(query), 10).unwrap();
+    hits.into_iter().map(|h| h.dialogue.to_string()).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn the_index_follows_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "my parcel is late");
+    put(&mut store, "b", "我要退款");
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 2);
+    assert_eq!(found(root, "PARCEL late?"), ["a#1"]);
+    assert_eq!(found(root, "退款"), ["b#1"]);
+    assert_eq!(found_dialogues(root, "退款"), ["b"]);
+    assert_eq!(found(root, "!?"), NONE);
+
+    put(&mut store, "a", "my refund is late");
+    put_turns(&mut store, "c", &["parcel", "parcel"]);
+    store.delete(&DialogueId::new("b").unwrap()).unwrap();
+    store.commit(None).unwrap();
+    assert!(!Lexical::open(root).unwrap().is_current(&Snapshot::open(root).unwrap()));
+    assert_eq!(update(root), 3);
+    assert_eq!(update(root), 0);
+    assert!(Lexical::open(root).unwrap().is_current(&Snapshot::open(root).unwrap()));
+    assert_eq!(found(root, "parcel"), ["c#2", "c#1"]);
+    assert_eq!(found(root, "refund"), ["a#1"]);
+    assert_eq!(found(root, "退款"), NONE);
+    assert_eq!(found_dialogues(root, "parcel"), ["c"]);
+    assert_eq!(found_dialogues(root, "refund"), ["a"]);
+    assert_eq!(found_dialogues(root, "退款"), NONE);
+}
+
+#[test]
+fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put_turns(&mut store, "a", &["hello there", "my parcel is late", "the refund is on its way"]);
+    put_turns(&mut store, "b", &["the parcel came", "good"]);
+    put_turns(&mut store, "c", &["nothing to see"]);
+    store.commit(None).unwrap();
+    update(root);
+    assert_eq!(found_dialogues(root, "parcel refund"), ["a", "b"]);
+    let lexical = Lexical::open(root).unwrap();
+    let best = |query: &str, id: &str| {
+        lexical.best_turn(&lexical.words(query), &DialogueId::new(id).unwrap()).unwrap().map(|turn| turn.0)
+    };
+    assert_eq!(best("refund", "a"), Some(3));
+    assert_eq!(best("the parcel is late", "a"), Some(2));
+    assert_eq!(best("parcel refund", "b"), Some(1));
+    assert_eq!((best("refund", "b"), best("!", "a"), best("parcel", "zzz")), (None, None, None));
+}
+
+/// Dialogues that are equal but for their ids, in an order of coming that is not that of the ids.
+#[test]
+fn ties_at_the_last_place_are_settled_by_the_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    for batch in 0..3 {
+        for n in 0..700 {
+            let id = format!("d{:04}", (n * 3 + batch) * 1237 % 2100);
+            put(&mut store, &id, "thank you so very much");
+        }
+        store.commit(None).unwrap();
+        update(root);
+    }
+    let lexical = Lexical::open(root).unwrap();
+    for query in ["thank", "thank you", "you very much so thank"] {
+        let query = lexical.words(query);
+        for k in [1, 7, 100, 2100, 5000] {
+            let wanted: Vec<String> = (0..2100).rev().take(k).map(|n| format!("d{n:04}")).collect();
+            let utterances = lexical.utterances(&query, k).unwrap();
+            let dialogues = lexical.dialogues(&query, k).unwrap();
+            assert!(utterances.iter().all(|hit| hit.score == utterances[0].score));
+            assert!(utterances.iter().map(|h| h.utterance.dialogue.as_str()).eq(&wanted), "{k}");
+            assert!(dialogues.iter().map(|h| h.dialogue.as_str()).eq(&wanted), "{k}");
+        }
+    }
+}
+
+/// Few words in many orders: many equal scores, and sums that rounding would tell apart.
+#[test]
+fn the_best_are_the_beginning_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    let words = ["parcel", "late", "the", "refund", "is", "my", "card", "please"];
+    let mut state = 7u64;
+    let mut next = move |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % n
+    };
+    for _ in 0..4 {
+        for _ in 0..600 {
+            let texts: Vec<String> = (0..1 + next(3))
+                .map(|_| {
+                    (0..2 + next(6))
+                        .map(|_| words[next(8).min(next(8)) as usize])
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                })
+                .collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            put_turns(&mut store, &format!("d{}", next(2000)), &texts);
+        }
+        store.commit(None).unwrap();
+        update(root);
+    }
+    let lexical = Lexical::open(root).unwrap();
+    for query in
+        ["parcel", "the card", "my parcel is late", "please the is my card refund late", "unknown card is"]
+    {
+        let query = lexical.words(query);
+        let all = lexical.utterances(&query, 1_000_000).unwrap();
+        let whole = lexical.dialogues(&query, 1_000_000).unwrap();
+        assert!(all.len() > 500);
+        assert!(all.is_sorted_by(|a, b| (b.score, &b.utterance) < (a.score, &a.utterance)));
+        assert!(whole.is_sorted_by(|a, b| (b.score, &b.dialogue) < (a.score, &a.dialogue)));
+        for k in [1, 2, 5, 10, 33, 100, 400] {
+            assert_eq!(lexical.utterances(&query, k).unwrap(), all[..k]);
+            assert_eq!(lexical.dialogues(&query, k).unwrap(), whole[..k]);
+        }
+    }
+}
+
+#[test]
+fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    update(root);
+    assert_eq!(found(root, "delivery"), NONE);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
+    assert_eq!(found(root, "delivery"), ["a#1"]);
+    assert_eq!(found_dialogues(root, "delivery"), ["a"]);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1+stem-en"));
+
+    put(&mut store, "b", "delivered");
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 1);
+    assert_eq!(Lexical::open(root).unwrap().analyzer().to_string(), "mixed-1+stem-en");
+    assert_eq!(found(root, "deliver"), ["b#1"]);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 0);
+    assert_eq!(update_by(root, "mixed-1").unwrap(), 2);
+    assert_eq!(found(root, "deliver"), NONE);
+}
+
+#[test]
+fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    let snapshot = Snapshot::open(root).unwrap();
+    let stopped = |analyzer: Option<Analyzer>| {
+        Lexical::update_by(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
+    };
+    assert_eq!(stopped(None), Class::Interrupted);
+    assert!(Lexical::open(root).err().unwrap().to_string().ends_with("has no lexical index yet"));
+    update(root);
+    assert_eq!(stopped("mixed-1+stem-en".parse().ok()), Class::Interrupted);
+    assert_eq!(found(root, "deliveries"), ["a#1"]);
+    assert!(!root.join("lexical.new").exists());
+}
+
+#[test]
+fn two_do_not_make_it_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "hello");
+    store.commit(None).unwrap();
+    update(root);
+    let lexical = Lexical::open(root).unwrap();
+    let writer = lexical.utterances.writer().unwrap();
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
+    drop(writer);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
+}
+
+/// As turnwise made it before dialogues were searched: Tantivy's files in the folder itself.
+#[test]
+fn an_index_of_an_older_version_is_told_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "hello");
+    store.commit(None).unwrap();
+    let old = root.join("lexical");
+    fs::create_dir_all(&old).unwrap();
+    let mut schema = tantivy::schema::Schema::builder();
+    schema.add_text_field("text", tantivy::schema::TEXT);
+    tantivy::Index::create_in_dir(&old, schema.build()).unwrap();
+    let told = |root: &Path| Lexical::open(root).err().unwrap();
+    assert_eq!(told(root).class(), Class::Unavailable);
+    assert!(told(root).to_string().ends_with("is that of another version of turnwise"));
+    assert_eq!(update(root), 1);
+    assert_eq!(found(root, "hello"), ["a#1"]);
+    assert!(!old.join("meta.json").exists());
+
+    // The same folders with other fields.
+    for side in [UTTERANCES, DIALOGUES] {
+        let meta = old.join(side).join("meta.json");
+        let text = fs::read_to_string(&meta).unwrap();
+        fs::write(&meta, text.replacen("\"name\": \"turn\"", "\"name\": \"number\"", 1)).unwrap();
+    }
+    assert_eq!(told(root).class(), Class::Unavailable);
+    assert_eq!(update(root), 1);
+    assert_eq!(found(root, "hello"), ["a#1"]);
+}
+
+#[test]
+fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "hello");
+    store.commit(None).unwrap();
+    update(root);
+    let rename = |to: &str| {
+        let meta = root.join("lexical/utterances/meta.json");
+        let text = fs::read_to_string(&meta).unwrap();
+        let name = Lexical::analyzer_name(root).unwrap().unwrap();
+        fs::write(
+            &meta,
+            text.replace(&format!("analyzer\\\":\\\"{name}"), &format!("analyzer\\\":\\\"{to}")),
+        )
+        .unwrap();
+    };
+    rename("mixed-0");
+    let e = Lexical::open(root).err().unwrap();
+    assert!(
+        e.to_string().ends_with("made by the analyzer `mixed-0`, which this turnwise does not know"),
+        "{e}"
+    );
+    assert_eq!(update(root), 1);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1"));
+    // What another build can do is not taken away by one that cannot.
+    rename("jieba-1");
+    if cfg!(not(feature = "jieba")) {
+        let snapshot = Snapshot::open(root).unwrap();
+        let e = Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
+        assert!(e.to_string().contains("built without the dictionary of `jieba-1`"), "{e}");
+        assert_eq!(e.class(), Class::Unavailable);
+        assert_eq!(update_by(root, "mixed-1").unwrap(), 1);
+    }
+}
+
+/// As a kill between the two commits leaves them.
+#[test]
+fn two_that_came_differently_far_are_brought_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "one parcel");
+    store.commit(None).unwrap();
+    update(root);
+    let behind = root.join("behind");
+    fs::create_dir(&behind).unwrap();
+    for entry in fs::read_dir(root.join("lexical/dialogues")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, behind.join(path.file_name().unwrap())).unwrap();
+    }
+    put(&mut store, "b", "two parcel");
+    put(&mut store, "a", "no more");
+    store.commit(None).unwrap();
+    update(root);
+    fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
+    fs::rename(&behind, root.join("lexical/dialogues")).unwrap();
+    assert_eq!(
+        (found(root, "parcel"), found_dialogues(root, "parcel")),
+        (vec!["b#1".into()], vec!["a".into()])
+    );
+    assert_eq!(update(root), 0);
+    assert_eq!(
+        (found(root, "parcel"), found_dialogues(root, "parcel")),
+        (vec!["b#1".into()], vec!["b".into()])
+    );
+    assert_eq!(found(root, "more"), ["a#1"]);
+}
+
+#[test]
+fn every_damaged_file_is_told_and_no_search_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    for n in 0..300 {
+        put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
+    }
+    store.commit(None).unwrap();
+    update(root);
+    assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+    let mut damaged = 0;
+    for side in [UTTERANCES, DIALOGUES] {
+        let files: Vec<PathBuf> =
+            fs::read_dir(root.join("lexical").join(side)).unwrap().map(|e| e.unwrap().path()).collect();
+        for file in files {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            // Segment files carry checksums; tantivy's own lists are guarded by their syntax.
+            if name.starts_with('.') || name.ends_with(".json") || name.ends_with(".lock") {
+                continue;
+            }
+            let good = fs::read(&file).unwrap();
+            let mut bad = good.clone();
+            for byte in bad.iter_mut().skip(good.len() / 4).take(good.len() / 2) {
+                *byte ^= 0x5a;
+            }
+            fs::write(&file, &bad).unwrap();
+            let told = Lexical::open(root).and_then(|lexical| {
+                let words = lexical.words("parcel word3 number");
+                let _ = (lexical.utterances(&words, 10), lexical.dialogues(&words, 10));
+                lexical.damaged_files()
+            });
+            assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
+            fs::write(&file, &good).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 8, "{damaged}");
+}
+
+#[test]
+fn a_lost_or_damaged_index_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put(&mut store, "a", "hello");
+    store.commit(None).unwrap();
+    update(root);
+    for (n, name) in ["utterances/meta.json", "dialogues/meta.json"].into_iter().enumerate() {
+        fs::write(root.join("lexical").join(name), "{").unwrap();
+        assert!(Lexical::open(root).is_err());
+        assert_eq!(update(root), 1, "{n}");
+        assert_eq!(found(root, "hello"), ["a#1"]);
+    }
+    fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
+    assert!(Lexical::open(root).is_err());
+    assert_eq!(update(root), 1);
+    assert_eq!(found_dialogues(root, "hello"), ["a"]);
+}
+
+#[test]
+fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    put_turns(&mut store, "a", &["my parcel is late", "the late parcel"]);
+    put_turns(&mut store, "b", &["我要申请退款", "parcel, parcel"]);
+    store.commit(None).unwrap();
+    update(root);
+    let lexical = Lexical::open(root).unwrap();
+    let asked = |text: &str| {
+        let query = lexical.syntax(text);
+        let hits = lexical.utterances(&query, 10).unwrap();
+        let ids: Vec<String> = hits.into_iter().map(|hit| hit.utterance.to_string()).collect();
+        (ids.join(" "), query.warnings().len())
+    };
+    assert_eq!(asked("\"late parcel\""), ("a#2".to_owned(), 0));
+    assert_eq!(asked("parcel -late"), ("b#2".to_owned(), 0));
+    assert_eq!(asked("parcel -\"late parcel\""), ("b#2 a#1".to_owned(), 0));
+    assert_eq!(asked("+late +my"), ("a#1".to_owned(), 0));
+    assert_eq!(asked("退款"), ("b#1".to_owned(), 0));
+    assert_eq!(asked("\"申请退款\""), ("b#1".to_owned(), 0));
+    assert_eq!(asked("parcel AND dialogue:b"), ("b#2".to_owned(), 0));
+    assert_eq!(asked("late AND turn:1"), ("a#1".to_owned(), 0));
+    assert_eq!(lexical.syntax("Late -MY 退款").terms(), ["late", "my", "退款"]);
+    // What people type.
+    for text in [
+        "where is my parcel?! (late",
+        "parcel:",
+        "AND",
+        "nowhere:late",
+        "-late",
+        "\"",
+        "[",
+        "turn:x",
+        "",
+        "late^",
+    ] {
+        let query = lexical.syntax(text);
+        lexical.utterances(&query, 10).unwrap();
+        lexical.dialogues(&query, 10).unwrap();
+    }
+    let query = lexical.syntax("nowhere:late parcel");
+    assert_eq!(query.warnings(), ["Field does not exist: 'nowhere'"]);
+    assert!(!lexical.utterances(&query, 10).unwrap().is_empty());
+}
