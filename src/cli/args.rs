@@ -15,7 +15,9 @@ use crate::{corpus::filter::Filter, error::Error};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
-pub(crate) use search::{AnalyzeArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchOf};
+pub(crate) use search::{
+    AnalyzeArgs, GraphBuilder, IndexBuildArgs, IndexCommand, SearchArgs, SearchMode, SearchOf,
+};
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
 const STYLES: styling::Styles = styling::Styles::styled()

@@ -6,6 +6,7 @@
 mod bad_input;
 mod changes;
 mod corpus;
+mod dense;
 mod embed;
 mod encode;
 mod hub;

@@ -29,8 +29,9 @@ use crate::{
     },
     error::{Class, Error, Result},
     index::{
+        dense::{DenseReader, Look},
         lexical::Lexical,
-        vectors::{VectorReader, scan},
+        vectors::Kind,
     },
     samples,
     store::{
@@ -99,11 +100,11 @@ impl Model {
 fn by_meaning(root: &Path, snapshot: &Snapshot, encoder: &dyn Encoder, query: &str) -> Result<Found> {
     let started = Instant::now();
     let encoded = encoder.encode(&[query], &TextOptions::default())?;
-    let Some(reader) = VectorReader::open(root)? else {
+    let Some(reader) = DenseReader::open(root, snapshot)? else {
         return Err(Error::Internal("the demo's index has no vectors".to_owned()));
     };
-    let found = scan::nearest(&reader, snapshot, encoded.vectors.row(0), 3)?;
-    search::shown(query, found, snapshot, 1, started)
+    let look = Look { k: 3, ..Look::default() };
+    search::by_vector(&reader, snapshot, Kind::Utterances, (query, encoded.vectors.row(0)), &look, 1, started)
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<()> {

@@ -1,13 +1,26 @@
 //! `turnwise index`, and what every command that changes records does at its end.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use serde::Serialize;
 
 use crate::{
-    cli::{Context, args::IndexBuildArgs, printer::grouped, progress::Progress, signals},
+    cli::{
+        Context,
+        args::{GraphBuilder, IndexBuildArgs},
+        printer::{DIM, counted, grouped},
+        progress::Progress,
+        signals,
+    },
     error::Result,
-    index::lexical::Lexical,
+    index::{
+        dense::{self, BuildOptions, Builder},
+        lexical::Lexical,
+        vectors::Kind,
+    },
     store::Snapshot,
     text::Analyzer,
 };
@@ -17,6 +30,9 @@ struct Built {
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
+    /// The graphs over the vectors, if there are vectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<dense::Built>,
 }
 
 pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {
@@ -30,13 +46,55 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
         analyzer = analyzer.or(Some(lexical.analyzer()));
         Lexical::remove(&root)?;
     }
-    let taken = update_by(analyzer, &root, &Snapshot::open(&root)?, context)?;
+    let snapshot = Snapshot::open(&root)?;
+    let taken = update_by(analyzer, &root, &snapshot, context)?;
+    let graphs = graphs(args.graph, &root, &snapshot, context)?;
     let analyzer = Lexical::open(&root)?.analyzer().to_string();
-    let built = Built { index: root.display().to_string(), analyzer, utterances_taken_in: taken };
-    context.printer.result(&built, |out| match taken {
-        0 => writeln!(out, "{} is up to date", built.index),
-        n => writeln!(out, "{}: {} utterances taken in", built.index, grouped(n)),
-    })
+    let built = Built { index: root.display().to_string(), analyzer, utterances_taken_in: taken, graphs };
+    context.printer.result(&built, |out| built.write(out))
+}
+
+impl Built {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let graphs = self.graphs.as_ref().filter(|graphs| graphs.new);
+        if self.utterances_taken_in == 0 && graphs.is_none() {
+            return writeln!(out, "{} is up to date", self.index);
+        }
+        if self.utterances_taken_in > 0 {
+            writeln!(out, "{}: {} utterances taken in", self.index, grouped(self.utterances_taken_in))?;
+        }
+        let Some(dense::Built { manifest, .. }) = graphs else { return Ok(()) };
+        for kind in Kind::ALL {
+            let part = manifest.part(kind);
+            let mut more = String::new();
+            if part.recall_queries > 0 {
+                more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
+            }
+            for (n, what) in [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")] {
+                if n > 0 {
+                    more.push_str(&format!(", {} {what}", grouped(n)));
+                }
+            }
+            let (index, name) = (&self.index, kind.name());
+            let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
+            writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
+        }
+        Ok(())
+    }
+}
+
+fn graphs(
+    builder: GraphBuilder,
+    root: &Path,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+) -> Result<Option<dense::Built>> {
+    let builder = match builder {
+        GraphBuilder::Native => Builder::Native,
+        GraphBuilder::HnswRs => Builder::HnswRs,
+    };
+    let options = BuildOptions { builder, ..BuildOptions::default() };
+    dense::build(root, snapshot, &options, context.command_line, &signals::stopped)
 }
 
 /// Brings the lexical index up to a snapshot.

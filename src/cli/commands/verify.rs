@@ -13,6 +13,7 @@ use crate::{
     },
     error::{Error, Result},
     index::{
+        dense,
         lexical::Lexical,
         vectors::{self, Checked},
     },
@@ -42,6 +43,7 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     })?;
     drop(progress);
     report.damage.extend(search_damage(&root)?);
+    report.damage.extend(graph_damage(&root)?);
     let mut checked = vectors::check(&root)?;
     if let Some(checked) = &mut checked {
         report.damage.append(&mut checked.damage);
@@ -108,6 +110,17 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
         Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
         // One that is not finished, or that this turnwise cannot use, is not damaged.
         Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Damage of the graphs over the vectors, if there are any.
+fn graph_damage(root: &Path) -> Result<Option<Damage>> {
+    match dense::verify(root) {
+        Ok(()) => Ok(None),
+        Err(Error::Corrupt { path, what, .. }) => {
+            Ok(Some(Damage { path, what: format!("{what}; `turnwise index build` makes the graphs anew") }))
+        }
         Err(e) => Err(e),
     }
 }

@@ -7,7 +7,7 @@ use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measur
 
 use super::{
     folder,
-    generation::{self, Manifest, Part, graph_path},
+    generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
 };
 use crate::{
@@ -24,8 +24,8 @@ const RECALL_QUERIES: usize = 1_000;
 /// What a build made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
-    /// The number of the generation.
-    pub generation: u64,
+    /// Whether it is a new one: `false` if the one in use was up to date.
+    pub new: bool,
     /// What it was built of.
     pub manifest: Manifest,
 }
@@ -49,6 +49,9 @@ pub fn build(
 ) -> Result<Option<Built>> {
     let _lock = WriterLock::acquire_named(root, "graphs.lock", command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
+    if let Some(manifest) = current(root, snapshot, &vectors, options) {
+        return Ok(Some(Built { new: false, manifest }));
+    }
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
     let last = generation::all(root).into_iter().map(|(number, _)| number).max().unwrap_or(0);
@@ -65,7 +68,28 @@ pub fn build(
         // Whoever has it mapped keeps it until he lets go.
         let _ = fs::remove_dir_all(old);
     }
-    Ok(Some(Built { generation: last + 1, manifest }))
+    Ok(Some(Built { new: true, manifest }))
+}
+
+/// What is in use, if a build would make the same again. One that is damaged is none.
+fn current(
+    root: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+) -> Option<Manifest> {
+    let generation = Generation::open(root).ok()??;
+    let m = &generation.manifest;
+    let same = m.vectors == set_of(vectors)
+        && (m.log.as_str(), m.at) == (snapshot.log_id(), snapshot.end())
+        && m.builder == options.builder.name()
+        && Kind::ALL.iter().all(|kind| m.part(*kind).vectors == vectors.rows(*kind) as u64);
+    (same && generation.verify().is_ok()).then_some(generation.manifest)
+}
+
+/// The name of the set that vectors are of.
+pub(super) fn set_of(vectors: &VectorReader) -> String {
+    vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn fill(
@@ -94,6 +118,7 @@ fn fill(
         drop(points);
         let frozen = Frozen::open(&path)?;
         let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES)?;
+        part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
         (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
         Ok(part)
@@ -101,7 +126,7 @@ fn fill(
     let manifest = Manifest {
         format: Manifest::FORMAT,
         turnwise: env!("CARGO_PKG_VERSION").to_owned(),
-        vectors: vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        vectors: set_of(vectors),
         encoder: vectors.recipe().fingerprint,
         log: snapshot.log_id().to_owned(),
         at: snapshot.end(),
@@ -145,12 +170,11 @@ fn gather(
     let mut part = Part::default();
     for key in keys {
         let row = u32::try_from(part.there).map_err(|_| Error::data("more than four billion utterances"))?;
-        let added = match vectors.get(kind, &key)? {
-            Some(vector) => points.push(row, vector)?,
-            None => false,
-        };
         part.there += 1;
-        part.without += u64::from(!added);
+        match vectors.get(kind, &key)? {
+            Some(vector) => part.unknown += u64::from(!points.push(row, vector)?),
+            None => part.without += 1,
+        }
     }
     Ok((points, part))
 }

@@ -55,8 +55,12 @@ pub struct Manifest {
 pub struct Part {
     /// Utterances or dialogues that were there.
     pub there: u64,
-    /// Those that had no vector yet, or one that is all zeros, and are not found by it.
+    /// Those that had no vector yet.
     pub without: u64,
+    /// Those of which the encoder knew nothing: a vector that is all zeros is near to nothing.
+    pub unknown: u64,
+    /// Vectors of the kind that the set had.
+    pub vectors: u64,
     /// Different vectors.
     pub nodes: u64,
     /// Of the nearest ten, the part that is found.

@@ -29,6 +29,14 @@ mod tests;
 pub use build::{Built, build};
 pub use generation::{Manifest, Part};
 pub use reader::{DenseHit, DenseReader, Look};
+pub use turnwise_nearest::{BuildOptions, Builder};
+
+use crate::error::Result;
+
+/// Compares the files of the generation in use with their checksums.
+pub fn verify(root: &Path) -> Result<()> {
+    generation::Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
+}
 
 use std::path::{Path, PathBuf};
 

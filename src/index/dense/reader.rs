@@ -4,11 +4,14 @@ use std::path::Path;
 
 use turnwise_nearest::{Allowed, Ask, Hit, Scratch};
 
-use super::generation::{Generation, Manifest};
+use super::{
+    build::set_of,
+    generation::{Generation, Manifest},
+};
 use crate::{
     encoder::vectors::cosine,
     error::Result,
-    ids::{DialogueId, IdKey, TurnNo},
+    ids::{DialogueId, IdKey, TurnNo, UtteranceId},
     index::vectors::{Kind, VectorReader, dialogue_key, utterance_key},
     store::{Change, Position, Snapshot},
 };
@@ -24,6 +27,12 @@ pub struct Look {
     pub exact: bool,
 }
 
+impl Default for Look {
+    fn default() -> Self {
+        Look { k: 10, ef: 64, exact: false }
+    }
+}
+
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DenseHit {
@@ -33,6 +42,13 @@ pub struct DenseHit {
     pub dialogue: DialogueId,
     /// Its turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
+}
+
+impl DenseHit {
+    /// Which utterance it is, if it is one.
+    pub fn utterance(&self) -> Option<UtteranceId> {
+        self.turn.map(|turn| UtteranceId { dialogue: self.dialogue.clone(), turn })
+    }
 }
 
 /// The vectors of an index, ready to be searched as of one snapshot.
@@ -59,7 +75,7 @@ impl DenseReader {
     /// over.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
-        let set = vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let set = set_of(&vectors);
         let fits = |g: &Generation| {
             let m = &g.manifest;
             m.vectors == set && m.log == snapshot.log_id() && m.at <= snapshot.end()

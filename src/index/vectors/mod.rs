@@ -32,7 +32,6 @@ mod key;
 mod manifest;
 mod reader;
 mod repair;
-pub mod scan;
 mod sets;
 mod table;
 mod writer;

@@ -1,5 +1,6 @@
-//! `turnwise search`: utterances and dialogues by their words.
+//! `turnwise search`: utterances and dialogues by their words, or by their meaning.
 
+mod dense;
 mod found;
 
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 use crate::{
     cli::{
         Context,
-        args::{SearchArgs, SearchOf},
+        args::{SearchArgs, SearchMode, SearchOf},
     },
     error::{Error, Result},
     ids::UtteranceId,
@@ -15,12 +16,17 @@ use crate::{
     store::Snapshot,
 };
 
+pub(super) use dense::by_vector;
 pub(super) use found::Found;
 use found::{Hit, Marks};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
+    if args.mode == SearchMode::Dense {
+        let found = dense::run(args, &root, &snapshot, context)?;
+        return context.printer.result(&found, |out| found.write(out));
+    }
     let lexical = Lexical::open(&root)?;
     let started = Instant::now();
     let query = match args.syntax {
@@ -92,18 +98,6 @@ impl Asked<'_> {
         }
         Ok(Found::new("dialogues", self.text, hits, self.marks(), self.started))
     }
-}
-
-/// Utterances that were found in another way than by their words, with the turns around them.
-pub(super) fn shown(
-    query: &str,
-    found: Vec<(f32, UtteranceId)>,
-    snapshot: &Snapshot,
-    window: usize,
-    started: Instant,
-) -> Result<Found> {
-    let hits = hits(found, snapshot, window)?;
-    Ok(Found::new("utterances", query, hits, Marks::of(query), started))
 }
 
 fn hits(found: Vec<(f32, UtteranceId)>, snapshot: &Snapshot, window: usize) -> Result<Vec<Hit>> {

@@ -1,0 +1,103 @@
+//! Searching by meaning, and the graphs that make it fast.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{SAMPLES, Turnwise, files, record};
+
+fn ids(found: &Value) -> Vec<&str> {
+    found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
+}
+
+/// The sample dialogues with the vectors of a static model.
+fn encoded() -> Turnwise {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
+    t.ok("encode -i x --model ./fitted");
+    t
+}
+
+#[test]
+fn without_vectors_the_way_to_them_is_told() {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    t.run("search -i x --mode dense parcel")
+        .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` makes them"]);
+    t.run("search -i x --mode dense --syntax parcel").says(2, &["leave one of them out"]);
+    let empty = t.run_args(&["search", "-i", "x", "--mode", "dense", " "]);
+    empty.says(2, &["the query is empty"]);
+}
+
+#[test]
+fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
+    let t = encoded();
+    let ask = ["search", "-i", "x", "--mode", "dense", "my parcel is late", "--format", "json", "-k", "5"];
+    let search = |more: &[&str]| t.run_args(&[&ask[..], more].concat()).json();
+    let before = search(&[]);
+    assert_eq!((&before["schema"], ids(&before).len()), (&"turnwise/search/1".into(), 5));
+    let built = t.ok("index build -i x");
+    assert!(
+        built.contains("utterances in a graph of ") && built.contains("finds 100.0% of the nearest ten"),
+        "{built}"
+    );
+    assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
+    assert_eq!(ids(&search(&[])), ids(&before));
+    assert_eq!(ids(&search(&["--exact"])), ids(&before));
+    let dialogues = search(&["--of", "dialogues"]);
+    assert!(dialogues["of"] == "dialogues" && dialogues["hits"][0]["turns"].as_u64().unwrap() > 1);
+
+    // What is deleted is gone at once, what came has to be encoded, and then is there without a build.
+    let first = ids(&before)[0].split('#').next().unwrap().to_owned();
+    t.ok(&format!("delete -i x {first}"));
+    assert!(ids(&search(&[])).iter().all(|id| !id.starts_with(&first)));
+    t.write("new.jsonl", record("new", "my parcel is late"));
+    t.ok("ingest -i x new.jsonl");
+    let outcome = t.run_args(&ask);
+    outcome.says(0, &["cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
+    t.ok("encode -i x");
+    assert_eq!(ids(&search(&[]))[0], "new#1");
+    for builder in ["hnsw_rs", "native"] {
+        let json = t.json(&format!("index build -i x --graph {builder}"));
+        let manifest = &json["graphs"]["manifest"];
+        assert_eq!((&manifest["builder"], &manifest["utterances"]["without"]), (&builder.into(), &0.into()));
+        assert_eq!(ids(&search(&[]))[0], "new#1");
+    }
+}
+
+#[test]
+fn a_damaged_graph_is_named_and_made_anew() {
+    let t = encoded();
+    t.ok("index build -i x");
+    t.ok("verify -i x");
+    let all = files(&t.path("indexes/x/graphs"));
+    let (path, good) = all.iter().find(|(path, _)| path.ends_with("utterances.graph")).unwrap();
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 4;
+    fs::write(path, bad).unwrap();
+    let outcome = t.run("verify -i x");
+    assert!(outcome.code == 4 && outcome.out.contains("utterances.graph: block "), "{outcome:?}");
+    assert!(outcome.out.contains("`turnwise index build` makes the graphs anew"), "{outcome:?}");
+    fs::write(path, &good[..good.len() / 3]).unwrap();
+    t.run("search -i x --mode dense parcel").says(4, &["utterances.graph: it ends within its "]);
+    t.ok("index build -i x");
+    t.ok("verify -i x");
+    t.ok("search -i x --mode dense parcel");
+}
+
+#[test]
+fn another_encoder_under_the_same_name_is_refused_with_both_fingerprints() {
+    let t = encoded();
+    t.ok("model fit in.jsonl -o other --dim 64"
+        .replace("in.jsonl", SAMPLES)
+        .replace("--dim 64", "--dim 32")
+        .as_str());
+    fs::remove_dir_all(t.path("fitted")).unwrap();
+    fs::rename(t.path("other"), t.path("fitted")).unwrap();
+    t.run("search -i x --mode dense parcel").says(
+        2,
+        &["were made by another encoder", " then and is ", "`turnwise encode -i indexes/x --replace`"],
+    );
+}
