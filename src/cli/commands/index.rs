@@ -70,7 +70,9 @@ impl Built {
             if part.recall_queries > 0 {
                 more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
             }
-            for (n, what) in [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")] {
+            for (n, what) in
+                [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")]
+            {
                 if n > 0 {
                     more.push_str(&format!(", {} {what}", grouped(n)));
                 }
