@@ -33,8 +33,8 @@ pub(crate) unsafe fn score<S: Simd>(
             }
         };
         match frozen.header.metric {
-            Metric::L2 => -S::distance(query.as_ptr(), vector, dim).sqrt(),
-            _ => S::dot(query.as_ptr(), vector, dim),
+            Metric::L2 => -S::floats::<true>(query.as_ptr(), vector, dim).sqrt(),
+            _ => S::floats::<false>(query.as_ptr(), vector, dim),
         }
     }
 }

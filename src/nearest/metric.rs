@@ -13,13 +13,4 @@ pub enum Metric {
 
 impl Metric {
     pub(crate) const ALL: [Metric; 3] = [Metric::Cosine, Metric::InnerProduct, Metric::L2];
-
-    /// Its name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Cosine => "cosine",
-            Metric::InnerProduct => "inner-product",
-            Metric::L2 => "l2",
-        }
-    }
 }

@@ -63,6 +63,45 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
     folder_file.sync_all().at("flush", folder)
 }
 
+/// Puts a folder in the place of another, or of nothing: in one step, where the system and the file system can. `old` is
+/// a name beside it for one that steps aside where they cannot.
+pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
+    let replaces = folder.exists();
+    if replaces && change_places(new, folder) {
+        let absolute = std::path::absolute(folder).at("find", folder)?;
+        sync_parent(&absolute)?;
+        return remove_folder(new);
+    }
+    if replaces {
+        // A folder that holds files cannot be renamed over: the old one steps aside first. A kill between the two leaves
+        // it there, which is why this is only for systems that cannot do better.
+        remove_folder(old)?;
+        fs::rename(folder, old).at("move", folder)?;
+    }
+    if let Err(e) = fs::rename(new, folder) {
+        if replaces {
+            // What was there is better than nothing; the first error is the one to tell.
+            let _ = fs::rename(old, folder);
+        }
+        return Err(e).at("create", folder);
+    }
+    let absolute = std::path::absolute(folder).at("find", folder)?;
+    sync_parent(&absolute)?;
+    remove_folder(old)
+}
+
+/// Gives two folders each other's name in one step, where the system and the file system can.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn change_places(a: &Path, b: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn change_places(_: &Path, _: &Path) -> bool {
+    false
+}
+
 /// Removes a folder and all in it, if it is there.
 pub fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {

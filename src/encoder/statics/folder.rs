@@ -103,7 +103,7 @@ pub(super) fn save<'a>(
     text.push(b'\n');
     files::replace(&new.join(DESCRIPTION), &text)?;
     files::sync_folder(&new)?;
-    put_in_place(&new, folder)
+    files::replace_folder(&new, folder, &beside(folder, "old"))
 }
 
 /// A folder beside another, under a name that is surely ours: what is left of it by a kill is removed.
@@ -126,44 +126,6 @@ fn refuse_to_replace(folder: &Path) -> Result<()> {
     }
     Err(Error::input(format!("{} is there already, and it is no static encoder", folder.display()))
         .with_hint("name another folder, or remove it first"))
-}
-
-fn put_in_place(new: &Path, folder: &Path) -> Result<()> {
-    let replaces = folder.exists();
-    if replaces && change_places(new, folder) {
-        let absolute = std::path::absolute(folder).at("find", folder)?;
-        files::sync_parent(&absolute)?;
-        return files::remove_folder(new);
-    }
-    let old = beside(folder, "old");
-    if replaces {
-        // A folder that holds files cannot be renamed over: the old one steps aside first. A kill between the two leaves
-        // it there, which is why this is only for systems that cannot do better.
-        files::remove_folder(&old)?;
-        fs::rename(folder, &old).at("move", folder)?;
-    }
-    if let Err(e) = fs::rename(new, folder) {
-        if replaces {
-            // What was there is better than nothing; the first error is the one to tell.
-            let _ = fs::rename(&old, folder);
-        }
-        return Err(e).at("create", folder);
-    }
-    let absolute = std::path::absolute(folder).at("find", folder)?;
-    files::sync_parent(&absolute)?;
-    files::remove_folder(&old)
-}
-
-/// Gives two folders each other's name in one step, where the system and the file system can.
-#[cfg(any(target_os = "linux", target_os = "macos"))]
-fn change_places(a: &Path, b: &Path) -> bool {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn change_places(_: &Path, _: &Path) -> bool {
-    false
 }
 
 fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<blake3::Hash> {

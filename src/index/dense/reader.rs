@@ -152,11 +152,6 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Compares the generation's files with their checksums.
-    pub fn verify(&self) -> Result<()> {
-        self.generation.as_ref().map_or(Ok(()), Generation::verify)
-    }
-
     /// The `k` nearest to a query: scores descending, then ids descending.
     pub fn search(
         &self,
@@ -237,6 +232,7 @@ impl DenseReader {
     }
 
     fn in_tail(&self, kind: Kind, query: &[f32], k: usize, hits: &mut Vec<DenseHit>) -> Result<()> {
+        let mut limit = (4 * k).max(4_096);
         for recent in &self.tail {
             let mut look = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
                 if let Some(vector) = self.vectors.get(kind, key)?.filter(|v| v.iter().any(|n| *n != 0.0)) {
@@ -249,11 +245,12 @@ impl DenseReader {
                 Kind::Utterances => recent.turns.iter().try_for_each(|(turn, key)| look(key, Some(*turn)))?,
                 Kind::Dialogues => look(&recent.whole, None)?,
             }
-            if hits.len() > (4 * k).max(4_096) {
+            if hits.len() > limit {
                 hits.sort_by(|a, b| b.score.total_cmp(&a.score));
                 // Equally near ones at the border must all stay.
                 let least = hits[k.saturating_sub(1)].score;
                 hits.retain(|hit| hit.score >= least);
+                limit = limit.max(2 * hits.len());
             }
         }
         Ok(())

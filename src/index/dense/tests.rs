@@ -241,7 +241,7 @@ fn every_damaged_byte_is_told_and_nothing_panics() {
                 let reader = reader.unwrap();
                 let look = Look { k: 10, ef: 64, exact: step % 2 == 0 };
                 let _ = reader.search(&snapshot, Kind::Utterances, &query, &look);
-                reader.verify()
+                verify(root)
             });
             let told = told.expect_err(&format!("{} at {at}", file.display()));
             assert_eq!(told.class(), Class::Corrupt, "{told}");

@@ -23,6 +23,19 @@ fn update(root: &Path) -> u64 {
     Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
 }
 
+/// An index without dialogues.
+fn begun() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open_or_create(dir.path(), "test").unwrap();
+    (dir, store)
+}
+
+/// Commits what was put, and brings the lexical index up to it.
+fn take_in(store: &mut Store, root: &Path) {
+    store.commit(None).unwrap();
+    update(root);
+}
+
 fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
     let analyzer = Some(analyzer.parse()?);
     Lexical::update_by(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
@@ -43,9 +56,8 @@ const NONE: [&str; 0] = [];
 
 #[test]
 fn the_index_follows_the_log() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "my parcel is late");
     put(&mut store, "b", "我要退款");
     store.commit(None).unwrap();
@@ -73,14 +85,12 @@ fn the_index_follows_the_log() {
 
 #[test]
 fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put_turns(&mut store, "a", &["hello there", "my parcel is late", "the refund is on its way"]);
     put_turns(&mut store, "b", &["the parcel came", "good"]);
     put_turns(&mut store, "c", &["nothing to see"]);
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     assert_eq!(found_dialogues(root, "parcel refund"), ["a", "b"]);
     let lexical = Lexical::open(root).unwrap();
     let best = |query: &str, id: &str| {
@@ -95,9 +105,8 @@ fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
 /// Dialogues that are equal but for their ids, in an order of coming that is not that of the ids.
 #[test]
 fn ties_at_the_last_place_are_settled_by_the_ids() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     for batch in 0..3 {
         for n in 0..700 {
             let id = format!("d{:04}", (n * 3 + batch) * 1237 % 2100);
@@ -123,9 +132,8 @@ fn ties_at_the_last_place_are_settled_by_the_ids() {
 /// Few words in many orders: many equal scores, and sums that rounding would tell apart.
 #[test]
 fn the_best_are_the_beginning_of_all() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     let words = ["parcel", "late", "the", "refund", "is", "my", "card", "please"];
     let mut state = 7u64;
     let mut next = move |n: u64| {
@@ -167,12 +175,10 @@ fn the_best_are_the_beginning_of_all() {
 
 #[test]
 fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "two deliveries");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     assert_eq!(found(root, "delivery"), NONE);
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
     assert_eq!(found(root, "delivery"), ["a#1"]);
@@ -191,9 +197,8 @@ fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
 
 #[test]
 fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
     let snapshot = Snapshot::open(root).unwrap();
@@ -210,12 +215,10 @@ fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
 
 #[test]
 fn two_do_not_make_it_at_the_same_time() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "hello");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
     let writer = lexical.utterances.writer().unwrap();
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
@@ -226,9 +229,8 @@ fn two_do_not_make_it_at_the_same_time() {
 /// As turnwise made it before dialogues were searched: Tantivy's files in the folder itself.
 #[test]
 fn an_index_of_an_older_version_is_told_and_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "hello");
     store.commit(None).unwrap();
     let old = root.join("lexical");
@@ -256,12 +258,10 @@ fn an_index_of_an_older_version_is_told_and_made_anew() {
 
 #[test]
 fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "hello");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     let rename = |to: &str| {
         let meta = root.join("lexical/utterances/meta.json");
         let text = fs::read_to_string(&meta).unwrap();
@@ -294,12 +294,10 @@ fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
 /// As a kill between the two commits leaves them.
 #[test]
 fn two_that_came_differently_far_are_brought_together() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "one parcel");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     let behind = root.join("behind");
     fs::create_dir(&behind).unwrap();
     for entry in fs::read_dir(root.join("lexical/dialogues")).unwrap() {
@@ -308,8 +306,7 @@ fn two_that_came_differently_far_are_brought_together() {
     }
     put(&mut store, "b", "two parcel");
     put(&mut store, "a", "no more");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
     fs::rename(&behind, root.join("lexical/dialogues")).unwrap();
     assert_eq!(
@@ -326,14 +323,12 @@ fn two_that_came_differently_far_are_brought_together() {
 
 #[test]
 fn every_damaged_file_is_told_and_no_search_panics() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     for n in 0..300 {
         put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
     }
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
     let mut damaged = 0;
     for side in [UTTERANCES, DIALOGUES] {
@@ -366,12 +361,10 @@ fn every_damaged_file_is_told_and_no_search_panics() {
 
 #[test]
 fn a_lost_or_damaged_index_is_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put(&mut store, "a", "hello");
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     for (n, name) in ["utterances/meta.json", "dialogues/meta.json"].into_iter().enumerate() {
         fs::write(root.join("lexical").join(name), "{").unwrap();
         assert!(Lexical::open(root).is_err());
@@ -386,13 +379,11 @@ fn a_lost_or_damaged_index_is_made_anew() {
 
 #[test]
 fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, mut store) = begun();
     let root = dir.path();
-    let mut store = Store::open_or_create(root, "test").unwrap();
     put_turns(&mut store, "a", &["my parcel is late", "the late parcel"]);
     put_turns(&mut store, "b", &["我要申请退款", "parcel, parcel"]);
-    store.commit(None).unwrap();
-    update(root);
+    take_in(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
     let asked = |text: &str| {
         let query = lexical.syntax(text);

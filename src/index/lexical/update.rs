@@ -1,6 +1,6 @@
 //! Bringing the indexes up to a snapshot.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use tantivy::IndexWriter;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     corpus::Dialogue,
-    error::{Class, Error, IoContext, Result},
+    error::{Class, Error, Result},
     store::{Change, Position, Snapshot, files},
     text::Analyzer,
 };
@@ -102,9 +102,7 @@ impl Run<'_> {
             let _ = files::remove_folder(&new);
             return taken;
         }
-        files::remove_folder(&old)?;
-        fs::rename(&new, &old).at("rename", &new)?;
-        files::sync_parent(&old)?;
+        files::replace_folder(&new, &old, &root.join("lexical.old"))?;
         taken
     }
 

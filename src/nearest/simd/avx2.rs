@@ -61,58 +61,42 @@ impl Simd for Avx2 {
         }
     }
 
+    /// The sum of products, or of squared distances. Not by closures: the compiler would leave the instructions in them as
+    /// calls, since a closure does not know of the processor.
     #[inline(always)]
-    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
+    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { floats::<false>(a, b, length) }
-    }
-
-    #[inline(always)]
-    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe { floats::<true>(a, b, length) }
+        unsafe {
+            let mut sums = [_mm256_setzero_ps(); 4];
+            let mut at = 0;
+            while at + 32 <= length {
+                for lane in 0..4 {
+                    let from = at + 8 * lane;
+                    sums[lane] = add::<APART>(sums[lane], a.add(from), b.add(from));
+                }
+                at += 32;
+            }
+            while at + 8 <= length {
+                sums[0] = add::<APART>(sums[0], a.add(at), b.add(at));
+                at += 8;
+            }
+            let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
+            let half = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
+            let half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+            let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
+            while at < length {
+                let (x, y) = (*a.add(at), *b.add(at));
+                sum += if APART { (x - y) * (x - y) } else { x * y };
+                at += 1;
+            }
+            sum
+        }
     }
 
     #[inline(always)]
     fn prefetch(address: *const u8) {
         // SAFETY: a prefetch reads nothing; any address will do.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
-    }
-}
-
-/// The sum of products, or of squared distances. Not by closures: the compiler would leave the instructions in them as
-/// calls, since a closure does not know of the processor.
-///
-/// # Safety
-///
-/// As [`Simd::dot`].
-#[inline(always)]
-unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut sums = [_mm256_setzero_ps(); 4];
-        let mut at = 0;
-        while at + 32 <= length {
-            for lane in 0..4 {
-                let from = at + 8 * lane;
-                sums[lane] = add::<APART>(sums[lane], a.add(from), b.add(from));
-            }
-            at += 32;
-        }
-        while at + 8 <= length {
-            sums[0] = add::<APART>(sums[0], a.add(at), b.add(at));
-            at += 8;
-        }
-        let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
-        let half = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
-        let half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-        let mut sum = _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps::<1>(half, half)));
-        while at < length {
-            let (x, y) = (*a.add(at), *b.add(at));
-            sum += if APART { (x - y) * (x - y) } else { x * y };
-            at += 1;
-        }
-        sum
     }
 }
 

@@ -60,52 +60,39 @@ impl Simd for Avx512 {
         }
     }
 
+    /// The sum of products, or of squared distances. No closures, as in `avx2`.
     #[inline(always)]
-    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe { floats::<false>(a, b, length) }
-    }
-
-    #[inline(always)]
-    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe { floats::<true>(a, b, length) }
+    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
+        // SAFETY: the caller's promise; what lies behind the end is masked out, and 0 adds nothing to either sum.
+        unsafe {
+            let mut sums = [_mm512_setzero_ps(); 4];
+            let mut at = 0;
+            while at + 64 <= length {
+                for lane in 0..4 {
+                    let from = at + 16 * lane;
+                    let (x, y) = (_mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
+                    sums[lane] = add::<APART>(sums[lane], x, y);
+                }
+                at += 64;
+            }
+            while at < length {
+                let rest = length - at;
+                let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
+                let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
+                sums[0] = add::<APART>(sums[0], x, y);
+                at += 16;
+            }
+            _mm512_reduce_add_ps(_mm512_add_ps(
+                _mm512_add_ps(sums[0], sums[1]),
+                _mm512_add_ps(sums[2], sums[3]),
+            ))
+        }
     }
 
     #[inline(always)]
     fn prefetch(address: *const u8) {
         // SAFETY: a prefetch reads nothing; any address will do.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
-    }
-}
-
-/// The sum of products, or of squared distances. No closures, as in `avx2`.
-///
-/// # Safety
-///
-/// As [`Simd::dot`].
-#[inline(always)]
-unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-    // SAFETY: the caller's promise; what lies behind the end is masked out, and 0 adds nothing to either sum.
-    unsafe {
-        let mut sums = [_mm512_setzero_ps(); 4];
-        let mut at = 0;
-        while at + 64 <= length {
-            for lane in 0..4 {
-                let from = at + 16 * lane;
-                let (x, y) = (_mm512_loadu_ps(a.add(from)), _mm512_loadu_ps(b.add(from)));
-                sums[lane] = add::<APART>(sums[lane], x, y);
-            }
-            at += 64;
-        }
-        while at < length {
-            let rest = length - at;
-            let mask = if rest >= 16 { u16::MAX } else { (1 << rest) - 1 };
-            let (x, y) = (_mm512_maskz_loadu_ps(mask, a.add(at)), _mm512_maskz_loadu_ps(mask, b.add(at)));
-            sums[0] = add::<APART>(sums[0], x, y);
-            at += 16;
-        }
-        _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
     }
 }
 

@@ -36,11 +36,8 @@ pub(crate) trait Simd: Copy {
     /// The squared distance of two rows of codes. `length` is a multiple of 64.
     unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32;
 
-    /// The product of two vectors of any length.
-    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32;
-
-    /// The squared distance of two vectors of any length.
-    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32;
+    /// Of two vectors of any length the squared distance, if `APART`, else the product.
+    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
     /// Asks for the line of memory that holds an address.
     fn prefetch(address: *const u8);

@@ -27,38 +27,25 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    unsafe fn dot(a: *const f32, b: *const f32, length: usize) -> f32 {
+    unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { lanes(a, b, length, |sum, a, b| sum + a * b) }
-    }
-
-    #[inline(always)]
-    unsafe fn distance(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe { lanes(a, b, length, |sum, a, b| sum + (a - b) * (a - b)) }
+        let (a, b) =
+            unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
+        let add = |sum: f32, a: f32, b: f32| sum + if APART { (a - b) * (a - b) } else { a * b };
+        let mut sums = [0.0f32; LANES];
+        let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+        let rest = a_lanes.remainder().iter().zip(b_lanes.remainder());
+        for (a, b) in a_lanes.zip(b_lanes) {
+            for lane in 0..LANES {
+                sums[lane] = add(sums[lane], a[lane], b[lane]);
+            }
+        }
+        for (lane, (a, b)) in rest.enumerate() {
+            sums[lane] = add(sums[lane], *a, *b);
+        }
+        sums.iter().sum()
     }
 
     #[inline(always)]
     fn prefetch(_: *const u8) {}
-}
-
-/// # Safety
-///
-/// `length` elements are read from both.
-#[inline(always)]
-unsafe fn lanes(a: *const f32, b: *const f32, length: usize, add: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    // SAFETY: the caller's promise.
-    let (a, b) = unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
-    let mut sums = [0.0f32; LANES];
-    let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = a_lanes.remainder().iter().zip(b_lanes.remainder());
-    for (a, b) in a_lanes.zip(b_lanes) {
-        for lane in 0..LANES {
-            sums[lane] = add(sums[lane], a[lane], b[lane]);
-        }
-    }
-    for (lane, (a, b)) in rest.enumerate() {
-        sums[lane] = add(sums[lane], *a, *b);
-    }
-    sums.iter().sum()
 }

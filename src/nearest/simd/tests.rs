@@ -31,8 +31,8 @@ impl Task for Floats<'_> {
         // SAFETY: the rows have this length.
         unsafe {
             (
-                S::dot(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
-                S::distance(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                S::floats::<false>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                S::floats::<true>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
             )
         }
     }
