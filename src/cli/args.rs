@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Demo,
     /// Read dialogues into an index
     Ingest(IngestArgs),
-    /// Find utterances or dialogues by their words
+    /// Find utterances or dialogues by their words or their meaning
     Search(SearchArgs),
     /// Show the tokens that a text is searched by
     Analyze(AnalyzeArgs),
