@@ -48,7 +48,11 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     }
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
-    let graphs = graphs(args.graph, &root, &snapshot, context)?;
+    let builder = match args.graph {
+        GraphBuilder::Native => Builder::Native,
+        GraphBuilder::HnswRs => Builder::HnswRs,
+    };
+    let graphs = graphs_by(builder, &root, &snapshot, context)?;
     let analyzer = Lexical::open(&root)?.analyzer().to_string();
     let built = Built { index: root.display().to_string(), analyzer, utterances_taken_in: taken, graphs };
     context.printer.result(&built, |out| built.write(out))
@@ -85,16 +89,21 @@ impl Built {
     }
 }
 
-fn graphs(
-    builder: GraphBuilder,
+/// Builds graphs over the vectors, by the builder that nobody has to ask for.
+pub(super) fn graphs(
     root: &Path,
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    let builder = match builder {
-        GraphBuilder::Native => Builder::Native,
-        GraphBuilder::HnswRs => Builder::HnswRs,
-    };
+    graphs_by(BuildOptions::default().builder, root, snapshot, context)
+}
+
+fn graphs_by(
+    builder: Builder,
+    root: &Path,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+) -> Result<Option<dense::Built>> {
     let options = BuildOptions { builder, ..BuildOptions::default() };
     dense::build(root, snapshot, &options, context.command_line, &signals::stopped)
 }
