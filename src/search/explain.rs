@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::fuse::{Candidate, Place, Scale, parts};
+use super::fuse::{Candidate, Place, parts};
 use crate::{
     index::lexical::TermScore,
     search::request::{Fusion, Mode},
@@ -14,6 +14,9 @@ pub struct Explanation {
     /// Its place in the list by meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<Place>,
+    /// Its cosine with the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f32>,
     /// Its place in the list by words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bm25: Option<Place>,
@@ -34,25 +37,24 @@ pub struct Fused {
     /// The way and its numbers.
     #[serde(flatten)]
     pub by: Fusion,
-    /// What the list by meaning gave.
+    /// What its meaning gave.
     pub from_dense: Option<f32>,
-    /// What the list by words gave.
+    /// What its words gave.
     pub from_bm25: Option<f32>,
-    /// The least and the greatest score of both lists, for weighted scores.
-    pub scales: [Scale; 2],
     /// The sum.
     pub score: f32,
 }
 
 impl Explanation {
-    pub(super) fn of(mode: Mode, fusion: &Fusion, scales: &[Scale; 2], candidate: &Candidate) -> Self {
+    pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &Candidate) -> Self {
         let fused = || {
-            let [from_dense, from_bm25] = parts(fusion, scales, candidate);
+            let [from_dense, from_bm25] = parts(fusion, candidate);
             let score = [from_dense, from_bm25].into_iter().flatten().sum();
-            Fused { by: *fusion, from_dense, from_bm25, scales: *scales, score }
+            Fused { by: *fusion, from_dense, from_bm25, score }
         };
         Explanation {
             dense: candidate.dense,
+            cosine: candidate.cosine,
             bm25: candidate.bm25,
             terms: Vec::new(),
             fusion: (mode == Mode::Hybrid).then(fused),

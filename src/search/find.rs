@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     Searcher,
     filtered::Filtered,
-    fuse::{Candidate, Entry, Place, Scale, fuse},
+    fuse::{Candidate, Entry, Place, fuse},
     hits::Hits,
     query::{Known, Query},
     request::{By, Mode, Of, SearchRequest},
@@ -20,17 +20,11 @@ use crate::{
 const DEEPEST: usize = 100_000;
 
 /// Both lists to some depth.
-pub(super) struct Lists {
-    pub(super) dense: Vec<Entry>,
-    pub(super) bm25: Vec<Entry>,
+struct Lists {
+    dense: Vec<Entry>,
+    bm25: Vec<Entry>,
     /// Whether there is nothing more.
     exhausted: bool,
-}
-
-impl Lists {
-    pub(super) fn scales(&self) -> [Scale; 2] {
-        [Scale::of(&self.dense), Scale::of(&self.bm25)]
-    }
 }
 
 impl Searcher {
@@ -63,9 +57,13 @@ impl Searcher {
         let (lists, hits) = loop {
             let lists = self.lists(request, &query, filtered, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
-                let mut ranked = fuse(mode, &request.fusion, &lists.dense, &lists.bm25);
+                let cosine = |candidate: &Candidate| match &query.vector {
+                    Some(vector) => self.cosine(query.kind, candidate, vector),
+                    None => Ok(None),
+                };
+                let mut ranked = fuse(mode, &request.fusion, [&lists.dense, &lists.bm25], &cosine)?;
                 self.rerank(request, &query, &mut ranked)?;
-                Hits { searcher: self, request, query: &query, mode, lists: &lists }.of(ranked)
+                Hits { searcher: self, request, query: &query, mode }.of(ranked)
             })?;
             if hits.len() >= request.k || lists.exhausted || depth >= DEEPEST {
                 break (lists, hits);
@@ -166,8 +164,8 @@ impl Searcher {
         for (n, candidate) in ranked[..top].iter_mut().enumerate() {
             candidate.before = Some(Place { rank: n + 1, score: candidate.score });
             candidate.score = match rerank.by {
-                By::Exact => match candidate.dense {
-                    Some(place) => place.score,
+                By::Exact => match candidate.cosine {
+                    Some(cosine) => cosine,
                     None => self.cosine(query.kind, candidate, vector)?.unwrap_or(f32::MIN),
                 },
             };

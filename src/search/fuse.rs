@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::request::{Fusion, Method, Mode};
-use crate::ids::{IdKey, Seq, TurnNo};
+use crate::{
+    error::Result,
+    ids::{IdKey, Seq, TurnNo},
+};
 
 /// What a list has, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -24,6 +27,8 @@ pub(super) struct Candidate {
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<Place>,
     pub(super) bm25: Option<Place>,
+    /// Its cosine with the query, as far as it is known.
+    pub(super) cosine: Option<f32>,
     /// What it is ranked by.
     pub(super) score: f32,
     /// Its place before it was ranked again.
@@ -39,8 +44,14 @@ pub(super) struct Entry {
     pub(super) score: f32,
 }
 
-/// Everything that either list has, best first. Equal ones are left in no order: their ids tell it.
-pub(super) fn fuse(mode: Mode, fusion: &Fusion, dense: &[Entry], bm25: &[Entry]) -> Vec<Candidate> {
+/// Everything that either list has, best first. Equal ones are in no order that counts: their ids tell it. `cosine` knows
+/// that of what is not in the list by meaning.
+pub(super) fn fuse(
+    mode: Mode,
+    fusion: &Fusion,
+    [dense, bm25]: [&[Entry]; 2],
+    cosine: &dyn Fn(&Candidate) -> Result<Option<f32>>,
+) -> Result<Vec<Candidate>> {
     let mut found: HashMap<(Seq, Option<TurnNo>), Candidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
     for (list, entries) in [dense, bm25].into_iter().enumerate() {
@@ -51,66 +62,49 @@ pub(super) fn fuse(mode: Mode, fusion: &Fusion, dense: &[Entry], bm25: &[Entry])
                 turn: entry.turn,
                 dense: None,
                 bm25: None,
+                cosine: None,
                 score: 0.0,
                 before: None,
             });
             let place = Some(Place { rank: n + 1, score: entry.score });
             match list {
-                0 => candidate.dense = place,
+                0 => (candidate.dense, candidate.cosine) = (place, Some(entry.score)),
                 _ => candidate.bm25 = place,
             }
         }
     }
-    let scales = [Scale::of(dense), Scale::of(bm25)];
     let mut all: Vec<Candidate> = found.into_values().collect();
     for candidate in &mut all {
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
             Mode::Hybrid => {
-                let parts = parts(fusion, &scales, candidate);
-                parts.iter().flatten().sum()
+                // What only its words have found has a meaning too.
+                if candidate.cosine.is_none() && fusion.method == Method::Weighted {
+                    candidate.cosine = cosine(candidate)?;
+                }
+                parts(fusion, candidate).into_iter().flatten().sum()
             }
         };
     }
     all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.seq, a.turn).cmp(&(b.seq, b.turn))));
-    all
+    Ok(all)
 }
 
-/// What each list gives a candidate.
-pub(super) fn parts(fusion: &Fusion, scales: &[Scale; 2], candidate: &Candidate) -> [Option<f32>; 2] {
-    let part = |weight: f32, scale: &Scale, place: Option<Place>| {
-        place.map(|place| match fusion.method {
-            Method::Rrf => weight / (fusion.k + place.rank as f32),
-            Method::Weighted => weight * scale.on(place.score),
-        })
-    };
-    [part(fusion.dense, &scales[0], candidate.dense), part(fusion.bm25, &scales[1], candidate.bm25)]
-}
-
-/// A list's scores, brought to 0…1: its last has 0, its first 1. What a list does not have gets nothing from it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Scale {
-    /// The list's least score.
-    pub least: f32,
-    /// Its greatest.
-    pub most: f32,
-}
-
-impl Scale {
-    pub(super) fn of(entries: &[Entry]) -> Self {
-        let (mut least, mut most) = (f32::MAX, f32::MIN);
-        for entry in entries {
-            (least, most) = (least.min(entry.score), most.max(entry.score));
+/// What meaning and words give a candidate.
+pub(super) fn parts(fusion: &Fusion, candidate: &Candidate) -> [Option<f32>; 2] {
+    let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
+    let [dense, bm25] = match fusion.method {
+        Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
+        Method::Weighted => {
+            [candidate.cosine, candidate.bm25.map(|place| place.score / (place.score + HALF))]
         }
-        Scale { least, most }
-    }
-
-    fn on(&self, score: f32) -> f32 {
-        // A list of equal scores has found all of them equally well.
-        if self.most > self.least { (score - self.least) / (self.most - self.least) } else { 1.0 }
-    }
+    };
+    [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
 }
+
+/// The BM25 score that counts half of what the greatest could: brings scores, which have no bound, to 0…1.
+pub const HALF: f32 = 10.0;
 
 #[cfg(test)]
 mod tests {
@@ -131,23 +125,25 @@ mod tests {
     #[test]
     fn reciprocal_ranks_are_what_the_formula_says() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
-        let fused = fuse(Mode::Hybrid, &Fusion::default(), &dense, &bm25);
+        let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
+        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
         assert_eq!(fused.iter().map(|c| c.seq.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
-        let weights = Fusion { dense: 3.0, k: 1.0, ..Fusion::default() };
-        assert_eq!(fuse(Mode::Hybrid, &weights, &dense, &bm25)[1].score, 3.0 / 2.0);
+        let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
+        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &|_| Ok(None)).unwrap();
+        assert_eq!(fused[1].score, 3.0 / 2.0);
     }
 
     #[test]
-    fn weighted_scores_are_brought_to_one_measure_first() {
-        let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 7.0), (3, 5.0)]));
+    fn weighted_scores_are_cosines_and_bm25_brought_to_one() {
+        let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: Method::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &fusion, &dense, &bm25);
+        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.seq.0 == seq).unwrap().score;
-        assert!((of(2) - (0.25 + 2.0)).abs() < 1e-6 && (of(1) - 0.5).abs() < 1e-6);
-        assert_eq!((of(3), of(4)), (0.0, 0.0));
-        assert_eq!(Scale::of(&list(&[(1, 2.0), (2, 2.0)])).on(2.0), 1.0);
+        assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
+        // What only its words have found has a cosine too.
+        assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
     }
 
     proptest! {
@@ -160,7 +156,7 @@ mod tests {
             let method = if rrf { Method::Rrf } else { Method::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
-                let fused = fuse(mode, &fusion, &list(&entries), &[]);
+                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &|_| Ok(None)).unwrap();
                 let order: Vec<u64> = fused.iter().map(|c| c.seq.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }

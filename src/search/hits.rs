@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::{
     Searcher,
     explain::Explanation,
-    find::Lists,
     fuse::Candidate,
     query::Query,
     request::{Group, Mode, SearchRequest},
@@ -25,7 +24,6 @@ pub(super) struct Hits<'a> {
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
     pub(super) mode: Mode,
-    pub(super) lists: &'a Lists,
 }
 
 /// A candidate whose record has been read.
@@ -147,8 +145,8 @@ impl Hits<'_> {
         at: Option<usize>,
     ) -> Result<Option<f64>> {
         let (Some(vector), Some(dense)) = (&self.query.vector, &self.searcher.dense) else { return Ok(None) };
-        let score = match (candidate.dense, at.and_then(|at| dialogue.turns.get(at))) {
-            (Some(place), _) => Some(place.score),
+        let score = match (candidate.cosine, at.and_then(|at| dialogue.turns.get(at))) {
+            (Some(cosine), _) => Some(cosine),
             (None, Some(turn)) => self.searcher.cosine_with(self.query.kind, &key_of_turn(turn), vector)?,
             (None, None) => self.searcher.cosine_with(self.query.kind, &dialogue_key(dialogue), vector)?,
         };
@@ -175,8 +173,7 @@ impl Hits<'_> {
     }
 
     fn explanation(&self, candidate: &Candidate, dialogue: &Dialogue) -> Result<Explanation> {
-        let scales = self.lists.scales();
-        let mut explanation = Explanation::of(self.mode, &self.request.fusion, &scales, candidate);
+        let mut explanation = Explanation::of(self.mode, &self.request.fusion, candidate);
         if let (Some(_), Some(words), Ok(lexical)) =
             (candidate.bm25, &self.query.words, &self.searcher.lexical)
         {

@@ -37,7 +37,7 @@ use std::{
 };
 
 pub use explain::{Explanation, Fused};
-pub use fuse::{Place, Scale};
+pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
 

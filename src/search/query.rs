@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Of a text that others are to be like, so many terms are looked for: the most telling ones.
-const TELLING: usize = 32;
+const TELLING: usize = 96;
 
 /// What is looked for.
 pub(super) struct Query {

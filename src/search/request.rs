@@ -137,7 +137,7 @@ pub struct Fusion {
 
 impl Default for Fusion {
     fn default() -> Self {
-        Fusion { method: Method::Rrf, k: 60.0, dense: 1.0, bm25: 1.0, candidates: 100 }
+        Fusion { method: Method::default(), k: 60.0, dense: 1.0, bm25: 0.3, candidates: 100 }
     }
 }
 
@@ -145,11 +145,11 @@ impl Default for Fusion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Reciprocal ranks: weight / (k + rank), summed over the lists.
+    /// The cosine and the BM25 score, brought to 0…1, weighted and summed.
     #[default]
-    Rrf,
-    /// Scores brought to 0…1 within each list, weighted and summed.
     Weighted,
+    /// Reciprocal ranks: weight / (k + rank), summed over the lists.
+    Rrf,
 }
 
 /// Another order of the best.
@@ -225,7 +225,7 @@ impl SearchRequest {
         {
             return wrong(
                 "weights of a fusion are numbers from 0 on, and not both 0",
-                "both are 1 if not said",
+                "they are 1 for meaning and 0.3 for words if not said",
             );
         }
         if !(0.0..=1.0).contains(&self.decay) {

@@ -237,6 +237,10 @@ fn an_explanation_adds_up_to_the_score() {
                 let fused = why.fusion.unwrap();
                 let sum = fused.from_dense.unwrap_or_default() + fused.from_bm25.unwrap_or_default();
                 assert!((sum - hit.score).abs() < 1e-6 && fused.score == hit.score);
+                if method == Method::Weighted {
+                    let words = why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + HALF));
+                    assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);
+                }
                 let terms: f32 = why.terms.iter().map(|term| term.score).sum();
                 assert!((terms - why.bm25.map_or(0.0, |place| place.score)).abs() < 1e-4, "{:?}", why.terms);
                 for term in &why.terms {

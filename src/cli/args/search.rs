@@ -89,7 +89,13 @@ pub(crate) struct HowArgs {
     #[arg(long)]
     pub(crate) explain: bool,
     /// How the list by meaning and the list by words become one
-    #[arg(long, value_enum, value_name = "HOW", default_value = "rrf", help_heading = "Fusion and ranking")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "weighted",
+        help_heading = "Fusion and ranking"
+    )]
     pub(crate) fusion: FusionBy,
     /// For reciprocal ranks: how little the first places stand out
     #[arg(long, default_value_t = 60.0, value_name = "N", help_heading = "Fusion and ranking")]
@@ -98,7 +104,7 @@ pub(crate) struct HowArgs {
     #[arg(long, default_value_t = 1.0, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
     pub(crate) dense_weight: f32,
     /// What the list by words weighs
-    #[arg(long, default_value_t = 1.0, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    #[arg(long, default_value_t = 0.3, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
     pub(crate) bm25_weight: f32,
     /// How many of each list are looked at, at least
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
@@ -143,10 +149,10 @@ pub(crate) enum GroupBy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FusionBy {
+    /// The cosine and the BM25 score, brought to 0…1, weighted and summed
+    Weighted,
     /// Reciprocal ranks
     Rrf,
-    /// Scores brought to 0…1 within each list
-    Weighted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

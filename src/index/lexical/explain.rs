@@ -100,7 +100,8 @@ impl Lexical {
         Ok(scores)
     }
 
-    /// A query of the terms of a text that tell most: those that it has most often and others seldom.
+    /// A query of the terms of a text that tell most: those that it has most often and others seldom. What no other
+    /// document has, such as a number or a name, tells nothing of others.
     pub fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.seen()?.searcher;
@@ -109,10 +110,16 @@ impl Lexical {
         let mut weighted: Vec<(f32, String)> = Vec::new();
         for same in all.chunk_by(|a, b| a == b) {
             let term = Term::from_field_text(side.fields.text, &same[0]);
-            let rare = caught(|| idf(searcher, &term).map_err(|e| side::failed(&side.folder, &e)));
+            let rare = caught(|| {
+                let shared = searcher.doc_freq(&term)? > 1;
+                shared.then(|| idf(searcher, &term)).transpose()
+            });
+            let rare = rare.map(|rare| rare.map_err(|e| side::failed(&side.folder, &e)));
             let rare =
                 rare.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the search index is damaged")))?;
-            weighted.push((same.len() as f32 * rare, same[0].clone()));
+            if let Some(rare) = rare {
+                weighted.push((same.len() as f32 * rare, same[0].clone()));
+            }
         }
         weighted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         weighted.truncate(most);

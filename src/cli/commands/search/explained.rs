@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::{
     cli::printer::DIM,
-    search::{Effective, Explanation, Fused, Hit, Method, Response},
+    search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response},
 };
 
 /// So many terms of a long query are named.
@@ -63,6 +63,9 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let Some(fused) = &why.fusion {
         line(0, format!("{:.4} = {}", fused.score, sum(fused, why)))?;
     }
+    if let (None, Some(cosine)) = (why.dense, why.cosine) {
+        line(1, format!("meaning: cosine {cosine:.4}, not among the candidates by meaning"))?;
+    }
     if let Some(place) = why.dense {
         let above =
             hit.percentile.map(|p| format!(", {} of random pairs", percentile(p))).unwrap_or_default();
@@ -95,20 +98,19 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
 }
 
 fn sum(fused: &Fused, why: &Explanation) -> String {
-    let list =
-        |name: &str, weight: f32, place: Option<crate::search::Place>, scale: &crate::search::Scale| {
-            place.map(|place| match fused.by.method {
-                Method::Rrf => format!("{weight}/({} + {}) {name}", fused.by.k, place.rank),
-                Method::Weighted => format!(
-                    "{weight} × ({:.4} − {:.4})/({:.4} − {:.4}) {name}",
-                    place.score, scale.least, scale.most, scale.least
-                ),
-            })
-        };
-    let parts = [
-        list("meaning", fused.by.dense, why.dense, &fused.scales[0]),
-        list("words", fused.by.bm25, why.bm25, &fused.scales[1]),
-    ];
+    let by = &fused.by;
+    let rank = |weight: f32, place: Option<Place>| {
+        place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
+    };
+    let [meaning, words] = match by.method {
+        Method::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
+        Method::Weighted => [
+            why.cosine.map(|cosine| format!("{} × {cosine:.4}", by.dense)),
+            why.bm25.map(|place| format!("{} × {:.4}/({:.4} + {HALF})", by.bm25, place.score, place.score)),
+        ],
+    };
+    let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
+    let parts = [named(meaning, "meaning"), named(words, "words")];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" + ")
 }
 
