@@ -34,6 +34,7 @@ pub mod error;
 pub mod ids;
 pub mod index;
 pub mod samples;
+pub mod search;
 pub mod store;
 pub mod text;
 

@@ -11,6 +11,7 @@ mod embed;
 mod encode;
 mod hub;
 mod interrupts;
+mod mining;
 mod models;
 mod pulls;
 mod search;

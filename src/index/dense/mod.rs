@@ -22,6 +22,7 @@ mod build;
 mod generation;
 mod places;
 mod reader;
+mod sweep;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ mod tests;
 pub use build::{Built, build};
 pub use generation::{Manifest, Part};
 pub use reader::{DenseHit, DenseReader, Look};
+pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use crate::error::Result;
