@@ -51,5 +51,5 @@ pub(crate) struct ClustersArgs {
 
 const CLUSTERS: &str = "\
 Clusters are made by k-means over the dialogues' vectors; --seed N makes others. A term counts by the part of a \
-cluster's dialogues that have it, and by how much more that is than everywhere. Without -k, numbers up to the root of \
+cluster's dialogues that have it, by how much more that is than everywhere, and by how seldom it is at all. Without -k, numbers up to the root of \
 the number of dialogues are tried on a sample, and the largest is taken that divides nearly as well as the best.";

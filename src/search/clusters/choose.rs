@@ -21,7 +21,9 @@ const MOST: usize = 100;
 /// As good as the best is what comes so near to it.
 const NEARLY: f64 = 0.9;
 /// Beginnings that are tried for each number.
-const RESTARTS: usize = 4;
+const RESTARTS: usize = 3;
+/// Numbers that are tried between one of the grid and its neighbours.
+const ABOUT: usize = 8;
 
 /// A number of clusters that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -54,7 +56,8 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     let below = at.checked_sub(1).map_or(1, |before| tried[before].k);
     let above = tried.get(at + 1).map_or(most + 1, |next| next.k);
     let chosen = tried[at].k;
-    for k in (below + 1..above).filter(|k| *k != chosen) {
+    let step = (above - below).div_ceil(ABOUT);
+    for k in (below + 1..above).step_by(step).filter(|k| *k != chosen) {
         attempt(k, &mut tried)?;
     }
     let about = tried.iter().filter(|t| (below + 1..above).contains(&t.k));

@@ -1,14 +1,14 @@
 //! What a cluster is about, in words.
 //!
-//! A term counts in a cluster by how many of its dialogues have it, and by how much more often that is than everywhere (a
-//! TF-IDF of classes, c-TF-IDF, over dialogues):
+//! A term counts in a cluster by how many of its dialogues have it, by how much more often that is than everywhere, and by
+//! how seldom it is at all (a TF-IDF of classes, c-TF-IDF, over dialogues):
 //!
 //! ```text
-//! weight(term, cluster) = p · ln(p / q)    p: the part of the cluster's dialogues that have the term
-//!                                          q: the part of all dialogues that have it
+//! weight(term, cluster) = p · ln(p / q) · ln(1 / q)    p: the part of the cluster's dialogues that have the term
+//!                                                      q: the part of all dialogues that have it
 //! ```
 //!
-//! What is said everywhere has `p ≈ q`, and with it no weight, in any language and without a list of stop words. What a
+//! What is said everywhere has `p ≈ q ≈ 1`, and with it no weight, in any language and without a list of stop words. What a
 //! single dialogue of a cluster has is left out, unless it is the only one, and so are terms without a letter.
 
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ impl Counts {
                 let size = self.sizes[cluster as usize];
                 let here = f64::from(count) / f64::from(size);
                 if (count > 1 || size == 1) && here > everywhere {
-                    let weight = here * (here / everywhere).ln();
+                    let weight = here * (here / everywhere).ln() * (1.0 / everywhere).ln();
                     best[cluster as usize].push(Term { term: term.clone(), weight, here, everywhere });
                 }
             }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!((names(0), names(1)), (vec!["card"], vec!["train"]));
         let card = &best[0][0];
         assert_eq!((card.here, card.everywhere), (1.0, 0.6));
-        assert!((card.weight - (1.0f64 / 0.6).ln()).abs() < 1e-9);
+        assert!((card.weight - (1.0f64 / 0.6).ln().powi(2)).abs() < 1e-9);
     }
 
     #[test]
