@@ -18,7 +18,7 @@ pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, IndexBuildArgs, IndexCommand, SearchArgs, SearchMode, SearchOf,
+    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SimilarArgs,
 };
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
@@ -108,8 +108,10 @@ pub(crate) enum Command {
     Demo,
     /// Read dialogues into an index
     Ingest(IngestArgs),
-    /// Find utterances or dialogues by their words or their meaning
+    /// Find utterances or dialogues by their words and their meaning
     Search(SearchArgs),
+    /// Find more like an utterance or a dialogue
+    Similar(SimilarArgs),
     /// Find what is there more than once, or nearly so
     Duplicates(DuplicatesArgs),
     /// Draw a map of the topics of an index's dialogues

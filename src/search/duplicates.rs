@@ -54,7 +54,7 @@ pub struct Wanted<'a> {
     pub shown: usize,
     /// Whether every pair is looked at, whatever it takes.
     pub exact: bool,
-    /// Only what is in dialogues that fit.
+    /// Only utterances, or dialogues, that fit.
     pub filter: Option<&'a Filter>,
 }
 

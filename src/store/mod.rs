@@ -13,6 +13,7 @@
 pub mod backup;
 pub mod directory;
 pub mod files;
+mod find;
 pub mod frame;
 pub mod ingest;
 pub mod lock;

@@ -10,6 +10,7 @@ mod dense;
 mod embed;
 mod encode;
 mod hub;
+mod hybrid;
 mod interrupts;
 mod mining;
 mod models;

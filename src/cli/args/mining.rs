@@ -23,7 +23,7 @@ pub(crate) struct DuplicatesArgs {
     /// Compare every pair, whatever it takes; else the graph is asked where there are many
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Only dialogues that fit, such as 'domain=banking and turns>2'
+    /// Only utterances or dialogues that fit, such as 'domain=banking and role=user'
     #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }

@@ -48,7 +48,11 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     }
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
-    let graphs = graphs(args.graph, &root, &snapshot, context)?;
+    let builder = match args.graph {
+        GraphBuilder::Native => Builder::Native,
+        GraphBuilder::HnswRs => Builder::HnswRs,
+    };
+    let graphs = graphs_by(builder, &root, &snapshot, context)?;
     let analyzer = Lexical::open(&root)?.analyzer().to_string();
     let built = Built { index: root.display().to_string(), analyzer, utterances_taken_in: taken, graphs };
     context.printer.result(&built, |out| built.write(out))
@@ -63,38 +67,52 @@ impl Built {
         if self.utterances_taken_in > 0 {
             writeln!(out, "{}: {} utterances taken in", self.index, grouped(self.utterances_taken_in))?;
         }
-        let Some(dense::Built { manifest, .. }) = graphs else { return Ok(()) };
-        for kind in Kind::ALL {
-            let part = manifest.part(kind);
-            let mut more = String::new();
-            if part.recall_queries > 0 {
-                more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
-            }
-            for (n, what) in
-                [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")]
-            {
-                if n > 0 {
-                    more.push_str(&format!(", {} {what}", grouped(n)));
-                }
-            }
-            let (index, name) = (&self.index, kind.name());
-            let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
-            writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
+        match graphs {
+            Some(graphs) => write_graphs(&self.index, graphs, out),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-fn graphs(
-    builder: GraphBuilder,
+/// What was built over the vectors, and how well it finds.
+pub(super) fn write_graphs(
+    index: &str,
+    dense::Built { manifest, .. }: &dense::Built,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for kind in Kind::ALL {
+        let part = manifest.part(kind);
+        let mut more = String::new();
+        if part.recall_queries > 0 {
+            more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
+        }
+        for (n, what) in [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")] {
+            if n > 0 {
+                more.push_str(&format!(", {} {what}", grouped(n)));
+            }
+        }
+        let name = kind.name();
+        let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
+        writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
+    }
+    Ok(())
+}
+
+/// Builds graphs over the vectors, by the builder that nobody has to ask for.
+pub(super) fn graphs(
     root: &Path,
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    let builder = match builder {
-        GraphBuilder::Native => Builder::Native,
-        GraphBuilder::HnswRs => Builder::HnswRs,
-    };
+    graphs_by(BuildOptions::default().builder, root, snapshot, context)
+}
+
+fn graphs_by(
+    builder: Builder,
+    root: &Path,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+) -> Result<Option<dense::Built>> {
     let options = BuildOptions { builder, ..BuildOptions::default() };
     dense::build(root, snapshot, &options, context.command_line, &signals::stopped)
 }

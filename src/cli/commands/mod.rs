@@ -45,6 +45,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Demo => demo::run(context),
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
+        Command::Similar(args) => search::similar(&args, context),
         Command::Duplicates(args) => duplicates::run(&args, context),
         Command::Clusters(args) => clusters::run(&args, context),
         Command::Analyze(args) => analyze::run(&args, context),

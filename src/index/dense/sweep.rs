@@ -9,8 +9,8 @@ use crate::{
     corpus::{Dialogue, filter::Filter},
     encoder::vectors::normalize,
     error::Result,
-    ids::{DialogueId, TurnNo},
-    index::vectors::Kind,
+    ids::{DialogueId, Seq, TurnNo},
+    index::{Admitted, vectors::Kind},
     store::Snapshot,
 };
 
@@ -24,8 +24,8 @@ pub struct Sweep<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
-    /// The generation's dialogues that are there and wanted, by place.
-    wanted: Vec<bool>,
+    /// What is wanted; `None` if it is all.
+    admitted: Option<Admitted>,
     /// The nodes that are points, and of each node which point it is.
     nodes: Vec<u32>,
     points: Vec<u32>,
@@ -81,45 +81,26 @@ pub struct Near {
 const NO_POINT: u32 = u32::MAX;
 
 impl<'a> Sweep<'a> {
-    /// Looks who is there, of the dialogues that a filter lets through.
+    /// Looks who is there, of those that a filter lets through.
     pub fn new(
         reader: &'a DenseReader,
         snapshot: &'a Snapshot,
         kind: Kind,
         filter: Option<&Filter>,
     ) -> Result<Self> {
-        let places = reader.generation.as_ref().map_or(0, |g| g.dialogues.len()) as u32;
-        let mut wanted: Vec<bool> = (0..places).map(|place| !reader.is_dead(place)).collect();
-        let mut tail = vec![true; reader.tail.len()];
-        if let Some(filter) = filter {
-            let tail_places: HashMap<&str, usize> =
-                reader.tail.iter().enumerate().map(|(n, recent)| (recent.id.as_str(), n)).collect();
-            for dialogue in snapshot.dialogues() {
-                let dialogue = dialogue?;
-                if filter.matches(&dialogue) {
-                    continue;
-                }
-                if let Some(place) = tail_places.get(dialogue.id.as_str()) {
-                    tail[*place] = false;
-                } else if let Some(place) =
-                    reader.generation.as_ref().and_then(|g| g.dialogues.find(&dialogue.id.key()))
-                {
-                    wanted[place as usize] = false;
-                }
-            }
-        }
+        let admitted = filter.map(|filter| Admitted::by_records(snapshot, filter, kind)).transpose()?;
         let mut sweep = Sweep {
             reader,
             snapshot,
             kind,
-            wanted,
+            admitted,
             nodes: Vec::new(),
             points: Vec::new(),
             allowed: None,
             recent: Vec::new(),
         };
         sweep.find_nodes();
-        sweep.find_recent(&tail)?;
+        sweep.find_recent()?;
         Ok(sweep)
     }
 
@@ -138,16 +119,19 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn find_recent(&mut self, wanted: &[bool]) -> Result<()> {
+    fn find_recent(&mut self) -> Result<()> {
         let mut known: HashMap<usize, usize> = HashMap::new();
         let vectors = &self.reader.vectors;
-        for (place, recent) in self.reader.tail.iter().enumerate().filter(|(place, _)| wanted[*place]) {
+        for (place, recent) in self.reader.tail.iter().enumerate() {
             let keys: Vec<_> = match self.kind {
                 Kind::Utterances => recent.turns.iter().map(|(turn, key)| (Some(*turn), key)).collect(),
                 Kind::Dialogues => vec![(None, &recent.whole)],
             };
             for (turn, key) in keys {
                 let Some(row) = vectors.row_of(self.kind, key) else { continue };
+                if !self.wants(recent.seq, turn) {
+                    continue;
+                }
                 if vectors.row(self.kind, row)?.iter().all(|v| *v == 0.0) {
                     continue;
                 }
@@ -164,8 +148,13 @@ impl<'a> Sweep<'a> {
     /// Who has a row of the graph, if he is there and wanted.
     fn owner(&self, generation: &Generation, row: u32) -> Option<Owner> {
         let (place, turn) = generation.dialogue(self.kind, row)?;
-        self.wanted.get(place as usize).filter(|wanted| **wanted)?;
-        Some(Owner::Built { row, place, turn })
+        let (_, seq) = generation.dialogues.get(place)?;
+        let there = !self.reader.is_dead(place) && self.wants(seq, turn);
+        there.then_some(Owner::Built { row, place, turn })
+    }
+
+    fn wants(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
+        self.admitted.as_ref().is_none_or(|admitted| admitted.holds(seq, turn))
     }
 
     /// How many different vectors there are.

@@ -247,6 +247,12 @@ fn a_filter_leaves_out_what_does_not_fit() {
         assert_eq!((found.looked_at, found.groups[0].size), (3, 3));
         assert!(ids(&found.groups[0]).iter().all(|id| id.starts_with('a')));
     }
+    // Where utterances are compared, the filter is about them.
+    put(root, &[dialogue("c", &["same words", "same words"])]);
+    encode(root);
+    let agents: Filter = "role=agent".parse().unwrap();
+    let found = look(root, &Wanted { filter: Some(&agents), ..wanted(Kind::Utterances, 1.0) }, FEW).unwrap();
+    assert_eq!((found.looked_at, found.groups.len()), (1, 0));
 }
 
 #[test]
