@@ -101,7 +101,7 @@ fn a_map_of_topics_is_drawn_and_is_the_same_again() {
 
     // What came since is told, and left out.
     t.write("new.jsonl", record("new", "never encoded before"));
-    t.ok("ingest -i x new.jsonl");
+    t.ok("ingest -i x --no-encode new.jsonl");
     let behind = t.run("clusters -i x -k 2");
     behind.says(0, &["warning: 1 dialogue left out for want of a vector; `turnwise encode -i indexes/x`"]);
     t.run("duplicates -i x").says(0, &["left out for want of a vector"]);
