@@ -2,6 +2,7 @@
 
 mod corpus;
 mod encoder;
+mod mining;
 mod model;
 mod search;
 mod vectors;
@@ -14,6 +15,7 @@ use crate::{corpus::filter::Filter, error::Error};
 
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
+pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
     AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SimilarArgs,
@@ -110,6 +112,10 @@ pub(crate) enum Command {
     Search(SearchArgs),
     /// Find more like an utterance or a dialogue
     Similar(SimilarArgs),
+    /// Find what is there more than once, or nearly so
+    Duplicates(DuplicatesArgs),
+    /// Draw a map of the topics of an index's dialogues
+    Clusters(ClustersArgs),
     /// Show the tokens that a text is searched by
     Analyze(AnalyzeArgs),
     /// Turn texts, utterances or dialogues of files into vectors

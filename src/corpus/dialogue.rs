@@ -149,6 +149,12 @@ impl Dialogue {
         seen
     }
 
+    /// The first turn in which a user says something, or else anybody: what a dialogue begins with, for people.
+    pub fn opening(&self) -> Option<&Turn> {
+        let said = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
+        said().find(|turn| turn.role == Some(Role::User)).or_else(|| said().next())
+    }
+
     /// A key of what is said and by which role, whatever the ids, names and labels: equal for exact duplicates.
     pub fn text_key(&self) -> IdKey {
         let mut hasher = blake3::Hasher::new();
@@ -326,6 +332,18 @@ mod tests {
         assert!(dialogue(&[]).check().is_err());
         assert!(dialogue(&["", " "]).check().is_err());
         assert!(dialogue(&["", "x"]).check().is_ok());
+    }
+
+    #[test]
+    fn a_dialogue_opens_with_its_user() {
+        let mut d = Dialogue::new(DialogueId::new("d").unwrap());
+        assert_eq!(d.opening(), None);
+        d.push("", Role::System, " ");
+        d.push("", Role::Agent, "welcome");
+        assert_eq!(d.opening().unwrap().text, "welcome");
+        d.push("", Role::User, "");
+        d.push("", Role::User, "my card");
+        assert_eq!(d.opening().unwrap().text, "my card");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What every encoder does, transformer or not.
 
+use std::ops::Range;
+
 use crate::{
     corpus::Dialogue,
     encoder::{Fingerprint, Vectors},
-    error::Result,
+    error::{Error, Result},
 };
 
 /// Turns texts and dialogues into vectors of one width.
@@ -54,6 +56,26 @@ pub trait Encoder: Send + Sync {
 
     /// One vector a dialogue, in their order.
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
+
+    /// The vectors of each text's tokens, in their order: what a mean over tokens would be taken of, before anything else
+    /// that the model does. Only encoders that see tokens in their context have them.
+    fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
+        Err(Error::Input {
+            message: format!("{} has no vectors of single tokens", self.name()),
+            hint: Some("transformers have them, such as the default model".to_owned()),
+        })
+    }
+}
+
+/// The tokens of one text as vectors.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TokenVectors {
+    /// One row a token.
+    pub vectors: Vectors,
+    /// The bytes of the text that each token stands for; none for those that the model puts around texts.
+    pub ranges: Vec<Range<usize>>,
+    /// How many tokens were cut off because the text was too long.
+    pub cut: usize,
 }
 
 /// Vectors, and what they took.

@@ -21,7 +21,9 @@ pub mod transformer;
 pub mod vectors;
 
 pub use candle_engine::{CandleEngine, Device, DeviceChoice};
-pub use contract::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions};
+pub use contract::{
+    DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Spent, TextOptions, TokenVectors,
+};
 pub use fingerprint::Fingerprint;
 pub use pooling::{Part, Pool, Reduction, Wanted};
 pub use turnwise_kernels::{Batch, Network, Precision, Sequence, network};
@@ -37,25 +39,30 @@ pub trait Backend: Send + Sync {
     /// growing order: `take(layer, states)`, where `states` holds one row a token, sequences end to end.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
+    /// Gives the weighted sum of the hidden states after some layers, rows as in [`Backend::run`].
+    fn mixed(&self, batch: &Batch, layers: &[(usize, f32)], take: &mut dyn FnMut(&[f32])) -> Result<()> {
+        let numbers: Vec<usize> = layers.iter().map(|(layer, _)| *layer).collect();
+        let last = numbers.last().copied();
+        let mut sum = Vec::new();
+        self.run(batch, &numbers, &mut |layer, states| {
+            if let [(_, 1.0)] = layers {
+                return take(states);
+            }
+            let weight = layers.iter().find(|(l, _)| *l == layer).map_or(0.0, |(_, weight)| *weight);
+            sum.resize(states.len(), 0.0);
+            sum.iter_mut().zip(states).for_each(|(m, s)| *m += weight * s);
+            if Some(layer) == last {
+                take(&sum);
+            }
+        })
+    }
+
     /// For each pool one vector a sequence. Devices pool where the states are, so that only vectors travel.
     fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
-        let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
-        let (width, last) = (self.hidden(), layers.last().copied());
+        let width = self.hidden();
         let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, pooling::empty(pool.reduction));
         let mut pooled: Vec<Vectors> = wanted.pools.iter().map(empty).collect();
-        let mut mixed = Vec::new();
-        self.run(batch, &layers, &mut |layer, states| {
-            let weight = wanted.layers.iter().find(|(l, _)| *l == layer).map_or(0.0, |(_, weight)| *weight);
-            let states = if let [(_, 1.0)] = wanted.layers {
-                states
-            } else {
-                mixed.resize(states.len(), 0.0);
-                mixed.iter_mut().zip(states).for_each(|(m, s)| *m += weight * s);
-                &mixed
-            };
-            if Some(layer) != last {
-                return;
-            }
+        self.mixed(batch, wanted.layers, &mut |states| {
             for (pool, pooled) in wanted.pools.iter().zip(&mut pooled) {
                 let mut start = 0;
                 for (n, (sequence, parts)) in batch.sequences.iter().zip(&pool.parts).enumerate() {

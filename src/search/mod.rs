@@ -20,11 +20,14 @@
 //! ```
 
 mod batch;
+pub mod clusters;
+pub mod duplicates;
 mod explain;
 mod filtered;
 mod find;
 mod fuse;
 mod hits;
+pub mod late;
 mod query;
 mod request;
 mod response;

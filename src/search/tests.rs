@@ -264,7 +264,7 @@ fn what_others_are_like_is_not_among_them() {
                 k: 10,
                 ..SearchRequest::default()
             };
-            assert_eq!(searcher.needs_encoder(&request).unwrap().is_some(), false);
+            assert!(searcher.needs_encoder(&request).unwrap().is_none());
             let response = searcher.search(&request).unwrap();
             let of = if id.contains('#') { Of::Utterances } else { Of::Dialogues };
             assert_eq!((response.of, response.hits.len()), (of, 10));

@@ -12,6 +12,7 @@ mod encode;
 mod hub;
 mod hybrid;
 mod interrupts;
+mod mining;
 mod models;
 mod pulls;
 mod search;

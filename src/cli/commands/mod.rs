@@ -2,11 +2,13 @@
 
 mod analyze;
 mod backup;
+mod clusters;
 mod config;
 mod convert;
 mod delete;
 mod demo;
 mod doctor;
+mod duplicates;
 mod embed;
 mod encode;
 mod export;
@@ -44,6 +46,8 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
         Command::Similar(args) => search::similar(&args, context),
+        Command::Duplicates(args) => duplicates::run(&args, context),
+        Command::Clusters(args) => clusters::run(&args, context),
         Command::Analyze(args) => analyze::run(&args, context),
         Command::Embed(args) => embed::run(&args, context),
         Command::Encode(args) => encode::run(&args, context),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
-        printer::{DIM, counted, grouped},
+        printer::{DIM, Printer, counted, grouped},
     },
     error::{Error, Result},
     index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair},
@@ -107,4 +107,33 @@ pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
         context.printer.say("a damaged table of the vectors was removed; whoever encodes next makes it anew");
     }
     Ok(())
+}
+
+/// The error where there are none.
+pub(super) fn none_yet(root: &Path) -> Error {
+    Error::Input {
+        message: format!("{} has no vectors yet", root.display()),
+        hint: Some(format!("`turnwise encode -i {}` makes them", root.display())),
+    }
+}
+
+/// Tells how much is left out because it has no vector yet.
+pub(super) fn tell_without(without: u64, kind: Kind, root: &Path, printer: &Printer) {
+    if without > 0 {
+        let what = counted(without, kind.name().trim_end_matches('s'));
+        printer.warn(format!(
+            "{what} left out for want of a vector; `turnwise encode -i {}` changes that",
+            root.display()
+        ));
+    }
+}
+
+/// A text as one line of a list.
+pub(super) fn shortened(text: &str) -> String {
+    const CHARS: usize = 100;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(CHARS) {
+        Some((at, _)) => format!("{}…", &words[..at]),
+        None => words,
+    }
 }

@@ -1,6 +1,6 @@
 //! Text to token ids: the library `tokenizers`, set up as the model was trained.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Value};
 
@@ -101,19 +101,47 @@ impl Tokenizer {
     /// A text's ids with the special ones around them, at most [`Tokenizer::max_tokens`].
     pub fn encode(&self, text: &str) -> Result<TokenizedText> {
         let pieces = self.pieces(text)?;
+        let kept = self.kept(pieces.len());
+        let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
+        Ok(TokenizedText { ids, cut: pieces.len() - kept.len() })
+    }
+
+    /// The same, and the bytes of the text that each token stands for; none for the special ones around it.
+    pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
+        let encoding = self.inner.encode(text, false);
+        let encoding = encoding.map_err(|e| unreadable(e.as_ref()))?;
+        let pieces = self.known(encoding.get_ids())?;
+        let kept = self.kept(pieces.len());
+        let ids = [&self.before[..], &pieces[kept.clone()], &self.after[..]].concat();
+        let mut ranges = vec![0..0; self.before.len()];
+        // Tokens may be single bytes: then each stands for the whole letter.
+        ranges.extend(
+            encoding.get_offsets()[kept.clone()]
+                .iter()
+                .map(|(start, end)| text.floor_char_boundary(*start)..text.ceil_char_boundary(*end)),
+        );
+        ranges.resize(ids.len(), 0..0);
+        Ok((TokenizedText { ids, cut: pieces.len() - kept.len() }, ranges))
+    }
+
+    /// Which of so many pieces stay in a text that may be too long.
+    fn kept(&self, pieces: usize) -> Range<usize> {
         let room = self.max_tokens - self.before.len() - self.after.len();
-        let cut = pieces.len().saturating_sub(room);
-        let kept = if self.cut_front { &pieces[cut..] } else { &pieces[..pieces.len() - cut] };
-        Ok(TokenizedText { ids: [&self.before[..], kept, &self.after[..]].concat(), cut })
+        let cut = pieces.saturating_sub(room);
+        if self.cut_front { cut..pieces } else { 0..pieces - cut }
     }
 
     /// A text's ids alone, all of them.
     pub fn pieces(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false);
-        let encoding = encoding.map_err(|e| Error::data(format!("the tokenizer cannot read a text: {e}")))?;
-        let ids = encoding.get_ids();
+        let encoding = encoding.map_err(|e| unreadable(e.as_ref()))?;
+        self.known(encoding.get_ids()).map(<[u32]>::to_vec)
+    }
+
+    /// Ids that the model has a row for.
+    fn known<'a>(&self, ids: &'a [u32]) -> Result<&'a [u32]> {
         match ids.iter().find(|id| **id as usize >= self.words) {
-            None => Ok(ids.to_vec()),
+            None => Ok(ids),
             Some(id) => Err(Error::data(format!(
                 "the tokenizer gives the id {id}, and the model knows {} words: they do not belong together",
                 self.words
@@ -192,6 +220,10 @@ impl std::fmt::Debug for Tokenizer {
             .field("max_tokens", &self.max_tokens)
             .finish_non_exhaustive()
     }
+}
+
+fn unreadable(e: &(dyn std::error::Error + Send + Sync)) -> Error {
+    Error::data(format!("the tokenizer cannot read a text: {e}"))
 }
 
 /// Finds out what a tokenizer puts around texts, by having it do so once.

@@ -360,3 +360,13 @@ fn other_versions_and_analyses_are_told() {
         fs::write(&path, text).unwrap();
     });
 }
+
+#[test]
+fn words_out_of_context_are_no_token_vectors() {
+    for encoder in all() {
+        let refused = encoder.encode_tokens(&TEXTS, &TextOptions::default()).unwrap_err();
+        assert_eq!(refused.class(), Class::Input);
+        assert_eq!(refused.to_string(), format!("{} has no vectors of single tokens", encoder.name()));
+        assert!(refused.hint().unwrap().contains("transformers have them"));
+    }
+}

@@ -4,6 +4,7 @@ mod finish;
 mod item;
 mod run;
 mod settings;
+mod tokens;
 mod windows;
 
 pub use settings::{Layers, Settings, Tokens};
@@ -16,7 +17,7 @@ use crate::{
     corpus::Dialogue,
     encoder::{
         Backend, DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Fingerprint, Network,
-        Spent, TextOptions, Vectors,
+        Spent, TextOptions, TokenVectors, Vectors,
         fingerprint::Fingerprinter,
         folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
     },
@@ -338,6 +339,10 @@ impl Encoder for Transformer {
             DialogueMode::Sequence => self.of_sequences(dialogues, options),
             DialogueMode::Utterances => self.of_utterances(dialogues, options),
         }
+    }
+
+    fn encode_tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
+        self.tokens(texts, options)
     }
 }
 

@@ -21,15 +21,17 @@ pub(super) fn run(
     inputs: usize,
 ) -> Result<Vectors> {
     let width = backend.hidden();
-    let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
-    let packs = packs(items, pack_tokens(items, budget.load(Ordering::Relaxed), threads));
-    // Threads for which there is no pack help with those of others: a single query is on all of them.
-    let each = (threads / packs.len().max(1)).max(1);
-    let job = Job { backend, budget, layers, reductions, items, threads: each };
-    let results: Vec<Vec<(usize, Vec<Vectors>)>> = match threads > 1 {
-        true => packs.par_iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
-        false => packs.iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
-    };
+    let results = in_packs(backend, budget, items, &|pack, batch| {
+        let pools: Vec<Pool> = reductions
+            .iter()
+            .enumerate()
+            .map(|(p, reduction)| Pool {
+                reduction: *reduction,
+                parts: pack.iter().map(|item| item.pools[p].as_slice()).collect::<Vec<&[Part]>>(),
+            })
+            .collect();
+        backend.pool(batch, &Wanted { layers, pools: &pools })
+    })?;
     let mut vectors = Vectors::zeros(inputs, width * reductions.len());
     for (p, reduction) in reductions.iter().enumerate() {
         let columns = p * width..(p + 1) * width;
@@ -38,16 +40,13 @@ pub(super) fn run(
         }
     }
     // In the order of the items, so that sums over windows do not depend on which pack was done first.
-    let mut place = vec![(0, 0, 0); items.len()];
-    for (r, result) in results.iter().enumerate() {
-        let mut pack = packs[r].iter();
-        for (c, (count, _)) in result.iter().enumerate() {
-            pack.by_ref().take(*count).enumerate().for_each(|(row, n)| place[*n] = (r, c, row));
-        }
+    let mut place = vec![(0, 0); items.len()];
+    for (r, (pack, _)) in results.iter().enumerate() {
+        pack.iter().enumerate().for_each(|(row, n)| place[*n] = (r, row));
     }
-    for (item, (r, c, row)) in items.iter().zip(place).filter(|(item, _)| !item.sequence.is_empty()) {
+    for (item, (r, row)) in items.iter().zip(place).filter(|(item, _)| !item.sequence.is_empty()) {
         for (p, reduction) in reductions.iter().enumerate() {
-            let from = results[r][c].1[p].row(row);
+            let from = results[r].1[p].row(row);
             let to = &mut vectors.row_mut(item.input)[p * width..(p + 1) * width];
             match reduction {
                 Reduction::Sum => to.iter_mut().zip(from).for_each(|(t, f)| *t += f),
@@ -60,6 +59,31 @@ pub(super) fn run(
     Ok(vectors)
 }
 
+/// What is done with the items of a pack.
+pub(super) type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
+
+/// The items that went through together, by number, and what became of them.
+pub(super) type Piece<T> = (Vec<usize>, T);
+
+/// Does some work with all items that have tokens, in packs.
+pub(super) fn in_packs<T: Send>(
+    backend: &dyn Backend,
+    budget: &AtomicUsize,
+    items: &[Item],
+    work: &Work<'_, T>,
+) -> Result<Vec<Piece<T>>> {
+    let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
+    let packs = packs(items, pack_tokens(items, budget.load(Ordering::Relaxed), threads));
+    // Threads for which there is no pack help with those of others: a single query is on all of them.
+    let each = (threads / packs.len().max(1)).max(1);
+    let job = Job { budget, items, threads: each, work };
+    let pieces: Vec<Vec<Piece<T>>> = match threads > 1 {
+        true => packs.par_iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
+        false => packs.iter().map(|pack| job.pack(pack)).collect::<Result<_>>()?,
+    };
+    Ok(pieces.into_iter().flatten().collect())
+}
+
 /// How many tokens go into a pack. Small ones keep all threads busy to the end; a device takes what it can.
 fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
     let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
@@ -69,20 +93,20 @@ fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
     }
 }
 
-struct Job<'a> {
-    backend: &'a dyn Backend,
+struct Job<'a, T> {
     budget: &'a AtomicUsize,
-    layers: &'a [(usize, f32)],
-    reductions: &'a [Reduction],
     items: &'a [Item],
     /// How many threads may share a pack.
     threads: usize,
+    work: &'a Work<'a, T>,
 }
 
-impl Job<'_> {
-    /// The vectors of a pack, in pieces of so many items: one piece, or more where the device's memory asks for it.
-    fn pack(&self, pack: &[usize]) -> Result<Vec<(usize, Vec<Vectors>)>> {
-        match self.batch(pack) {
+impl<T> Job<'_, T> {
+    /// What becomes of a pack, in pieces: one, or more where the device's memory asks for it.
+    fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
+        let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
+        let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
+        match (self.work)(&items, &Batch { sequences: &sequences, threads: self.threads }) {
             Err(Error::DeviceMemory { .. }) if pack.len() > 1 => {
                 let tokens: usize = pack.iter().map(|n| self.items[*n].sequence.len()).sum();
                 // Later packs begin with what fitted now.
@@ -92,24 +116,8 @@ impl Job<'_> {
                 pieces.extend(self.pack(b)?);
                 Ok(pieces)
             }
-            other => Ok(vec![(pack.len(), other?)]),
+            other => Ok(vec![(pack.to_vec(), other?)]),
         }
-    }
-
-    fn batch(&self, pack: &[usize]) -> Result<Vec<Vectors>> {
-        let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
-        let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
-        let pools: Vec<Pool> = self
-            .reductions
-            .iter()
-            .enumerate()
-            .map(|(p, reduction)| Pool {
-                reduction: *reduction,
-                parts: items.iter().map(|item| item.pools[p].as_slice()).collect::<Vec<&[Part]>>(),
-            })
-            .collect();
-        let batch = Batch { sequences: &sequences, threads: self.threads };
-        self.backend.pool(&batch, &Wanted { layers: self.layers, pools: &pools })
     }
 }
 

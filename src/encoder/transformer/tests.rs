@@ -1,5 +1,7 @@
 //! A small network in a folder of its own; the default model is compared with Python in `tests/agreement`.
 
+use serde_json::json;
+
 use super::*;
 use crate::{
     corpus::Role,
@@ -168,4 +170,86 @@ fn settings_that_change_vectors_change_the_fingerprint() {
         assert!(!seen.contains(&fingerprint));
         seen.push(fingerprint);
     }
+}
+
+/// The mean over the rows of each text, through what the model does afterwards.
+fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
+    let mut means = Vectors::zeros(tokens.len(), 8);
+    for (n, text) in tokens.iter().enumerate() {
+        for row in text.vectors.rows() {
+            let count = text.vectors.len() as f32;
+            means.row_mut(n).iter_mut().zip(row).for_each(|(m, v)| *m += v / count);
+        }
+    }
+    encoder.finish(means).unwrap()
+}
+
+/// A model that knows a prompt, whose tokens it pools or does not.
+fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
+    let mut builder = Builder::bert();
+    builder.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "hello: " } }));
+    let library = "sentence_transformers.models.";
+    builder.modules(&[("", &format!("{library}Transformer")), ("1_Pooling", &format!("{library}Pooling"))]);
+    let pooling = json!({ "pooling_mode": "mean", "include_prompt": include_prompt });
+    builder.json("1_Pooling/config.json", &pooling);
+    Transformer::load("small", &builder.open().unwrap(), settings, &on_cpu).unwrap()
+}
+
+#[test]
+fn the_mean_of_the_tokens_is_the_text() {
+    let first_last = Settings {
+        tokens: Tokens { layers: Some(Layers::FirstLast(0.4, 0.6)), max: Some(6), ..Tokens::default() },
+        normalize: true,
+        dim: Some(5),
+        ..Settings::default()
+    };
+    for (settings, include_prompt) in [(Settings::default(), true), (first_last, false)] {
+        let encoder = with_prompt(include_prompt, &settings);
+        for prompt in [None, Some("query".to_owned())] {
+            let options = TextOptions { prompt };
+            let encoded = encoder.encode(&TEXTS, &options).unwrap();
+            let tokens = encoder.encode_tokens(&TEXTS, &options).unwrap();
+            assert_near(pooled_by_hand(&encoder, &tokens).flat(), encoded.vectors.flat());
+            assert_eq!(tokens.iter().map(|t| t.cut as u64).sum::<u64>(), encoded.spent.cut_tokens);
+        }
+    }
+}
+
+#[test]
+fn tokens_are_the_same_in_any_company_and_on_candle() {
+    let encoder = plain();
+    let all = encoder.encode_tokens(&TEXTS, &TextOptions::default()).unwrap();
+    let mut builder = Builder::bert();
+    let candle = Transformer::load("small", &builder.open().unwrap(), &Settings::default(), &|network, _| {
+        Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
+    });
+    let on_candle = candle.unwrap().encode_tokens(&TEXTS, &TextOptions::default()).unwrap();
+    for (n, text) in TEXTS.iter().enumerate() {
+        let alone = encoder.encode_tokens(&[text], &TextOptions::default()).unwrap().remove(0);
+        assert_near(alone.vectors.flat(), all[n].vectors.flat());
+        assert_near(on_candle[n].vectors.flat(), all[n].vectors.flat());
+        assert_eq!((alone.ranges, alone.cut), (all[n].ranges.clone(), 0));
+    }
+    assert!(encoder.encode_tokens(&[], &TextOptions::default()).unwrap().is_empty());
+}
+
+#[test]
+fn tokens_know_what_they_stand_for() {
+    let said = |include_prompt: bool, prompt: Option<&str>| -> Vec<Vec<&str>> {
+        let options = TextOptions { prompt: prompt.map(str::to_owned) };
+        let encoder = with_prompt(include_prompt, &Settings::default());
+        let of = |(text, t): (&&'static str, TokenVectors)| {
+            assert_eq!(t.ranges.len(), t.vectors.len());
+            t.ranges.iter().map(|range| &text[range.clone()]).collect()
+        };
+        TEXTS.iter().zip(encoder.encode_tokens(&TEXTS, &options).unwrap()).map(of).collect()
+    };
+    let bare = said(true, None);
+    assert_eq!(bare[0], ["", "hello", "world", ""]);
+    assert_eq!(bare[1], ["", ""]);
+    assert_eq!(bare[2], ["", "a", "b", "c", "hello", "world", "s", "!", ""]);
+    assert_eq!(bare[3], ["", "你", "好", ""]);
+    // The words of a prompt are none of the text's, and are there only where they are pooled.
+    assert_eq!(said(true, Some("query"))[0], ["", "", "", "hello", "world", ""]);
+    assert_eq!(said(false, Some("query"))[0], ["hello", "world", ""]);
 }

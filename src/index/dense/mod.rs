@@ -23,6 +23,7 @@ mod build;
 mod generation;
 mod places;
 mod reader;
+mod sweep;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use background::Background;
 pub use build::{Built, build};
 pub use generation::{Manifest, Part};
 pub use reader::{Among, DenseHit, DenseReader, Look};
+pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use crate::{error::Result, store::Snapshot};

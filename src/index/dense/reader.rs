@@ -72,23 +72,23 @@ struct Ranked<'a> {
 
 /// The vectors of an index, ready to be searched as of one snapshot.
 pub struct DenseReader {
-    vectors: VectorReader,
-    generation: Option<Generation>,
+    pub(super) vectors: VectorReader,
+    pub(super) generation: Option<Generation>,
     /// For each kind, the nodes that are still there; `None` if all are.
     alive: [Option<Allowed>; 2],
     /// Of the generation's dialogues, those that are gone or have been replaced.
     dead: Vec<bool>,
-    tail: Vec<Recent>,
+    pub(super) tail: Vec<Recent>,
     without: [u64; 2],
     backgrounds: [OnceLock<Background>; 2],
 }
 
 /// A dialogue that came after the generation.
-struct Recent {
-    id: DialogueId,
-    seq: Seq,
-    whole: IdKey,
-    turns: Vec<(TurnNo, IdKey)>,
+pub(super) struct Recent {
+    pub(super) id: DialogueId,
+    pub(super) seq: Seq,
+    pub(super) whole: IdKey,
+    pub(super) turns: Vec<(TurnNo, IdKey)>,
 }
 
 impl DenseReader {
@@ -152,7 +152,7 @@ impl DenseReader {
         Ok(())
     }
 
-    fn is_dead(&self, place: u32) -> bool {
+    pub(super) fn is_dead(&self, place: u32) -> bool {
         self.dead.get(place as usize).copied().unwrap_or(true)
     }
 
@@ -324,7 +324,7 @@ fn settle_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Resul
 
 impl Generation {
     /// The place of a row's dialogue, and its turn.
-    fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
+    pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(place, turn)| (place, Some(turn))),
             Kind::Dialogues => Some((row, None)),

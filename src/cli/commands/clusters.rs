@@ -1,0 +1,120 @@
+//! `turnwise clusters`: a map of what an index's dialogues are about.
+
+use std::{
+    io::{self, Write},
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::ClustersArgs,
+        commands::vectors,
+        printer::{BOLD, DIM, NAME, counted},
+        signals,
+    },
+    error::Result,
+    index::{
+        lexical::Lexical,
+        vectors::{Kind, VectorReader},
+    },
+    search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters},
+    store::Snapshot,
+};
+
+/// What is printed; `schema` names its shape for programs.
+#[derive(Serialize)]
+struct Map {
+    schema: &'static str,
+    seed: u64,
+    analyzer: String,
+    #[serde(flatten)]
+    clusters: Clusters,
+    milliseconds: f64,
+}
+
+pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let snapshot = Snapshot::open(&root)?;
+    let reader = VectorReader::open(&root)?.ok_or_else(|| vectors::none_yet(&root))?;
+    // An index whose words cannot be searched has topics all the same.
+    let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
+    let wanted = Wanted {
+        k: args.k.map(|k| k as usize),
+        seed: context.settings.seed,
+        terms: args.top_terms,
+        central: args.central,
+        analyzer: analyzer.unwrap_or_default(),
+        filter: args.filter.as_ref(),
+    };
+    let started = Instant::now();
+    let clusters = clusters(&snapshot, &reader, &wanted, &signals::stopped)?;
+    vectors::tell_without(clusters.without, Kind::Dialogues, &root, context.printer);
+    let map = Map {
+        schema: "turnwise/clusters/1",
+        seed: wanted.seed,
+        analyzer: wanted.analyzer.to_string(),
+        clusters,
+        milliseconds: started.elapsed().as_secs_f64() * 1e3,
+    };
+    context.printer.result(&map, |out| map.write(out))
+}
+
+impl Map {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let map = &self.clusters;
+        for (n, cluster) in map.clusters.iter().enumerate() {
+            write_cluster(n + 1, cluster, out)?;
+        }
+        let dialogues = counted(map.dialogues, "dialogue");
+        if map.clusters.is_empty() {
+            return writeln!(out, "no dialogues to draw a map of");
+        }
+        let purity = map.purity.as_ref().map_or_else(String::new, |p| {
+            let domains = counted(p.domains, "domain");
+            format!(
+                ", purity {:.1}% over {} of one domain ({domains})",
+                p.purity * 100.0,
+                counted(p.dialogues, "dialogue")
+            )
+        });
+        let chosen = if map.tried.is_empty() { "" } else { ", their number chosen; -k N makes N" };
+        writeln!(
+            out,
+            "{} of {dialogues}{purity} {DIM}(mean cosine with the centre {:.2}{chosen}, in {:.1} s){DIM:#}",
+            counted(map.clusters.len() as u64, "cluster"),
+            map.cohesion,
+            self.milliseconds / 1e3
+        )
+    }
+}
+
+fn write_cluster(n: usize, cluster: &Cluster, out: &mut dyn Write) -> io::Result<()> {
+    let domains = cluster.domains.iter().map(|d| format!("{} {:.0}%", d.name, d.share * 100.0));
+    let domains = domains.collect::<Vec<_>>().join(", ");
+    writeln!(
+        out,
+        "{DIM}{n:>2}.{DIM:#} {BOLD}{}{BOLD:#}  {DIM}{:.1}% · {:.2} to the centre{}{domains}{DIM:#}",
+        counted(cluster.size, "dialogue"),
+        cluster.share * 100.0,
+        cluster.cohesion,
+        if domains.is_empty() { "" } else { " · " }
+    )?;
+    let terms: Vec<&str> = cluster.terms.iter().map(|Term { term, .. }| term.as_str()).collect();
+    if !terms.is_empty() {
+        writeln!(out, "    {}", terms.join(", "))?;
+    }
+    for Central { id, similarity, title, turns, text } in &cluster.central {
+        let about = [title.clone().unwrap_or_default(), counted(*turns as u64, "turn")];
+        let about: Vec<&str> = about.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
+        writeln!(
+            out,
+            "      {NAME}{id}{NAME:#}  {DIM}{similarity:.2}  {}{DIM:#}  {}",
+            about.join(" · "),
+            vectors::shortened(text)
+        )?;
+    }
+    writeln!(out)
+}
