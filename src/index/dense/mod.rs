@@ -19,6 +19,7 @@
 //! older versions, like deleted ones, are passed over. So an index without any generation is all tail.
 
 mod build;
+mod compact;
 mod generation;
 mod places;
 mod reader;
@@ -26,7 +27,8 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use build::{Built, build};
+pub use build::{Built, build, rebuild};
+pub use compact::compact;
 pub use generation::{Manifest, Part};
 pub use reader::{DenseHit, DenseReader, Look};
 pub use turnwise_nearest::{BuildOptions, Builder};
@@ -36,6 +38,11 @@ use crate::error::Result;
 /// Compares the files of the generation in use with their checksums.
 pub fn verify(root: &Path) -> Result<()> {
     generation::Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
+}
+
+/// What the generation in use was built of; `None` if there is none.
+pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
+    Ok(generation::Generation::open(root)?.map(|generation| generation.manifest))
 }
 
 use std::path::{Path, PathBuf};

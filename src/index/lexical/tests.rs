@@ -54,6 +54,70 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
+/// Whether a file of the index has these bytes in it.
+fn holds(folder: &Path, needle: &[u8]) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => holds(&path, needle),
+            false => memchr::memmem::find(&fs::read(&path).unwrap(), needle).is_some(),
+        }
+    })
+}
+
+#[test]
+fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "qqq-secret", "zzyzx on the road");
+    put(&mut store, "b", "the road");
+    store.commit(None).unwrap();
+    update_by(root, "mixed-1+stem-en").unwrap();
+    store.delete(&DialogueId::new("qqq-secret").unwrap()).unwrap();
+    take_in(&mut store, root);
+    store.close().unwrap();
+    let compact = || Lexical::compact(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+    // Of the same log it is left as it is, but for what a kill has left beside it.
+    for rest in ["lexical.new", "lexical.old"] {
+        fs::create_dir(root.join(rest)).unwrap();
+        fs::write(root.join(rest).join("x"), "zzyzx").unwrap();
+    }
+    assert!(!compact() && !root.join("lexical.new").exists() && !root.join("lexical.old").exists());
+    let folder = root.join("lexical");
+    assert!(holds(&folder, b"zzyzx") && holds(&folder, b"qqq-secret"));
+    crate::store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    assert!(compact() && !compact());
+    assert!(!holds(&folder, b"zzyzx") && !holds(&folder, b"qqq-secret"));
+    assert_eq!(found(root, "roads"), ["b#1"]);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
+    // Damage is no hindrance, and an index without it gets none.
+    fs::write(folder.join("utterances/meta.json"), "{").unwrap();
+    assert!(compact());
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(!compact() && !folder.exists());
+}
+
+#[test]
+fn it_is_made_anew_whatever_there_is() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    let rebuild = |analyzer: Option<Analyzer>| {
+        Lexical::rebuild(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+    };
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(rebuild(Some("mixed-1+stem-en".parse().unwrap())), 1);
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "delivery"), ["a#1"]);
+    for file in ["utterances/meta.json", "dialogues/meta.json"] {
+        fs::write(root.join("lexical").join(file), "{").unwrap();
+    }
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "deliveries"), ["a#1"]);
+    assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+}
+
 #[test]
 fn the_index_follows_the_log() {
     let (dir, mut store) = begun();
