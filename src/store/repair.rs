@@ -403,6 +403,8 @@ mod tests {
             }
             // Whatever is there now, nobody takes it for sound.
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
+            // Nor does anybody write to what the repair is going to replace.
+            assert!(steps == 0 || Store::open(root, "test").is_err(), "{steps}");
             repair(root, "test").unwrap();
             assert!(verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
             assert_eq!(Snapshot::open(root).unwrap().dialogues().count(), 50, "{steps}");

@@ -13,6 +13,7 @@ use crate::{
         manifest::{Checkpoint, Manifest},
         places::Places,
         records::Records,
+        repair,
         snapshot::{Snapshot, missing_is_damage},
         table::Entry,
         tail::Tail,
@@ -77,6 +78,7 @@ impl Store {
     }
 
     pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
+        repair::refuse_unfinished(root)?;
         let (view, tail) = Snapshot::load(root).map_err(missing_is_damage)?;
         view.places.remove_others();
         let log = LogWriter::open(&view.places.log(), view.state.at)?;

@@ -55,7 +55,10 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     let records = {
         // Each dialogue goes into the log and into the second copy.
         let mut progress = Progress::new(context.printer, "compacting", "dialogues", Some(2 * total));
-        let mut show = |steps| progress.set(steps, steps / 2);
+        let mut show = |steps| {
+            progress.set(steps, steps / 2);
+            context.printer.detail(format!("{steps} steps of {} are done", 2 * total));
+        };
         store::compact(root, context.settings.segment_bytes, command, &signals::stopped, &mut show)?
     };
     let go_on = |e: Error| match e {
@@ -66,16 +69,17 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         }
         e => e,
     };
-    let vectors = {
-        let mut progress = Progress::new(context.printer, "looking at vectors", "dialogues", Some(total));
-        let mut show = |seen| progress.set(seen, seen);
-        vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
-    };
+    // Words first: they are what people can read.
     let snapshot = Snapshot::open(root)?;
     let lexical_made_anew = {
         let mut progress = progress(&snapshot, context);
         let mut show = |taken| progress.set(taken, taken);
         Lexical::compact(root, &snapshot, &signals::stopped, &mut show).map_err(go_on)?
+    };
+    let vectors = {
+        let mut progress = Progress::new(context.printer, "looking at vectors", "dialogues", Some(total));
+        let mut show = |seen| progress.set(seen, seen);
+        vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
     };
     let graphs_made_anew = dense::compact(root, &snapshot, command, &signals::stopped).map_err(go_on)?;
     drop(snapshot);

@@ -9,6 +9,7 @@ use crate::{
     cli::{
         Context,
         commands::vectors::{self as kept, Vectors},
+        printer::counted,
         progress::Progress,
         signals,
     },
@@ -138,6 +139,11 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&info, |out| info.write(out))
 }
 
+/// So many dialogues, and the verb.
+fn dialogues(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", counted(n, "dialogue"), if n == 1 { one } else { many })
+}
+
 fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
     let total = snapshot.totals().dialogues;
     let mut progress = Progress::new(context.printer, "weighing", "dialogues", Some(total));
@@ -179,7 +185,7 @@ fn of_vectors(
     if not_looked_at > 0 {
         behind.push(Behind {
             part: "vectors",
-            what: format!("{not_looked_at} dialogues are not looked at for vectors yet"),
+            what: format!("{} not looked at for vectors yet", dialogues(not_looked_at, "is", "are")),
             command: format!("turnwise encode -i {}", snapshot.root().display()),
         });
     }
@@ -249,7 +255,7 @@ fn graphs(
             tell("the graphs are of other vectors or another log than there are now".to_owned(), "build")
         }
         (true, 0) => {}
-        (true, n) => tell(format!("{n} dialogues came after the graphs"), "build"),
+        (true, n) => tell(dialogues(n, "came", "came") + " after the graphs", "build"),
     }
     Ok(Some(Graphs { manifest, usable, tail }))
 }
