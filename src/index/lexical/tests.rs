@@ -74,7 +74,7 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
     store.commit(None).unwrap();
     update_by(root, "mixed-1+stem-en").unwrap();
     store.delete(&DialogueId::new("qqq-secret").unwrap()).unwrap();
-    take_in(&mut store, root);
+    store.commit(None).unwrap();
     store.close().unwrap();
     let compact = || Lexical::compact(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
     // Of the same log it is left as it is, but for what a kill has left beside it.
