@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A kill before the third step leaves the old log in use, one after it the new log; what no manifest names is removed
-//! by the next writer. Readers have mapped what they read. Dialogues keep their order; their places and sequence
-//! numbers are new, and so is the log's name, by which everything that follows it is told.
+//! by the next writer. Readers have mapped what they read. Dialogues keep their order and their sequence numbers; their
+//! places are new, and so is the log's name, by which everything that follows it is told.
 
 use std::{fs, path::Path};
 
@@ -18,11 +18,10 @@ use serde::Serialize;
 
 use crate::{
     error::{Error, IoContext, Result},
-    ids::Seq,
     store::{
         directory::Directory,
         files,
-        frame::{self, Commit, Frame, Kind},
+        frame::{self, Commit, Kind},
         lock::WriterLock,
         log::{LogWriter, Position},
         manifest::{Checkpoint, Manifest},
@@ -73,9 +72,9 @@ pub fn compact(
     LogWriter::open(&old.log(), view.state.at)?;
     let bytes = bytes_of(&old);
     let dialogues = view.totals().dialogues;
-    // Every put and every delete counts the sequence number up, and both a log's first dialogue and that of a compacted
-    // log have the number 1.
-    let dropped = view.state.seq.0.saturating_sub(dialogues);
+    // Every put and every delete has a number of its own.
+    let in_log = view.state.seq.0.saturating_sub(view.manifest.numbers_gone);
+    let dropped = in_log.saturating_sub(dialogues);
     let mut done = Compacted { dropped, dialogues, bytes_before: bytes, bytes, left: false };
     if dropped == 0 {
         return Ok(done);
@@ -113,7 +112,7 @@ impl Work<'_> {
         let mut directory = Directory::default();
         let mut state = Checkpoint::start();
         let mut rejected = self.view.manifest.rejected.clone();
-        let (mut totals, mut seq) = (state.totals, Seq(0));
+        let (mut totals, mut seq) = (state.totals, state.seq);
         let mut start = out.place()?;
         let mut batch = Vec::new();
         let mut walk = self.view.walk(Position::START);
@@ -121,10 +120,10 @@ impl Work<'_> {
             let found = walk.find(|frame| self.view.is_live(frame)).transpose()?;
             let ended = found.is_none();
             if let Some((frame, ..)) = found {
-                seq = seq.next();
+                seq = frame.seq;
                 let at = Position { offset: start.offset + batch.len() as u64, ..start };
                 frame::write(&mut batch, Kind::Put, seq, &[frame.payload])?;
-                directory.insert(entry_of(&Frame { seq, ..frame }, at));
+                directory.insert(entry_of(&frame, at));
                 totals.dialogues += 1;
                 totals.turns += u64::from(frame.turns());
             }
@@ -139,6 +138,8 @@ impl Work<'_> {
                 rejected: std::mem::take(&mut rejected),
             };
             let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
+            // A number is never given twice, even if the last ones are gone.
+            seq = if ended { self.view.state.seq } else { seq };
             frame::write(&mut batch, Kind::Commit, seq, &[&payload])?;
             out.append(&batch)?;
             batch.clear();
@@ -168,6 +169,7 @@ impl Work<'_> {
         let manifest = Manifest {
             log: Manifest::new_log_id(),
             compacted: self.new.number(),
+            numbers_gone: state.seq.0.saturating_sub(state.totals.dialogues),
             checkpoint: state.clone(),
             tables: directory.table_names(),
             ..self.view.manifest.clone()

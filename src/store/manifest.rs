@@ -35,6 +35,9 @@ pub struct Manifest {
     /// How often the log was compacted: the number in the names of its folders (see [`Places`](super::Places)).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
+    /// Sequence numbers that were given and are in the log no more, since it was compacted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub numbers_gone: u64,
     /// Up to where the tables have come. What the log holds after it is read on opening.
     pub checkpoint: Checkpoint,
     /// The directory's tables, oldest first.
@@ -90,6 +93,7 @@ impl Manifest {
             generation: 0,
             log: Manifest::new_log_id(),
             compacted: 0,
+            numbers_gone: 0,
             checkpoint: Checkpoint::start(),
             tables: Vec::new(),
             rejected: Default::default(),

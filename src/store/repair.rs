@@ -155,6 +155,12 @@ struct Salvage {
     rejected: BTreeMap<String, u64>,
     damaged: Vec<String>,
     missing: BTreeSet<Seq>,
+    /// The last number that a commit covers.
+    committed: Seq,
+    /// The number of the frame before, unless there is damage in between.
+    last: Option<Seq>,
+    /// Numbers between two frames that follow each other: what a compaction has dropped is not missing.
+    gone: Vec<std::ops::Range<Seq>>,
 }
 
 impl Salvage {
@@ -167,22 +173,42 @@ impl Salvage {
             rejected: BTreeMap::new(),
             damaged: Vec::new(),
             missing: BTreeSet::new(),
+            committed: checkpoint.seq,
+            last: Some(Seq(0)),
+            gone: Vec::new(),
         };
         let numbers = log::segments(folder)?;
-        let mut committed = checkpoint.seq;
         for (n, &number) in numbers.iter().enumerate() {
             if number != n as u32 + 1 {
                 salvage.damaged.push(format!("segment {} of the log is missing", n + 1));
+                salvage.last = None;
             }
-            committed = committed.max(salvage.read_segment(number, n + 1 == numbers.len())?);
+            let covered = salvage.read_segment(number, n + 1 == numbers.len())?;
+            salvage.committed = salvage.committed.max(covered);
         }
+        let committed = salvage.committed;
         // What no commit follows was never acknowledged.
         salvage.frames.retain(|&seq, _| seq <= committed);
         if !salvage.damaged.is_empty() {
             let present: BTreeSet<Seq> = salvage.frames.keys().copied().collect();
-            salvage.missing = (1..=committed.0).map(Seq).filter(|seq| !present.contains(seq)).collect();
+            let is_gone = |seq: &Seq| {
+                let after = salvage.gone.partition_point(|gone| gone.start <= *seq);
+                after > 0 && salvage.gone[after - 1].contains(seq)
+            };
+            let lost = |seq: &Seq| !present.contains(seq) && !is_gone(seq);
+            salvage.missing = (1..=committed.0).map(Seq).filter(lost).collect();
         }
         Ok(salvage)
+    }
+
+    /// A frame follows the one before; numbers in between are of nothing that is there.
+    fn follow(&mut self, seq: Seq) {
+        if let Some(last) = self.last
+            && last.next() < seq
+        {
+            self.gone.push(last.next()..seq);
+        }
+        self.last = Some(seq);
     }
 
     /// Gives the last sequence number that a commit covers.
@@ -201,6 +227,7 @@ impl Salvage {
         while at < segment.end() {
             match segment.frame_at(at) {
                 Ok(frame) => {
+                    self.follow(frame.seq);
                     match frame.kind {
                         Kind::Put | Kind::Delete => {
                             self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
@@ -222,6 +249,7 @@ impl Salvage {
                         break;
                     }
                     self.damaged.push(e.to_string());
+                    self.last = None;
                     match segment.next_frame(at + 1) {
                         Some(next) => at = next,
                         None => break,
@@ -351,7 +379,8 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         last = frame.seq;
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
     })?;
-    flush(&mut buffer, totals, last)
+    // A number is never given twice, even if the last ones are gone.
+    flush(&mut buffer, totals, last.max(salvage.committed))
 }
 
 #[cfg(test)]
