@@ -14,7 +14,10 @@ use std::{
 use turnwise::{
     corpus::{Dialogue, Role, formats::ReadOptions, walk},
     ids::DialogueId,
-    index::lexical::{Lexical, LexicalQuery},
+    index::{
+        lexical::{Lexical, LexicalQuery},
+        vectors::Kind,
+    },
     samples,
     store::{Prepared, Snapshot, Store},
 };
@@ -136,9 +139,11 @@ fn measure(dialogues: &[Dialogue]) {
         println!("{} queries, {name}:", texts.len());
         let queries: Vec<LexicalQuery> = texts.iter().map(|text| lexical.words(text)).collect();
         for k in [10, 100] {
-            let utterances = |query: &LexicalQuery| lexical.utterances(query, k).unwrap().len();
+            let utterances =
+                |query: &LexicalQuery| lexical.find(Kind::Utterances, query, k, None).unwrap().len();
             print(&format!("utterances, top {k}"), &queries, utterances);
-            let dialogues = |query: &LexicalQuery| lexical.dialogues(query, k).unwrap().len();
+            let dialogues =
+                |query: &LexicalQuery| lexical.find(Kind::Dialogues, query, k, None).unwrap().len();
             print(&format!("dialogues, top {k}"), &queries, dialogues);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! The rooms, from the ground up: [`error`] and [`ids`]; [`corpus`], the dialogue model and everything that reads and
 //! writes it; [`store`], the crash-safe home of the records; [`text`], the analysis of words; [`encoder`], texts to
-//! vectors; [`index`], search over the utterances; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
+//! vectors; [`index`], what is searched in; `search` (feature `lexical`), searching; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
 //!
 //! ```
 //! use turnwise::{corpus::{Dialogue, Role}, ids::DialogueId, store::{Prepared, Snapshot, Store}};
@@ -34,6 +34,8 @@ pub mod error;
 pub mod ids;
 pub mod index;
 pub mod samples;
+#[cfg(feature = "lexical")]
+pub mod search;
 pub mod store;
 pub mod text;
 

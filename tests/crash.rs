@@ -260,7 +260,7 @@ fn assert_whole(index: &Path, expected: &BTreeMap<String, String>) {
     assert!(dense::in_use(index).unwrap().is_some());
     let lexical = Lexical::open(index).unwrap();
     assert!(lexical.damaged_files().unwrap().is_empty());
-    assert_eq!(lexical.search("question 4", 1).unwrap().len(), 1);
+    assert_eq!(lexical.find(Kind::Utterances, &lexical.words("question 4"), 1, None).unwrap().len(), 1);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectAr
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, IndexBuildArgs, IndexCommand, SearchArgs, SearchMode, SearchOf,
+    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SimilarArgs,
 };
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
@@ -106,8 +106,10 @@ pub(crate) enum Command {
     Demo,
     /// Read dialogues into an index
     Ingest(IngestArgs),
-    /// Find utterances or dialogues by their words or their meaning
+    /// Find utterances or dialogues by their words and their meaning
     Search(SearchArgs),
+    /// Find more like an utterance or a dialogue
+    Similar(SimilarArgs),
     /// Show the tokens that a text is searched by
     Analyze(AnalyzeArgs),
     /// Turn texts, utterances or dialogues of files into vectors

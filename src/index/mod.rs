@@ -1,7 +1,10 @@
 //! Search indexes over the utterances. All of them derive from the store and can be made anew.
 
+mod admitted;
 pub mod dense;
 #[cfg(feature = "lexical")]
 pub mod lexical;
 mod sealed;
 pub mod vectors;
+
+pub use admitted::Admitted;

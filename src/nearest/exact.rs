@@ -3,11 +3,72 @@
 use half::f16;
 
 use crate::{
-    Hit, Metric,
+    Error, Hit, Metric, Result,
     frozen::{Frozen, Vectors},
+    points::prepared,
     search::Allowed,
-    simd::{Simd, Task},
+    simd::{Level, Proven, Simd, Task},
 };
+
+/// Scores vectors that are in no graph as a graph scores its own: the same vector has the same score, to the bit.
+pub struct Scorer {
+    metric: Metric,
+    query: Vec<f32>,
+    vector: Vec<f32>,
+    level: Proven,
+}
+
+impl Scorer {
+    /// For a query; `None` if it has no direction, so that it is near to nothing.
+    pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
+        let mut prepared_query = Vec::new();
+        let usable = prepared(metric, query.len(), query, &mut prepared_query);
+        let usable = usable.map_err(|what| Error::Input(format!("the query: {what}")))?;
+        let level = Level::best().proven();
+        Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
+    }
+
+    /// The score of a vector; `None` if it has no direction.
+    pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
+        let usable =
+            prepared(self.metric, self.query.len(), vector, &mut self.vector).map_err(Error::Input)?;
+        Ok(usable
+            .then(|| self.level.run(One { metric: self.metric, query: &self.query, vector: &self.vector })))
+    }
+}
+
+/// The score of two vectors of the same length.
+struct One<'a> {
+    metric: Metric,
+    query: &'a [f32],
+    vector: &'a [f32],
+}
+
+impl Task for One<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> f32 {
+        // SAFETY: both have been brought to the same length by `prepared`.
+        unsafe { pair::<S>(self.metric, self.query.as_ptr(), self.vector.as_ptr(), self.query.len()) }
+    }
+}
+
+/// As the metric has it.
+///
+/// # Safety
+///
+/// Both must have so many numbers.
+#[inline(always)]
+unsafe fn pair<S: Simd>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match metric {
+            Metric::L2 => -S::floats::<true>(a, b, length).sqrt(),
+            _ => S::floats::<false>(a, b, length),
+        }
+    }
+}
 
 /// The score of one node, as the metric has it. Inlined into loops.
 ///
@@ -32,10 +93,7 @@ pub(crate) unsafe fn score<S: Simd>(
                 wide.as_ptr()
             }
         };
-        match frozen.header.metric {
-            Metric::L2 => -S::floats::<true>(query.as_ptr(), vector, dim).sqrt(),
-            _ => S::floats::<false>(query.as_ptr(), vector, dim),
-        }
+        pair::<S>(frozen.header.metric, query.as_ptr(), vector, dim)
     }
 }
 

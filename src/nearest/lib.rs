@@ -29,6 +29,7 @@ mod walk;
 
 pub use build::{BuildOptions, Builder, freeze};
 pub use error::{Error, Result};
+pub use exact::Scorer;
 pub use frozen::{Frozen, Info};
 pub use metric::Metric;
 pub use points::{Originals, Points};

@@ -15,6 +15,7 @@ pub mod backup;
 pub mod compact;
 pub mod directory;
 pub mod files;
+mod find;
 pub mod frame;
 pub mod ingest;
 pub mod lock;

@@ -86,8 +86,8 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
 
     // What stays is as it was, and everything works on it.
     assert_eq!(t.ids("x").len(), 281);
-    assert_eq!(t.json("search -i x rake")["hits"][0]["id"], "changed#1");
-    assert_eq!(t.json(&format!("search -i x {}", SECRETS[0]))["hits"], json!([]));
+    assert_eq!(t.json("search -i x --mode bm25 rake")["hits"][0]["id"], "changed#1");
+    assert_eq!(t.json(&format!("search -i x --mode bm25 {}", SECRETS[0]))["hits"], json!([]));
     t.ok("verify -i x");
     t.run("search -i x --mode dense garden")
         .says(0, &["1 utterance cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
@@ -310,7 +310,9 @@ fn what_is_behind_is_shown_with_the_command_that_helps() {
 fn a_rebuild_makes_the_search_indexes_anew_whatever_their_state() {
     let t = filled();
     t.ok("index build -i x --analyzer mixed-1+stem-en");
-    let before = t.run_args(&["search", "-i", "x", "plastic", "--format", "json"]).json()["hits"].clone();
+    let before =
+        t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"]
+            .clone();
     // Sound ones are made anew, too.
     let said = t.ok("index rebuild -i x");
     assert!(
@@ -336,7 +338,10 @@ fn a_rebuild_makes_the_search_indexes_anew_whatever_their_state() {
     );
     assert_eq!(built["graphs"]["manifest"]["builder"], "hnsw_rs");
     t.ok("verify -i x");
-    assert_eq!(t.run_args(&["search", "-i", "x", "plastic", "--format", "json"]).json()["hits"], before);
+    assert_eq!(
+        t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"],
+        before
+    );
     t.ok("search -i x --mode dense parcel");
     // Nothing at all is a state, too.
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();

@@ -1,46 +1,201 @@
-//! Searching by words, and what it searches in.
+//! Searching, and what it searches in.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::parsed;
-use crate::text::Analyzer;
+use crate::{
+    corpus::filter::Filter,
+    search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest},
+    text::Analyzer,
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = SYNTAX)]
 pub(crate) struct SearchArgs {
-    /// What to look for
-    pub(crate) query: String,
+    /// What to look for: words, or a sentence that is like what you mean
+    #[arg(required_unless_present_any = ["context", "turns", "queries"])]
+    pub(crate) query: Option<String>,
+    /// What was said before the query: a file with one dialogue, or with a turn a line (- is standard input); without
+    /// QUERY its last turn is the query
+    #[arg(long, value_name = "FILE", conflicts_with = "turns")]
+    pub(crate) context: Option<PathBuf>,
+    /// A turn that was said before the query, in order; without QUERY the last one is the query
+    #[arg(long = "turn", value_name = "TEXT")]
+    pub(crate) turns: Vec<String>,
+    /// How much less each turn of the context counts than the one after it
+    #[arg(long, value_name = "0..1", default_value_t = 0.5)]
+    pub(crate) decay: f32,
     /// What is found
     #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
     pub(crate) of: SearchOf,
-    /// How it is found
-    #[arg(long, value_enum, value_name = "HOW", default_value = "bm25")]
-    pub(crate) mode: SearchMode,
-    /// Look at all vectors, whatever it takes (with --mode dense)
-    #[arg(long)]
-    pub(crate) exact: bool,
-    /// How many hits
-    #[arg(short, default_value_t = 10, value_name = "N")]
-    pub(crate) k: usize,
-    /// Show so many turns before and after each hit
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) window: usize,
     /// Read the query as an expression (below), not as words
     #[arg(long)]
     pub(crate) syntax: bool,
+    /// Answer every line of a file: a query, or a request as JSON; the options given here are those of all
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
+    pub(crate) queries: Option<PathBuf>,
+    /// Print a TREC run under this name instead of JSON lines (with --queries)
+    #[arg(long, value_name = "NAME", requires = "queries")]
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimilarArgs {
+    /// The id of an utterance (billing-001#3) or of a dialogue (billing-001)
+    #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
+    pub(crate) id: Option<String>,
+    /// A file with one dialogue, in any format that can be read (- is standard input)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dialogue: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+/// What all ways of searching have in common.
+#[derive(Debug, Args)]
+pub(crate) struct HowArgs {
+    /// By what it is found; by both where there are vectors, if not given
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) mode: Option<SearchMode>,
+    /// How many hits
+    #[arg(short, default_value_t = 10, value_name = "N")]
+    pub(crate) k: usize,
+    /// Leave out so many hits before the first
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) offset: usize,
+    /// Only what fits, such as 'role=user and domain=billing and time>=2026-01-01'
+    #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+    pub(crate) filter: Option<Filter>,
+    /// At most one hit for each dialogue
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) group: Option<GroupBy>,
+    /// Show so many turns before and after each hit
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) window: usize,
+    /// Only hits with at least this score
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
+    pub(crate) min_score: Option<f32>,
+    /// Only hits that are nearer to the query than so many percent of random pairs are to each other
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) min_percentile: Option<f64>,
+    /// Look at all vectors, whatever it takes
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Tell of each hit how it came to its place
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// How the list by meaning and the list by words become one
+    #[arg(long, value_enum, value_name = "HOW", default_value = "rrf", help_heading = "Fusion and ranking")]
+    pub(crate) fusion: FusionBy,
+    /// For reciprocal ranks: how little the first places stand out
+    #[arg(long, default_value_t = 60.0, value_name = "N", help_heading = "Fusion and ranking")]
+    pub(crate) rrf_k: f32,
+    /// What the list by meaning weighs
+    #[arg(long, default_value_t = 1.0, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    pub(crate) dense_weight: f32,
+    /// What the list by words weighs
+    #[arg(long, default_value_t = 1.0, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    pub(crate) bm25_weight: f32,
+    /// How many of each list are looked at, at least
+    #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
+    pub(crate) candidates: usize,
+    /// Bring the best into another order
+    #[arg(long, value_enum, value_name = "BY", help_heading = "Fusion and ranking")]
+    pub(crate) rerank: Option<RerankBy>,
+    /// How many of the best
+    #[arg(
+        long,
+        default_value_t = 50,
+        value_name = "N",
+        requires = "rerank",
+        help_heading = "Fusion and ranking"
+    )]
+    pub(crate) rerank_top: usize,
 }
 
 const SYNTAX: &str = "\
+A filter compares fields (id, corpus, title, language, domain, intent, role, speaker, text, time, turns, turn, length, \
+meta.KEY) with = != < <= > >= or ~ (contains), joined by and, or, not and parentheses.
+
 With --syntax: +word must be there, -word must not, \"several words\" in this order, \"some words\"~2 with up to two \
 between, word^2 counts twice, AND, OR, NOT and parentheses, dialogue:ID, turn:[1 TO 3]. What cannot be understood is \
 left out with a warning. Without --syntax no sign has a meaning.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMode {
-    /// By the query's words
-    Bm25,
+    /// By both, fused
+    Hybrid,
     /// By its meaning: the vectors nearest to its vector (`encode` makes them)
     Dense,
+    /// By its words
+    Bm25,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GroupBy {
+    /// Each dialogue once, with its best turn
+    Dialogue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FusionBy {
+    /// Reciprocal ranks
+    Rrf,
+    /// Scores brought to 0…1 within each list
+    Weighted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RerankBy {
+    /// The cosine of the vectors themselves
+    Exact,
+}
+
+impl HowArgs {
+    /// The request for what these are the options of.
+    pub(crate) fn request(&self) -> SearchRequest {
+        SearchRequest {
+            mode: self.mode.map(|mode| match mode {
+                SearchMode::Hybrid => Mode::Hybrid,
+                SearchMode::Dense => Mode::Dense,
+                SearchMode::Bm25 => Mode::Bm25,
+            }),
+            k: self.k,
+            offset: self.offset,
+            exact: self.exact,
+            filter: self.filter.clone(),
+            group: self.group.map(|GroupBy::Dialogue| Group::Dialogue),
+            window: self.window,
+            min_score: self.min_score,
+            min_percentile: self.min_percentile,
+            fusion: Fusion {
+                method: match self.fusion {
+                    FusionBy::Rrf => Method::Rrf,
+                    FusionBy::Weighted => Method::Weighted,
+                },
+                k: self.rrf_k,
+                dense: self.dense_weight,
+                bm25: self.bm25_weight,
+                candidates: self.candidates,
+            },
+            rerank: self.rerank.map(|RerankBy::Exact| Rerank { by: By::Exact, top: self.rerank_top }),
+            explain: self.explain,
+            ..SearchRequest::default()
+        }
+    }
+}
+
+impl From<SearchOf> for Of {
+    fn from(of: SearchOf) -> Self {
+        match of {
+            SearchOf::Utterances => Of::Utterances,
+            SearchOf::Dialogues => Of::Dialogues,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,11 @@
 //! `turnwise demo`: the sample dialogues, ingested and searched.
 
-use std::{io::Cursor, path::Path, sync::atomic::AtomicBool, time::Instant};
+use std::{
+    io::Cursor,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
 
 use serde::Serialize;
 
@@ -9,8 +14,7 @@ use crate::{
         Context,
         commands::{
             encode::{self, Encoded},
-            index, model,
-            search::{self, Found},
+            index, model, search,
             summary::{Files, Summary},
         },
         encoders,
@@ -23,37 +27,35 @@ use crate::{
         walk::{Plan, Source},
     },
     encoder::{
-        Encoder, TextOptions,
+        Encoder,
         statics::{self, TfidfSettings},
         transformer::Settings,
     },
-    error::{Class, Error, Result},
-    index::{
-        dense::{DenseReader, Look},
-        lexical::Lexical,
-        vectors::Kind,
-    },
+    error::{Class, Result},
     samples,
+    search::{Response, SearchRequest, Searcher},
     store::{
         Snapshot, Store,
         ingest::{Control, IngestOptions, ingest},
     },
 };
 
-/// Asked at the end, by their words: two in English, one in Chinese.
-const QUERIES: [&str; 3] =
-    ["it says delivered but there is no parcel", "charged twice this month", "包裹显示签收但我没收到"];
-/// Asked by what they mean: the samples say it in other words.
-const MEANT: [&str; 2] = ["somebody stole my package", "I paid two times for the same thing"];
+/// Asked at the end: an utterance, by words and meaning; the samples say it in other words.
+const QUERY: &str = "somebody stole my package";
+/// Asked in the light of what was said before it, without which it could be about anything.
+const SAID_BEFORE: [&str; 2] =
+    ["I was charged twice for my subscription this month", "I see both payments here"];
+const THEN: &str = "so when do I get it back?";
+/// A dialogue to which others are similar.
+const SIMILAR: &str = "deliveries-009";
 
 #[derive(Serialize)]
 struct Shown {
     ingest: Summary,
-    searches: Vec<Found>,
     /// Which encoder, and why that one.
     encoder: String,
     encoded: Encoded,
-    by_meaning: Vec<Found>,
+    searches: Vec<Response>,
 }
 
 /// The encoder of the demo.
@@ -97,14 +99,18 @@ impl Model {
     }
 }
 
-fn by_meaning(root: &Path, snapshot: &Snapshot, encoder: &dyn Encoder, query: &str) -> Result<Found> {
-    let started = Instant::now();
-    let encoded = encoder.encode(&[query], &TextOptions::default())?;
-    let Some(reader) = DenseReader::open(root, snapshot)? else {
-        return Err(Error::Internal("the demo's index has no vectors".to_owned()));
-    };
-    let look = Look { k: 3, ..Look::default() };
-    search::by_vector(&reader, snapshot, Kind::Utterances, (query, encoded.vectors.row(0)), &look, 1, started)
+/// The questions that are answered, and how they are told to people.
+fn questions() -> [(String, SearchRequest); 3] {
+    let base = SearchRequest { k: 3, ..SearchRequest::default() };
+    let said = SAID_BEFORE.map(str::to_owned).to_vec();
+    [
+        (format!("? {QUERY}"), SearchRequest { query: QUERY.to_owned(), ..base.clone() }),
+        (
+            format!("? {} … {THEN}", SAID_BEFORE.join(" … ")),
+            SearchRequest { query: THEN.to_owned(), context: said, ..base.clone() },
+        ),
+        (format!("? dialogues like {SIMILAR}"), SearchRequest { like: Some(SIMILAR.to_owned()), ..base }),
+    ]
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<()> {
@@ -127,37 +133,24 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(&root)?;
     index::update(&root, &snapshot, context)?;
     let seconds = started.elapsed().as_secs_f64();
-    let lexical = Lexical::open(&root)?;
-    let searches = QUERIES
-        .iter()
-        .map(|query| search::search(&lexical, &snapshot, query, 3, 1))
-        .collect::<Result<Vec<_>>>()?;
     let model = Model::best(&root, &snapshot, context)?;
     let encoded = encode::everything(model.encoder.as_ref(), &model.name, &root, context)?;
-    let by_meaning = MEANT
-        .iter()
-        .map(|query| by_meaning(&root, &snapshot, model.encoder.as_ref(), query))
-        .collect::<Result<Vec<_>>>()?;
+    index::graphs(&root, &snapshot, context)?;
+    let searcher = Searcher::over(&root, snapshot)?.with_encoder(Arc::from(model.encoder))?;
+    let questions = questions();
+    let searches =
+        questions.iter().map(|(_, request)| searcher.search(request)).collect::<Result<Vec<_>>>()?;
     let name = root.display().to_string();
     let encoder = model.said;
-    let shown = Shown {
-        ingest: Summary::new(name, files, &ingested, totals, seconds),
-        searches,
-        encoder,
-        encoded,
-        by_meaning,
-    };
+    let shown =
+        Shown { ingest: Summary::new(name, files, &ingested, totals, seconds), encoder, encoded, searches };
     context.printer.result(&shown, |out| {
         shown.ingest.write(out)?;
-        for (query, found) in QUERIES.iter().zip(&shown.searches) {
-            writeln!(out, "\n{BOLD}? {query}{BOLD:#}\n")?;
-            found.write(out)?;
-        }
         writeln!(out, "\n{}", shown.encoder)?;
         shown.encoded.write(out)?;
-        for (query, found) in MEANT.iter().zip(&shown.by_meaning) {
-            writeln!(out, "\n{BOLD}? {query}{BOLD:#} {DIM}(by meaning){DIM:#}\n")?;
-            found.write(out)?;
+        for ((question, _), found) in questions.iter().zip(&shown.searches) {
+            writeln!(out, "\n{BOLD}{question}{BOLD:#}\n")?;
+            search::write(found, out)?;
         }
         writeln!(out, "\n{DIM}Now try, with `turnwise` or `cargo run --release --` in front:{DIM:#}")?;
         for line in [

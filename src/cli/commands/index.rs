@@ -122,6 +122,15 @@ fn options(builder: GraphBuilder) -> BuildOptions {
     BuildOptions { builder, ..BuildOptions::default() }
 }
 
+/// Builds graphs over the vectors, by the builder that nobody has to ask for.
+pub(super) fn graphs(
+    root: &Path,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+) -> Result<Option<dense::Built>> {
+    dense::build(root, snapshot, &BuildOptions::default(), context.command_line, &signals::stopped)
+}
+
 /// Brings the lexical index up to a snapshot.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)

@@ -43,6 +43,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Demo => demo::run(context),
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
+        Command::Similar(args) => search::similar(&args, context),
         Command::Analyze(args) => analyze::run(&args, context),
         Command::Embed(args) => embed::run(&args, context),
         Command::Encode(args) => encode::run(&args, context),

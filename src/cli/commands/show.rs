@@ -8,16 +8,15 @@ use crate::{
         printer::{BOLD, DIM, NAME},
     },
     corpus::{Dialogue, Role},
-    error::{Error, Result},
-    ids::{DialogueId, TurnNo, UtteranceId},
-    store::Snapshot,
+    error::Result,
+    ids::TurnNo,
 };
 
 pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;
     let mut found = Vec::new();
     for id in ids {
-        found.push(find(&snapshot, id)?);
+        found.push(snapshot.find(id)?);
     }
     let dialogues: Vec<&Dialogue> = found.iter().map(|(dialogue, _)| dialogue).collect();
     context.printer.results(&dialogues, |out| {
@@ -27,29 +26,6 @@ pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
             }
             write(out, dialogue, *turn)
         })
-    })
-}
-
-/// A dialogue by its id, or by the id of one of its utterances. An id may itself end in `#` and a number.
-fn find(snapshot: &Snapshot, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
-    if let Some(dialogue) = snapshot.get(&DialogueId::new(id)?)? {
-        return Ok((dialogue, None));
-    }
-    if let Ok(utterance) = id.parse::<UtteranceId>()
-        && let Some(dialogue) = snapshot.get(&utterance.dialogue)?
-    {
-        if dialogue.turns.iter().any(|t| t.number == utterance.turn) {
-            return Ok((dialogue, Some(utterance.turn)));
-        }
-        let last = dialogue.turns.last().map_or(0, |t| t.number.0);
-        return Err(Error::input(format!(
-            "{} has no turn {}; its last is {last}",
-            utterance.dialogue, utterance.turn
-        )));
-    }
-    Err(Error::Input {
-        message: format!("{} holds no dialogue `{id}`", snapshot.root().display()),
-        hint: Some("`turnwise search` finds ids, `turnwise corpus export` lists all".to_owned()),
     })
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measure};
 
 use super::{
-    folder,
+    Background, folder,
     generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
 };
@@ -146,6 +146,7 @@ fn fill(
         let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES)?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
+        part.background = Background::sample(vectors, kind)?;
         (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
         Ok(part)
     };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use turnwise_nearest::Frozen;
 
 use super::{
-    damaged, folder,
+    Background, damaged, folder,
     places::{self, Dialogues, Utterances},
 };
 use crate::{
@@ -67,6 +67,9 @@ pub struct Part {
     pub recall: f64,
     /// With how many queries that was measured.
     pub recall_queries: u64,
+    /// How near any two of its vectors are.
+    #[serde(default)]
+    pub background: Background,
 }
 
 impl Manifest {

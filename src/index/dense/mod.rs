@@ -18,6 +18,7 @@
 //! are given. What the log holds behind a generation's end is the tail: its dialogues are looked at one by one, and their
 //! older versions, like deleted ones, are passed over. So an index without any generation is all tail.
 
+mod background;
 mod build;
 mod compact;
 mod generation;
@@ -27,10 +28,11 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+pub use background::Background;
 pub use build::{Built, build, rebuild};
 pub use compact::compact;
 pub use generation::{Manifest, Part};
-pub use reader::{DenseHit, DenseReader, Look};
+pub use reader::{Among, DenseHit, DenseReader, Look};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
 use crate::error::Result;

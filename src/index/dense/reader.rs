@@ -1,54 +1,73 @@
 //! Searching: the generation in use, and the tail behind it.
 
-use std::path::Path;
+use std::{
+    borrow::Cow,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
-use turnwise_nearest::{Allowed, Ask, Hit, Scratch};
+use turnwise_nearest::{Allowed, Ask, Hit, Metric, Scorer, Scratch};
 
 use super::{
+    Background,
     build::set_of,
     generation::{Generation, Manifest},
 };
 use crate::{
-    encoder::vectors::cosine,
     error::Result,
-    ids::{DialogueId, IdKey, TurnNo, UtteranceId},
-    index::vectors::{Kind, VectorReader, dialogue_key, utterance_key},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+    index::{
+        Admitted,
+        vectors::{Kind, VectorReader, dialogue_key, utterance_key},
+    },
     store::{Change, Position, Snapshot},
 };
 
 /// How is looked.
-#[derive(Debug, Clone, Copy)]
-pub struct Look {
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
     /// How many are wanted.
     pub k: usize,
     /// How many candidates a walk keeps.
     pub ef: usize,
     /// Whether all vectors are looked at.
     pub exact: bool,
+    /// Only these.
+    pub among: Option<&'a Among>,
 }
 
-impl Default for Look {
+impl Default for Look<'_> {
     fn default() -> Self {
-        Look { k: 10, ef: 64, exact: false }
+        Look { k: 10, ef: 64, exact: false, among: None }
     }
 }
 
+/// What a filter admits of one kind, as the walk through a graph needs it; worked out once for any number of searches.
+pub struct Among {
+    admitted: Arc<Admitted>,
+    nodes: Option<Allowed>,
+}
+
 /// What was found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DenseHit {
     /// The cosine of its vector and the query.
     pub score: f32,
-    /// Its dialogue.
-    pub dialogue: DialogueId,
+    /// The key of its dialogue's id.
+    pub dialogue: IdKey,
+    /// The dialogue's number in the log.
+    pub seq: Seq,
     /// Its turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
 }
 
-impl DenseHit {
-    /// Which utterance it is, if it is one.
-    pub fn utterance(&self) -> Option<UtteranceId> {
-        self.turn.map(|turn| UtteranceId { dialogue: self.dialogue.clone(), turn })
-    }
+/// The same, with what tells equally near ones apart.
+struct Ranked<'a> {
+    hit: DenseHit,
+    /// Where a generation has it: the ids fall as rows grow.
+    row: Option<u32>,
+    /// Known of what a generation has only where it is needed.
+    id: Option<Cow<'a, DialogueId>>,
 }
 
 /// The vectors of an index, ready to be searched as of one snapshot.
@@ -61,11 +80,13 @@ pub struct DenseReader {
     dead: Vec<bool>,
     tail: Vec<Recent>,
     without: [u64; 2],
+    backgrounds: [OnceLock<Background>; 2],
 }
 
 /// A dialogue that came after the generation.
 struct Recent {
     id: DialogueId,
+    seq: Seq,
     whole: IdKey,
     turns: Vec<(TurnNo, IdKey)>,
 }
@@ -89,6 +110,7 @@ impl DenseReader {
             alive: [None, None],
             tail: Vec::new(),
             without: [0; 2],
+            backgrounds: Default::default(),
         };
         reader.read_tail(snapshot, from)?;
         Ok(Some(reader))
@@ -107,9 +129,11 @@ impl DenseReader {
                 *dead = true;
                 any = true;
             }
-            if let Some(dialogue) = live {
+            if let Some(dialogue) = live
+                && let Some(seq) = snapshot.seq_of(key)
+            {
                 let turns = dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect();
-                self.tail.push(Recent { whole: dialogue_key(&dialogue), turns, id: dialogue.id });
+                self.tail.push(Recent { whole: dialogue_key(&dialogue), turns, id: dialogue.id, seq });
             }
         }
         for recent in &self.tail {
@@ -152,22 +176,43 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// The `k` nearest to a query: scores descending, then ids descending.
+    /// How near any two of a kind are: as it was at the generation's building, or else as it is now.
+    pub fn background(&self, kind: Kind) -> Result<&Background> {
+        let known = &self.backgrounds[kind as usize];
+        if let Some(known) = known.get() {
+            return Ok(known);
+        }
+        let built = self.manifest().map(|m| m.part(kind).background.clone()).filter(|b| !b.is_empty());
+        let background = match built {
+            Some(built) => built,
+            None => Background::sample(&self.vectors, kind)?,
+        };
+        Ok(known.get_or_init(|| background))
+    }
+
+    /// What of a kind is admitted and still there.
+    pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> Among {
+        let nodes = self.generation.as_ref().map(|generation| {
+            let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
+            Allowed::rows(&generation.graphs[kind as usize], wanted)
+        });
+        Among { nodes, admitted }
+    }
+
+    /// The `k` nearest to a query: scores descending, then ids descending. A query without a direction finds nothing.
     pub fn search(
         &self,
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &Look,
+        look: &Look<'_>,
     ) -> Result<Vec<DenseHit>> {
-        let mut hits = self.in_generation(snapshot, kind, query, look)?;
-        self.in_tail(kind, query, look.k, &mut hits)?;
-        hits.sort_by(|a, b| {
-            let ids = || b.dialogue.cmp(&a.dialogue).then(b.turn.cmp(&a.turn));
-            b.score.total_cmp(&a.score).then_with(ids)
-        });
-        hits.truncate(look.k);
-        Ok(hits)
+        let mut found = self.in_generation(snapshot, kind, query, look)?;
+        self.in_tail(kind, query, look, &mut found)?;
+        found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
+        settle_ties(snapshot, look.k, &mut found)?;
+        found.truncate(look.k);
+        Ok(found.into_iter().map(|ranked| ranked.hit).collect())
     }
 
     fn in_generation(
@@ -175,86 +220,106 @@ impl DenseReader {
         snapshot: &Snapshot,
         kind: Kind,
         query: &[f32],
-        look: &Look,
-    ) -> Result<Vec<DenseHit>> {
+        look: &Look<'_>,
+    ) -> Result<Vec<Ranked<'_>>> {
         let Some(generation) = &self.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[kind as usize];
+        let admitted = look.among.map(|among| among.admitted.as_ref());
+        let wanted = |row: u32| self.wanted(generation, kind, row, admitted);
+        let nodes = look.among.and_then(|among| among.nodes.as_ref());
         let ask = Ask {
             k: look.k,
             ef: look.ef.max(look.k),
             rerank: 32.max(look.k),
-            allowed: self.alive[kind as usize].as_ref(),
+            allowed: nodes.or(self.alive[kind as usize].as_ref()),
             exact: look.exact,
             ..Ask::default()
         };
         let mut nodes: Vec<Hit> = Vec::new();
         graph.search(query, &ask, &mut Scratch::default(), &mut nodes)?;
-        let mut hits = Vec::new();
+        let mut found = Vec::new();
         for node in nodes {
-            let mut of_this = Vec::new();
             // Rows are in the order of falling ids: the first ones are those that would be given.
-            for row in graph.rows(node.node) {
-                if of_this.len() == look.k {
-                    break;
-                }
-                of_this.extend(self.found(generation, snapshot, kind, query, *row)?);
-            }
-            hits.append(&mut of_this);
+            let rows = graph.rows(node.node).iter().filter_map(|row| Some((*row, wanted(*row)?)));
+            let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(look.k);
+            found.extend(live.map(|(row, (dialogue, seq, turn))| Ranked {
+                hit: DenseHit { score: node.score, dialogue, seq, turn },
+                row: Some(row),
+                id: None,
+            }));
         }
-        Ok(hits)
+        Ok(found)
     }
 
-    /// What a row of a graph is now. Scored as the tail is, so that the same vector has the same score in both.
-    fn found(
+    /// What a row of a graph stands for, if it is still there and admitted.
+    fn wanted(
         &self,
         generation: &Generation,
-        snapshot: &Snapshot,
         kind: Kind,
-        query: &[f32],
         row: u32,
-    ) -> Result<Option<DenseHit>> {
-        let Some((place, turn)) = generation.dialogue(kind, row) else { return Ok(None) };
-        let Some((key, seq)) = generation.dialogues.get(place).filter(|_| !self.is_dead(place)) else {
-            return Ok(None);
-        };
-        let Some((_, dialogue)) = snapshot.record(key)?.filter(|(now, _)| *now == seq) else {
-            return Ok(None);
-        };
-        let key = match turn {
-            None => dialogue_key(&dialogue),
-            Some(turn) => match dialogue.turns.iter().find(|t| t.number == turn) {
-                Some(turn) => utterance_key(&turn.text),
-                None => return Ok(None),
-            },
-        };
-        let vector = self.vectors.get(kind, &key)?;
-        Ok(vector.map(|vector| DenseHit { score: cosine(query, vector), dialogue: dialogue.id, turn }))
+        admitted: Option<&Admitted>,
+    ) -> Option<(IdKey, Seq, Option<TurnNo>)> {
+        let (place, turn) = generation.dialogue(kind, row)?;
+        let (key, seq) = generation.dialogues.get(place).filter(|_| !self.is_dead(place))?;
+        admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    fn in_tail(&self, kind: Kind, query: &[f32], k: usize, hits: &mut Vec<DenseHit>) -> Result<()> {
-        let mut limit = (4 * k).max(4_096);
+    fn in_tail<'a>(
+        &'a self,
+        kind: Kind,
+        query: &[f32],
+        look: &Look<'_>,
+        found: &mut Vec<Ranked<'a>>,
+    ) -> Result<()> {
+        let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
+        let mut limit = (4 * look.k).max(4_096);
         for recent in &self.tail {
-            let mut look = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
-                if let Some(vector) = self.vectors.get(kind, key)?.filter(|v| v.iter().any(|n| *n != 0.0)) {
-                    let score = cosine(query, vector);
-                    hits.push(DenseHit { score, dialogue: recent.id.clone(), turn });
+            let mut see = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
+                if look.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
+                    return Ok(());
                 }
+                let Some(vector) = self.vectors.get(kind, key)? else { return Ok(()) };
+                found.extend(scorer.score(vector)?.map(|score| Ranked {
+                    hit: DenseHit { score, dialogue: recent.id.key(), seq: recent.seq, turn },
+                    row: None,
+                    id: Some(Cow::Borrowed(&recent.id)),
+                }));
                 Ok(())
             };
             match kind {
-                Kind::Utterances => recent.turns.iter().try_for_each(|(turn, key)| look(key, Some(*turn)))?,
-                Kind::Dialogues => look(&recent.whole, None)?,
+                Kind::Utterances => recent.turns.iter().try_for_each(|(turn, key)| see(key, Some(*turn)))?,
+                Kind::Dialogues => see(&recent.whole, None)?,
             }
-            if hits.len() > limit {
-                hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+            if found.len() > limit {
+                found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
                 // Equally near ones at the border must all stay.
-                let least = hits[k.saturating_sub(1)].score;
-                hits.retain(|hit| hit.score >= least);
-                limit = limit.max(2 * hits.len());
+                let least = found[look.k.saturating_sub(1)].hit.score;
+                found.retain(|ranked| ranked.hit.score >= least);
+                limit = limit.max(2 * found.len());
             }
         }
         Ok(())
     }
+}
+
+/// Brings equally near ones among the first `k` into the order of falling ids, wherever they come from.
+fn settle_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
+    let mut from = 0;
+    while from < k.min(found.len()) {
+        let score = found[from].hit.score;
+        let length = found[from..].iter().take_while(|ranked| ranked.hit.score == score).count();
+        let ties = &mut found[from..from + length];
+        // Rows alone are in order already.
+        if length > 1 && ties.iter().any(|ranked| ranked.row.is_none()) {
+            for ranked in ties.iter_mut().filter(|ranked| ranked.id.is_none()) {
+                ranked.id =
+                    snapshot.record(ranked.hit.dialogue)?.map(|(_, dialogue)| Cow::Owned(dialogue.id));
+            }
+            ties.sort_by(|a, b| b.id.cmp(&a.id).then(b.hit.turn.cmp(&a.hit.turn)));
+        }
+        from += length;
+    }
+    Ok(())
 }
 
 impl Generation {

@@ -1,12 +1,12 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use proptest::prelude::*;
-use turnwise_nearest::{BuildOptions, Builder};
+use turnwise_nearest::{BuildOptions, Builder, Metric, Scorer};
 
 use super::*;
 use crate::{
     corpus::{Dialogue, Role},
-    encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens, vectors::cosine},
+    encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens},
     error::Class,
     ids::{DialogueId, UtteranceId},
     index::vectors::{self, Kind, Mode, Recipe, VectorWriter, Wanted, fill},
@@ -58,12 +58,20 @@ fn compact_all(root: &Path) {
 fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<(f32, String)> {
     let snapshot = Snapshot::open(root).unwrap();
     let reader = DenseReader::open(root, &snapshot).unwrap().unwrap();
-    let hits = reader.search(&snapshot, kind, query, &Look { k, ef: 64, exact }).unwrap();
-    let name = |hit: DenseHit| match hit.turn {
-        Some(turn) => (hit.score, UtteranceId { dialogue: hit.dialogue, turn }.to_string()),
-        None => (hit.score, hit.dialogue.to_string()),
+    let hits = reader.search(&snapshot, kind, query, &Look { k, exact, ..Look::default() }).unwrap();
+    let name = |hit: DenseHit| {
+        let dialogue = snapshot.record(hit.dialogue).unwrap().unwrap().1.id;
+        match hit.turn {
+            Some(turn) => (hit.score, UtteranceId { dialogue, turn }.to_string()),
+            None => (hit.score, dialogue.to_string()),
+        }
     };
     hits.into_iter().map(name).collect()
+}
+
+/// To the bit what a graph gives.
+fn cosine(query: &[f32], vector: &[f32]) -> f32 {
+    Scorer::new(Metric::Cosine, query).unwrap().unwrap().score(vector).unwrap().unwrap()
 }
 
 /// The same by looking at a map.
@@ -197,9 +205,9 @@ fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
     assert!(build_now(root).new && !build_now(root).new);
     assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
     let query = HashEncoder::default().vector("question 7");
-    let look = Look { k: 1, ef: 64, exact: false };
+    let look = Look { k: 1, ..Look::default() };
     let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
-    assert_eq!(found[0].dialogue.as_str(), "d07");
+    assert_eq!(found[0].dialogue, DialogueId::new("d07").unwrap().key());
     assert_ne!(search(root, Kind::Utterances, &query, 1, false)[0].1, "d07#1");
 }
 
@@ -232,9 +240,9 @@ fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
     assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
     // Who had the old one open sees what was there then.
-    let look = Look { k: 1, ef: 64, exact: false };
+    let look = Look { k: 1, ..Look::default() };
     let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
-    assert_eq!(then[0].dialogue.as_str(), "d07");
+    assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());
 
     fs::create_dir(folder(root).join("9")).unwrap();
     assert!(!made(root) && !folder(root).join("9").exists());
@@ -295,7 +303,7 @@ fn every_damaged_byte_is_told_and_nothing_panics() {
             let snapshot = Snapshot::open(root).unwrap();
             let told = DenseReader::open(root, &snapshot).and_then(|reader| {
                 let reader = reader.unwrap();
-                let look = Look { k: 10, ef: 64, exact: step % 2 == 0 };
+                let look = Look { exact: step % 2 == 0, ..Look::default() };
                 let _ = reader.search(&snapshot, Kind::Utterances, &query, &look);
                 verify(root)
             });

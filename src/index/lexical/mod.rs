@@ -4,7 +4,9 @@
 //! terms and ids only; texts stay in the records.
 
 mod compact;
+mod explain;
 mod query;
+mod select;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -16,11 +18,14 @@ use std::path::{Path, PathBuf};
 
 use tantivy::Term;
 
+pub use explain::TermScore;
 pub use query::LexicalQuery;
+pub use select::Selected;
 
 use crate::{
     error::{Class, Error, Result},
-    ids::{DialogueId, TurnNo, UtteranceId},
+    ids::{DialogueId, Seq, TurnNo},
+    index::vectors::Kind,
     store::{Snapshot, files, records::caught},
     text::Analyzer,
 };
@@ -34,22 +39,17 @@ pub struct Lexical {
     dialogues: Side,
 }
 
-/// An utterance that was found.
+/// An utterance or a dialogue that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LexicalHit {
-    /// Which one.
-    pub utterance: UtteranceId,
     /// Its BM25 score.
     pub score: f32,
-}
-
-/// A dialogue that was found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DialogueHit {
-    /// Which one.
+    /// Its dialogue.
     pub dialogue: DialogueId,
-    /// Its BM25 score.
-    pub score: f32,
+    /// Its turn; `None` for a whole dialogue.
+    pub turn: Option<TurnNo>,
+    /// The dialogue's number in the log when the index took it in.
+    pub seq: Seq,
 }
 
 /// The names of the two indexes.
@@ -116,42 +116,52 @@ impl Lexical {
         Ok(found)
     }
 
-    /// The `k` utterances that have the words of a query and fit best: score descending, then id descending.
-    pub fn search(&self, query: &str, k: usize) -> Result<Vec<LexicalHit>> {
-        self.utterances(&self.words(query), k)
-    }
-
-    /// The `k` utterances that fit best: score descending, then id descending.
-    pub fn utterances(&self, query: &LexicalQuery, k: usize) -> Result<Vec<LexicalHit>> {
+    /// The `k` that fit best, of those that are selected: score descending, then id descending.
+    pub fn find(
+        &self,
+        kind: Kind,
+        query: &LexicalQuery,
+        k: usize,
+        selected: Option<&Selected>,
+    ) -> Result<Vec<LexicalHit>> {
         let hit = |best: Best| {
-            let utterance =
-                UtteranceId { dialogue: DialogueId::new(best.dialogue)?, turn: TurnNo(best.turn) };
-            Ok(LexicalHit { utterance, score: best.score })
+            Ok(LexicalHit {
+                score: best.score,
+                dialogue: DialogueId::new(best.dialogue)?,
+                turn: (kind == Kind::Utterances).then_some(TurnNo(best.turn)),
+                seq: best.seq,
+            })
         };
-        self.best(&self.utterances, query, k)?.into_iter().map(hit).collect()
+        self.best(self.side(kind), query, k, selected)?.into_iter().map(hit).collect()
     }
 
-    /// The `k` dialogues that fit best as a whole: score descending, then id descending.
-    pub fn dialogues(&self, query: &LexicalQuery, k: usize) -> Result<Vec<DialogueHit>> {
-        let hit =
-            |best: Best| Ok(DialogueHit { dialogue: DialogueId::new(best.dialogue)?, score: best.score });
-        self.best(&self.dialogues, query, k)?.into_iter().map(hit).collect()
+    fn side(&self, kind: Kind) -> &Side {
+        match kind {
+            Kind::Utterances => &self.utterances,
+            Kind::Dialogues => &self.dialogues,
+        }
     }
 
     /// The utterance of a dialogue that fits best; `None` if none has any of the terms.
     pub fn best_turn(&self, query: &LexicalQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         let dialogue = Term::from_field_text(self.utterances.fields.dialogue, dialogue.as_str());
         let query = query.within(dialogue, self.utterances.fields.text);
-        Ok(self.best(&self.utterances, &query, 1)?.first().map(|best| TurnNo(best.turn)))
+        Ok(self.best(&self.utterances, &query, 1, None)?.first().map(|best| TurnNo(best.turn)))
     }
 
-    fn best(&self, side: &Side, query: &LexicalQuery, k: usize) -> Result<Vec<Best>> {
+    fn best(
+        &self,
+        side: &Side,
+        query: &LexicalQuery,
+        k: usize,
+        selected: Option<&Selected>,
+    ) -> Result<Vec<Best>> {
         if query.is_empty() {
             return Ok(Vec::new());
         }
         // Tantivy answers some kinds of damage with a panic.
         let found = caught(|| {
-            top::best(side.seen()?, query.query.as_ref(), query.sum.as_deref(), k)
+            top::best(side.seen()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
                 .map_err(|e| side::failed(&side.folder, &e))
         });
         // Words alone cannot bring it to that; an expression might.

@@ -34,7 +34,7 @@ impl LexicalQuery {
         self.sum.as_ref().is_some_and(Vec::is_empty)
     }
 
-    fn sum_over(terms: Vec<String>, text: Field) -> Self {
+    pub(super) fn sum_over(terms: Vec<String>, text: Field) -> Self {
         let sum: Vec<Term> = terms.iter().map(|term| Term::from_field_text(text, term)).collect();
         LexicalQuery { query: any_of(&sum), sum: Some(sum), terms, warnings: Vec::new() }
     }

@@ -16,6 +16,7 @@ use tantivy::{
 use super::{tokenizer::Analyzed, top::Columns};
 use crate::{
     error::{Error, IoContext, Result},
+    ids::Seq,
     store::{Position, records::caught},
     text::Analyzer,
 };
@@ -39,12 +40,28 @@ pub(super) struct Side {
     seen: OnceLock<Seen>,
 }
 
+/// What becomes a document.
+pub(super) struct New<'a> {
+    pub(super) dialogue: &'a str,
+    pub(super) turn: u32,
+    pub(super) seq: Seq,
+    pub(super) last: u32,
+    pub(super) text: &'a str,
+    pub(super) facts: &'a [String],
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     /// The dialogue's id, as one term.
     pub(super) dialogue: Field,
     /// The turn's number; 0 for a whole dialogue.
     pub(super) turn: Field,
+    /// The dialogue's number in the log.
+    pub(super) seq: Field,
+    /// The number of a whole dialogue's last turn; 0 for a turn.
+    pub(super) last: Field,
+    /// What filters ask of.
+    pub(super) facts: Field,
     pub(super) text: Field,
 }
 
@@ -106,11 +123,14 @@ impl Side {
         writer.delete_term(Term::from_field_text(self.fields.dialogue, dialogue));
     }
 
-    pub(super) fn add(&self, writer: &IndexWriter, dialogue: &str, turn: u32, text: &str) -> Result<()> {
+    pub(super) fn add(&self, writer: &IndexWriter, new: &New<'_>) -> Result<()> {
         let mut document = TantivyDocument::default();
-        document.add_text(self.fields.dialogue, dialogue);
-        document.add_u64(self.fields.turn, u64::from(turn));
-        document.add_text(self.fields.text, text);
+        document.add_text(self.fields.dialogue, new.dialogue);
+        document.add_u64(self.fields.turn, u64::from(new.turn));
+        document.add_u64(self.fields.seq, new.seq.0);
+        document.add_u64(self.fields.last, u64::from(new.last));
+        document.add_text(self.fields.text, new.text);
+        new.facts.iter().for_each(|fact| document.add_text(self.fields.facts, fact));
         writer.add_document(document).map(|_| ()).map_err(|e| failed(&self.folder, &e))
     }
 
@@ -152,12 +172,15 @@ fn schema(analyzer: Analyzer) -> (Schema, Fields) {
     // Nothing is stored: the columns give the ids of what was found, and the records its text.
     let dialogue = schema.add_text_field("dialogue", STRING | FAST);
     let turn = schema.add_u64_field("turn", FAST | INDEXED);
+    let seq = schema.add_u64_field("seq", FAST);
+    let last = schema.add_u64_field("last", FAST);
+    let facts = schema.add_text_field("facts", TextOptions::default().set_fast("raw"));
     // BM25 needs frequencies alone; the positions are for the phrases of the query syntax.
     let indexing = TextFieldIndexing::default()
         .set_tokenizer(&analyzer.to_string())
         .set_index_option(IndexRecordOption::WithFreqsAndPositions);
     let text = schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
-    (schema.build(), Fields { dialogue, turn, text })
+    (schema.build(), Fields { dialogue, turn, seq, last, facts, text })
 }
 
 fn busy(folder: &Path) -> Error {

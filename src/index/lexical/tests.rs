@@ -42,13 +42,18 @@ fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
 }
 
 fn found(root: &Path, query: &str) -> Vec<String> {
-    let hits = Lexical::open(root).unwrap().search(query, 10).unwrap();
-    hits.into_iter().map(|h| h.utterance.to_string()).collect()
+    let lexical = Lexical::open(root).unwrap();
+    let hits = lexical.find(Kind::Utterances, &lexical.words(query), 10, None).unwrap();
+    hits.iter().map(name).collect()
+}
+
+fn name(hit: &LexicalHit) -> String {
+    hit.turn.map_or_else(|| hit.dialogue.to_string(), |turn| format!("{}#{turn}", hit.dialogue))
 }
 
 fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
     let lexical = Lexical::open(root).unwrap();
-    let hits = lexical.dialogues(&lexical.words(query), 10).unwrap();
+    let hits = lexical.find(Kind::Dialogues, &lexical.words(query), 10, None).unwrap();
     hits.into_iter().map(|h| h.dialogue.to_string()).collect()
 }
 
@@ -184,10 +189,10 @@ fn ties_at_the_last_place_are_settled_by_the_ids() {
         let query = lexical.words(query);
         for k in [1, 7, 100, 2100, 5000] {
             let wanted: Vec<String> = (0..2100).rev().take(k).map(|n| format!("d{n:04}")).collect();
-            let utterances = lexical.utterances(&query, k).unwrap();
-            let dialogues = lexical.dialogues(&query, k).unwrap();
+            let utterances = lexical.find(Kind::Utterances, &query, k, None).unwrap();
+            let dialogues = lexical.find(Kind::Dialogues, &query, k, None).unwrap();
             assert!(utterances.iter().all(|hit| hit.score == utterances[0].score));
-            assert!(utterances.iter().map(|h| h.utterance.dialogue.as_str()).eq(&wanted), "{k}");
+            assert!(utterances.iter().map(|h| h.dialogue.as_str()).eq(&wanted), "{k}");
             assert!(dialogues.iter().map(|h| h.dialogue.as_str()).eq(&wanted), "{k}");
         }
     }
@@ -225,14 +230,14 @@ fn the_best_are_the_beginning_of_all() {
         ["parcel", "the card", "my parcel is late", "please the is my card refund late", "unknown card is"]
     {
         let query = lexical.words(query);
-        let all = lexical.utterances(&query, 1_000_000).unwrap();
-        let whole = lexical.dialogues(&query, 1_000_000).unwrap();
+        let all = lexical.find(Kind::Utterances, &query, 1_000_000, None).unwrap();
+        let whole = lexical.find(Kind::Dialogues, &query, 1_000_000, None).unwrap();
         assert!(all.len() > 500);
-        assert!(all.is_sorted_by(|a, b| (b.score, &b.utterance) < (a.score, &a.utterance)));
+        assert!(all.is_sorted_by(|a, b| (b.score, &b.dialogue, b.turn) < (a.score, &a.dialogue, a.turn)));
         assert!(whole.is_sorted_by(|a, b| (b.score, &b.dialogue) < (a.score, &a.dialogue)));
         for k in [1, 2, 5, 10, 33, 100, 400] {
-            assert_eq!(lexical.utterances(&query, k).unwrap(), all[..k]);
-            assert_eq!(lexical.dialogues(&query, k).unwrap(), whole[..k]);
+            assert_eq!(lexical.find(Kind::Utterances, &query, k, None).unwrap(), all[..k]);
+            assert_eq!(lexical.find(Kind::Dialogues, &query, k, None).unwrap(), whole[..k]);
         }
     }
 }
@@ -412,7 +417,10 @@ fn every_damaged_file_is_told_and_no_search_panics() {
             fs::write(&file, &bad).unwrap();
             let told = Lexical::open(root).and_then(|lexical| {
                 let words = lexical.words("parcel word3 number");
-                let _ = (lexical.utterances(&words, 10), lexical.dialogues(&words, 10));
+                let _ = (
+                    lexical.find(Kind::Utterances, &words, 10, None),
+                    lexical.find(Kind::Dialogues, &words, 10, None),
+                );
                 lexical.damaged_files()
             });
             assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
@@ -451,8 +459,8 @@ fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
     let lexical = Lexical::open(root).unwrap();
     let asked = |text: &str| {
         let query = lexical.syntax(text);
-        let hits = lexical.utterances(&query, 10).unwrap();
-        let ids: Vec<String> = hits.into_iter().map(|hit| hit.utterance.to_string()).collect();
+        let hits = lexical.find(Kind::Utterances, &query, 10, None).unwrap();
+        let ids: Vec<String> = hits.iter().map(name).collect();
         (ids.join(" "), query.warnings().len())
     };
     assert_eq!(asked("\"late parcel\""), ("a#2".to_owned(), 0));
@@ -478,10 +486,10 @@ fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
         "late^",
     ] {
         let query = lexical.syntax(text);
-        lexical.utterances(&query, 10).unwrap();
-        lexical.dialogues(&query, 10).unwrap();
+        lexical.find(Kind::Utterances, &query, 10, None).unwrap();
+        lexical.find(Kind::Dialogues, &query, 10, None).unwrap();
     }
     let query = lexical.syntax("nowhere:late parcel");
     assert_eq!(query.warnings(), ["Field does not exist: 'nowhere'"]);
-    assert!(!lexical.utterances(&query, 10).unwrap().is_empty());
+    assert!(!lexical.find(Kind::Utterances, &query, 10, None).unwrap().is_empty());
 }

@@ -17,18 +17,24 @@ use tantivy::{
     schema::{Field, IndexRecordOption},
 };
 
-use super::side::Seen;
+use super::{Selected, select, side::Seen};
+use crate::ids::Seq;
 
 /// The ids of a segment's documents, without its document store.
 pub(super) struct Columns {
     dialogues: Option<StrColumn>,
     turns: Column<u64>,
+    seqs: Column<u64>,
 }
 
 impl Columns {
     pub(super) fn open(segment: &SegmentReader) -> tantivy::Result<Self> {
         let columns = segment.fast_fields();
-        Ok(Columns { dialogues: columns.str("dialogue")?, turns: columns.u64("turn")? })
+        Ok(Columns {
+            dialogues: columns.str("dialogue")?,
+            turns: columns.u64("turn")?,
+            seqs: columns.u64("seq")?,
+        })
     }
 
     /// The dialogue as a number that grows with its id within the segment, and the turn.
@@ -44,14 +50,16 @@ pub(super) struct Best {
     pub(super) score: f32,
     pub(super) dialogue: String,
     pub(super) turn: u32,
+    pub(super) seq: Seq,
 }
 
-/// The `k` best documents. `terms` are those of a query that is nothing but a sum over terms; they are scored again.
+/// The `k` best documents, of those that are selected. `terms` are those of a query that is nothing but a sum over terms; they are scored again.
 pub(super) fn best(
     seen: &Seen,
     query: &dyn Query,
     terms: Option<&[Term]>,
     k: usize,
+    selected: Option<&Selected>,
 ) -> tantivy::Result<Vec<Best>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -59,11 +67,13 @@ pub(super) fn best(
     let mut candidates = Candidates::new(k, terms.map_or(1, <[Term]>::len));
     let weight = query.weight(EnableScoring::enabled_from_searcher(&seen.searcher))?;
     let mut found = Vec::new();
-    for segment in seen.searcher.segment_readers() {
+    for (n, segment) in seen.searcher.segment_readers().iter().enumerate() {
         candidates.begin_segment();
         let alive = segment.alive_bitset();
+        let selected = selected.map(|selected| selected.segment(n));
         weight.for_each_pruning(candidates.floor, segment, &mut |doc, score| {
-            if alive.is_none_or(|alive| alive.is_alive(doc)) {
+            let wanted = selected.is_none_or(|selected| select::holds(selected, doc));
+            if wanted && alive.is_none_or(|alive| alive.is_alive(doc)) {
                 candidates.offer(doc, score);
             }
             candidates.floor
@@ -194,6 +204,7 @@ struct Chosen {
     segment: usize,
     dialogue: u64,
     turn: u32,
+    seq: Seq,
 }
 
 /// The `k` best and what ties with the last of them.
@@ -205,7 +216,8 @@ fn choose(seen: &Seen, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
             .iter()
             .map(|(doc, score)| {
                 let (dialogue, turn) = columns.id(*doc);
-                Chosen { score: *score, segment, dialogue, turn }
+                let seq = Seq(columns.seqs.first(*doc).unwrap_or_default());
+                Chosen { score: *score, segment, dialogue, turn, seq }
             })
             .collect();
         // Within a segment the numbers of the dialogues are in the order of their ids: no more than k can be wanted.
@@ -236,6 +248,7 @@ fn name(seen: &Seen, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec<Best>> 
                 score: chosen.score,
                 dialogue: String::from_utf8_lossy(bytes).into_owned(),
                 turn: chosen.turn,
+                seq: chosen.seq,
             }));
         })?;
     }

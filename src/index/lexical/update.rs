@@ -6,12 +6,13 @@ use tantivy::IndexWriter;
 
 use super::{
     DIALOGUES, Lexical, UTTERANCES, beside, folder,
-    side::{Progress, Side},
+    side::{New, Progress, Side},
     unknown_analyzer,
 };
 use crate::{
-    corpus::Dialogue,
+    corpus::{Dialogue, filter::Facts},
     error::{Class, Error, Result},
+    ids::Seq,
     store::{Change, Position, Snapshot, files},
     text::Analyzer,
 };
@@ -146,12 +147,14 @@ impl Run<'_> {
                 }
             }
             if let Changed::Live(dialogue) = &change {
+                let seq = self.snapshot.seq_of(dialogue.id.key());
+                let seq = seq.ok_or_else(|| Error::Internal(format!("{} has no number", dialogue.id)))?;
                 if at > from[0] {
                     taken += dialogue.turns.len() as u64;
-                    add_turns(utterances, &writers[0], dialogue)?;
+                    add_turns(utterances, &writers[0], seq, dialogue)?;
                 }
                 if at > from[1] {
-                    add_whole(dialogues, &writers[1], dialogue)?;
+                    add_whole(dialogues, &writers[1], seq, dialogue)?;
                 }
             }
             if (self.stop)() {
@@ -191,13 +194,30 @@ impl Changed {
     }
 }
 
-fn add_turns(side: &Side, writer: &IndexWriter, dialogue: &Dialogue) -> Result<()> {
-    let id = dialogue.id.as_str();
-    dialogue.turns.iter().try_for_each(|turn| side.add(writer, id, turn.number.0, &turn.text))
+fn add_turns(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
+    dialogue.turns.iter().try_for_each(|turn| {
+        let new = New {
+            dialogue: dialogue.id.as_str(),
+            turn: turn.number.0,
+            seq,
+            last: 0,
+            text: &turn.text,
+            facts: &Facts::of_turn(dialogue, turn),
+        };
+        side.add(writer, &new)
+    })
 }
 
 /// A dialogue is what is said in it, as for the encoders: titles and domains are what a search is measured against.
-fn add_whole(side: &Side, writer: &IndexWriter, dialogue: &Dialogue) -> Result<()> {
+fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
-    side.add(writer, dialogue.id.as_str(), 0, &texts.join("\n"))
+    let new = New {
+        dialogue: dialogue.id.as_str(),
+        turn: 0,
+        seq,
+        last: dialogue.turns.last().map_or(0, |turn| turn.number.0),
+        text: &texts.join("\n"),
+        facts: &Facts::of_dialogue(dialogue),
+    };
+    side.add(writer, &new)
 }

@@ -3,147 +3,111 @@
 use std::{
     io::{self, Write},
     ops::Range,
-    time::Instant,
 };
 
-use serde::Serialize;
-
+use super::explained;
 use crate::{
     cli::printer::{BOLD, DIM, NAME, counted},
-    corpus::{Dialogue, Turn},
-    ids::UtteranceId,
+    corpus::Turn,
+    search::{Hit, Method, Mode, Response},
     text::Analyzer,
 };
 
-/// The results of a search; `schema` names their shape for programs.
-#[derive(Debug, Serialize)]
-pub(in crate::cli::commands) struct Found {
-    schema: &'static str,
-    query: String,
-    of: &'static str,
-    hits: Vec<Hit>,
-    milliseconds: f64,
-    #[serde(skip)]
-    marks: Marks,
+/// Writes what a search found, for people.
+pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(effective) = &found.effective {
+        explained::effective(effective, out)?;
+    }
+    if found.hits.is_empty() {
+        writeln!(out, "nothing found for `{}`", found.query)?;
+    }
+    for (n, hit) in found.hits.iter().enumerate() {
+        write_hit(found, n + 1, hit, out)?;
+    }
+    footer(found, out)
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Hit {
-    score: f32,
-    id: String,
-    dialogue: String,
-    title: Option<String>,
-    domains: Vec<String>,
-    /// How many turns a dialogue has that was found as a whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turns: Option<usize>,
-    /// What was found, or the turn that fits best of a dialogue that was found as a whole.
-    turn: Turn,
-    before: Vec<Turn>,
-    after: Vec<Turn>,
+fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
+    let candidates = found.candidates.dense.max(found.candidates.bm25) as u64;
+    let way = match found.mode {
+        Mode::Hybrid => "by words and meaning",
+        Mode::Dense => "by meaning",
+        Mode::Bm25 => "by words",
+    };
+    let mut parts = vec![format!(
+        "{} of {} {way} in {:.1} ms",
+        counted(found.hits.len() as u64, "hit"),
+        counted(candidates, "candidate"),
+        found.milliseconds
+    )];
+    if let Some(admitted) = found.candidates.admitted {
+        let of = match found.of {
+            crate::search::Of::Utterances => "utterance",
+            crate::search::Of::Dialogues => "dialogue",
+        };
+        parts.push(format!("the filter admits {}", counted(admitted, of)));
+    }
+    writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
-/// What is to be in bold: the terms, and the analysis they come from.
-#[derive(Debug)]
-pub(super) struct Marks {
-    pub(super) analyzer: Analyzer,
-    pub(super) terms: Vec<String>,
+/// A fusion of ranks gives small numbers.
+fn score(found: &Response, hit: &Hit) -> String {
+    let reciprocal =
+        hit.explanation.as_ref().and_then(|e| e.fusion.as_ref()).is_none_or(|f| f.by.method == Method::Rrf);
+    let digits = if found.mode == Mode::Hybrid && reciprocal && hit.score < 0.2 { 4 } else { 2 };
+    let mut text = format!("{:.digits$}", hit.score);
+    if let Some(percentile) = hit.percentile {
+        text.push_str(&format!("  {}", explained::percentile(percentile)));
+    }
+    text
 }
 
-impl Marks {
-    /// The words of a text.
-    pub(super) fn of(text: &str) -> Self {
-        let analyzer = Analyzer::default();
-        Marks { analyzer, terms: analyzer.terms(text) }
+fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::Result<()> {
+    let turns = hit.turns.map(|turns| counted(turns as u64, "turn"));
+    let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more of this dialogue"));
+    let about = [Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
+    let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
+    writeln!(
+        out,
+        "{DIM}{n:>2}.{DIM:#} {NAME}{}{NAME:#}  {DIM}{}  {}{DIM:#}",
+        hit.id,
+        score(found, hit),
+        about.join(" · ")
+    )?;
+    for turn in &hit.before {
+        writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
     }
-
-    /// The text with the terms in bold.
-    fn on(&self, text: &str) -> String {
-        let mut ranges: Vec<Range<usize>> = Vec::new();
-        for token in self.analyzer.analyze(text).into_iter().filter(|t| self.terms.contains(&t.term)) {
-            match ranges.last_mut() {
-                // Pairs of letters overlap.
-                Some(last) if token.range.start <= last.end => last.end = last.end.max(token.range.end),
-                _ => ranges.push(token.range),
-            }
-        }
-        let mut out = String::with_capacity(text.len() + ranges.len() * 8);
-        let mut done = 0;
-        for range in ranges {
-            out.push_str(&text[done..range.start]);
-            out.push_str(&format!("{BOLD}{}{BOLD:#}", &text[range.clone()]));
-            done = range.end;
-        }
-        out + &text[done..]
+    // The id of an utterance names the turn; that of a dialogue does not.
+    let number = hit.turns.map(|_| format!("{DIM}#{}{DIM:#} ", hit.turn.number)).unwrap_or_default();
+    let text = marked(found.analyzer, &found.terms, &hit.turn.text);
+    writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", said(&hit.turn, &text))?;
+    for turn in &hit.after {
+        writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
     }
+    if let Some(explanation) = &hit.explanation {
+        explained::hit(found, hit, explanation, out)?;
+    }
+    writeln!(out)
 }
 
-impl Hit {
-    pub(super) fn of_utterance(
-        score: f32,
-        id: &UtteranceId,
-        dialogue: Dialogue,
-        at: usize,
-        window: usize,
-    ) -> Self {
-        Hit { id: id.to_string(), turns: None, ..Hit::of_dialogue(score, dialogue, at, window) }
-    }
-
-    pub(super) fn of_dialogue(score: f32, dialogue: Dialogue, at: usize, window: usize) -> Self {
-        let Dialogue { id, title, domains, turns, .. } = dialogue;
-        Hit {
-            score,
-            id: id.to_string(),
-            dialogue: id.to_string(),
-            title,
-            domains,
-            turns: Some(turns.len()),
-            before: turns[at.saturating_sub(window)..at].to_vec(),
-            after: turns.iter().skip(at + 1).take(window).cloned().collect(),
-            turn: turns[at].clone(),
+/// The text with the terms in bold.
+fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for token in analyzer.analyze(text).into_iter().filter(|t| terms.contains(&t.term)) {
+        match ranges.last_mut() {
+            // Pairs of letters overlap.
+            Some(last) if token.range.start <= last.end => last.end = last.end.max(token.range.end),
+            _ => ranges.push(token.range),
         }
     }
-
-    fn write(&self, n: usize, marks: &Marks, out: &mut dyn Write) -> io::Result<()> {
-        let turns = self.turns.map(|turns| counted(turns as u64, "turn"));
-        let about =
-            [self.domains.join(", "), self.title.clone().unwrap_or_default(), turns.unwrap_or_default()];
-        let about: Vec<&str> = about.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
-        writeln!(
-            out,
-            "{DIM}{n:>2}.{DIM:#} {NAME}{}{NAME:#}  {DIM}{:.2}  {}{DIM:#}",
-            self.id,
-            self.score,
-            about.join(" · ")
-        )?;
-        for turn in &self.before {
-            writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
-        }
-        // The id of an utterance names the turn; that of a dialogue does not.
-        let number = self.turns.map(|_| format!("{DIM}#{}{DIM:#} ", self.turn.number)).unwrap_or_default();
-        writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", said(&self.turn, &marks.on(&self.turn.text)))?;
-        for turn in &self.after {
-            writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
-        }
-        writeln!(out)
+    let mut out = String::with_capacity(text.len() + ranges.len() * 8);
+    let mut done = 0;
+    for range in ranges {
+        out.push_str(&text[done..range.start]);
+        out.push_str(&format!("{BOLD}{}{BOLD:#}", &text[range.clone()]));
+        done = range.end;
     }
-}
-
-impl Found {
-    pub(super) fn new(of: &'static str, query: &str, hits: Vec<Hit>, marks: Marks, started: Instant) -> Self {
-        let milliseconds = started.elapsed().as_secs_f64() * 1e3;
-        Found { schema: "turnwise/search/1", query: query.to_owned(), of, hits, milliseconds, marks }
-    }
-
-    pub(in crate::cli::commands) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.hits.is_empty() {
-            return writeln!(out, "nothing found for `{}`", self.query);
-        }
-        for (n, hit) in self.hits.iter().enumerate() {
-            hit.write(n + 1, &self.marks, out)?;
-        }
-        writeln!(out, "{DIM}{} in {:.1} ms{DIM:#}", counted(self.hits.len() as u64, "hit"), self.milliseconds)
-    }
+    out + &text[done..]
 }
 
 fn said(turn: &Turn, text: &str) -> String {
@@ -158,12 +122,10 @@ fn said(turn: &Turn, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     fn marked(analyzer: &str, text: &str, terms: &[&str]) -> String {
-        let terms = terms.iter().map(|&term| term.to_owned()).collect();
-        let marks = Marks { analyzer: analyzer.parse().unwrap(), terms };
-        marks.on(text).replace("\u{1b}[1m", "<").replace("\u{1b}[0m", ">")
+        let terms: Vec<String> = terms.iter().map(|&term| term.to_owned()).collect();
+        let marked = super::marked(analyzer.parse().unwrap(), &terms, text);
+        marked.replace("\u{1b}[1m", "<").replace("\u{1b}[0m", ">")
     }
 
     #[test]

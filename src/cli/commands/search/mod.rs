@@ -1,112 +1,86 @@
-//! `turnwise search`: utterances and dialogues by their words, or by their meaning.
+//! `turnwise search` and `turnwise similar`.
 
-mod dense;
+mod batch;
+mod explained;
 mod found;
+mod said;
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use crate::{
     cli::{
         Context,
-        args::{SearchArgs, SearchMode, SearchOf},
+        args::{HowArgs, SearchArgs, SimilarArgs},
+        encoders,
     },
+    encoder::transformer::Settings,
     error::{Error, Result},
-    ids::UtteranceId,
-    index::lexical::{Lexical, LexicalQuery},
-    store::Snapshot,
+    index::vectors::Recipe,
+    search::{SearchRequest, Searcher},
 };
 
-pub(super) use dense::by_vector;
-pub(super) use found::Found;
-use found::{Hit, Marks};
+pub(super) use found::write;
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
-    let root = context.existing_index()?;
-    let snapshot = Snapshot::open(&root)?;
-    if args.mode == SearchMode::Dense {
-        let found = dense::run(args, &root, &snapshot, context)?;
-        return context.printer.result(&found, |out| found.write(out));
+    let base =
+        SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
+    if let Some(file) = &args.queries {
+        return batch::run(file, args.run.as_deref(), base, context);
     }
-    let lexical = Lexical::open(&root)?;
-    let started = Instant::now();
-    let query = match args.syntax {
-        true => lexical.syntax(&args.query),
-        false => lexical.words(&args.query),
+    let mut said = match &args.context {
+        Some(file) => said::turns(file, context)?,
+        None => args.turns.clone(),
     };
-    if query.is_empty() {
-        return Err(Error::Input {
-            message: format!("`{}` holds no word to look for", args.query),
-            hint: Some("type the words you remember, in any order".to_owned()),
-        });
-    }
-    for warning in query.warnings() {
-        context.printer.warn(format!("in the query: {warning}"));
-    }
-    if !lexical.is_current(&snapshot) {
-        context
-            .printer
-            .warn("the search index is behind the records; `turnwise index build` brings it up to date");
-    }
-    let asked = Asked { text: &args.query, query, lexical: &lexical, snapshot: &snapshot, started };
-    let found = match args.of {
-        SearchOf::Utterances => asked.utterances(args.k, args.window)?,
-        SearchOf::Dialogues => asked.dialogues(args.k, args.window)?,
-    };
-    context.printer.result(&found, |out| found.write(out))
+    said.extend(args.query.clone());
+    // What was said last is looked for, in the light of what was said before it.
+    let query = said.pop().unwrap_or_default();
+    answer(&SearchRequest { query, context: said, ..base }, context)
 }
 
-/// The utterances with the words of a text.
-pub(super) fn search(
-    lexical: &Lexical,
-    snapshot: &Snapshot,
-    text: &str,
-    k: usize,
-    window: usize,
-) -> Result<Found> {
-    let started = Instant::now();
-    Asked { text, query: lexical.words(text), lexical, snapshot, started }.utterances(k, window)
+pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
+    let dialogue = args.dialogue.as_deref().map(|file| said::dialogue(file, context)).transpose()?;
+    let how: &HowArgs = &args.how;
+    answer(
+        &SearchRequest { like: args.id.clone(), dialogue: dialogue.map(Box::new), ..how.request() },
+        context,
+    )
 }
 
-struct Asked<'a> {
-    text: &'a str,
-    query: LexicalQuery,
-    lexical: &'a Lexical,
-    snapshot: &'a Snapshot,
-    started: Instant,
+fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
+    request.check()?;
+    let searcher = open(&[request], context)?;
+    let found = searcher.search(request)?;
+    found.warnings.iter().for_each(|warning| context.printer.warn(warning));
+    context.printer.result(&found, |out| write(&found, out))
 }
 
-impl Asked<'_> {
-    fn marks(&self) -> Marks {
-        Marks { analyzer: self.lexical.analyzer(), terms: self.query.terms().to_vec() }
-    }
-
-    fn utterances(&self, k: usize, window: usize) -> Result<Found> {
-        let found = self.lexical.utterances(&self.query, k)?;
-        let found = found.into_iter().map(|found| (found.score, found.utterance)).collect();
-        let hits = hits(found, self.snapshot, window)?;
-        Ok(Found::new("utterances", self.text, hits, self.marks(), self.started))
-    }
-
-    fn dialogues(&self, k: usize, window: usize) -> Result<Found> {
-        let mut hits = Vec::new();
-        for found in self.lexical.dialogues(&self.query, k)? {
-            // A dialogue that was deleted since the index was built is simply not there any more.
-            let Some(dialogue) = self.snapshot.get(&found.dialogue)? else { continue };
-            let best = self.lexical.best_turn(&self.query, &found.dialogue)?;
-            let at = dialogue.turns.iter().position(|turn| Some(turn.number) == best).unwrap_or(0);
-            hits.push(Hit::of_dialogue(found.score, dialogue, at, window));
+/// Opens the index, and the encoder where a request needs it.
+fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> {
+    let searcher = Searcher::open(context.existing_index()?)?;
+    for request in requests {
+        if let Some(recipe) = searcher.needs_encoder(request)? {
+            return with_encoder(searcher, &recipe, context);
         }
-        Ok(Found::new("dialogues", self.text, hits, self.marks(), self.started))
     }
+    Ok(searcher)
 }
 
-fn hits(found: Vec<(f32, UtteranceId)>, snapshot: &Snapshot, window: usize) -> Result<Vec<Hit>> {
-    let mut hits = Vec::new();
-    for (score, utterance) in found {
-        // A dialogue that was deleted since the index was built is simply not there any more.
-        let Some(dialogue) = snapshot.get(&utterance.dialogue)? else { continue };
-        let Some(at) = dialogue.turns.iter().position(|t| t.number == utterance.turn) else { continue };
-        hits.push(Hit::of_utterance(score, &utterance, dialogue, at, window));
-    }
-    Ok(hits)
+/// Gives a searcher the encoder that made the vectors, which alone can make a query for them.
+fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
+    let settings = Settings {
+        precision: recipe.precision.parse().ok(),
+        tokens: recipe.tokens.clone(),
+        ..Settings::default()
+    };
+    let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| match e.hint() {
+        Some(hint) => {
+            let hint = format!("{hint}; or search by words alone with --mode bm25");
+            match e {
+                Error::Unavailable { .. } | Error::Input { .. } => e.with_hint(hint),
+                other => other,
+            }
+        }
+        None => e,
+    })?;
+    searcher.with_encoder(Arc::from(encoder))
 }

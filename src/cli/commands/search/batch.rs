@@ -1,0 +1,151 @@
+//! `search --queries`: a line in, a line out, or a TREC run.
+
+use std::{
+    io::{self, BufRead, BufWriter, Write},
+    path::Path,
+};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    cli::{Context, printer::counted, progress::Progress, signals},
+    corpus::input::Input,
+    error::{Error, IoContext, Result},
+    search::{Response, SearchRequest},
+};
+
+/// So many requests are answered together; what they found is printed before the next are read.
+const TOGETHER: usize = 256;
+
+/// A line of the file.
+struct Asked {
+    /// Its own name, or the number of its line.
+    id: String,
+    line: u64,
+    request: SearchRequest,
+}
+
+/// A line of the answer.
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    response: &'a Response,
+}
+
+pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: &Context<'_>) -> Result<()> {
+    if let Some(name) = run.filter(|name| !fits_trec(name)) {
+        return Err(Error::Input {
+            message: format!("`{name}` cannot be the name of a TREC run"),
+            hint: Some("take one word".to_owned()),
+        });
+    }
+    let input = Input::open(file)?;
+    let name = input.name.clone();
+    // All are read before the first is answered: a mistake on the last line is told at once.
+    let mut all = Vec::new();
+    for (n, line) in input.into_stream().lines().enumerate() {
+        let line = line.at("read", file)?;
+        if !line.trim().is_empty() {
+            all.push(asked(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?);
+        }
+    }
+    if all.is_empty() {
+        return Err(Error::data(format!("{name} holds no queries")));
+    }
+    let requests: Vec<&SearchRequest> = all.iter().map(|asked| &asked.request).collect();
+    let searcher = super::open(&requests, context)?;
+    let mut progress = Progress::new(context.printer, "searching", "queries", Some(all.len() as u64));
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut warned = std::collections::BTreeSet::new();
+    let mut done = 0;
+    for group in all.chunks(TOGETHER) {
+        if signals::stopped() {
+            out.flush().at("write to", "standard output")?;
+            let hint = format!("{} answered; the lines up to there are whole", counted(done, "query"));
+            return Err(Error::Interrupted { hint: Some(hint) });
+        }
+        let requests: Vec<SearchRequest> = group.iter().map(|asked| asked.request.clone()).collect();
+        for (asked, response) in group.iter().zip(searcher.search_all(&requests)) {
+            let response = response.map_err(|e| at(&name, asked.line, e))?;
+            for warning in &response.warnings {
+                if warned.insert(warning.clone()) {
+                    progress.say(&format!("warning: {warning}"));
+                }
+            }
+            match run {
+                Some(run) => trec(&asked.id, &response, run, &mut out)?,
+                None => {
+                    let answer = Answer { id: &asked.id, response: &response };
+                    let written = serde_json::to_writer(&mut out, &answer).map_err(io::Error::from);
+                    written.and_then(|()| writeln!(out)).at("write to", "standard output")?;
+                }
+            }
+            done += 1;
+        }
+        progress.set(done, done);
+    }
+    out.flush().at("write to", "standard output")
+}
+
+/// A line: JSON, whose fields go before the options of the command, or a query.
+fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
+    let wrong = |e: serde_json::Error| Error::data(e.to_string());
+    let (id, request) = if line.trim_start().starts_with('{') {
+        let mut given: Map<String, Value> = serde_json::from_str(line).map_err(wrong)?;
+        let id = match given.remove("id") {
+            None => number.to_string(),
+            Some(Value::String(id)) => id,
+            Some(Value::Number(n)) => n.to_string(),
+            Some(other) => {
+                return Err(Error::data(format!("the id is {other}, which is neither a text nor a number")));
+            }
+        };
+        let Ok(Value::Object(mut all)) = serde_json::to_value(base) else {
+            return Err(Error::Internal("a request is no JSON object".to_owned()));
+        };
+        for (key, value) in given {
+            match (all.get_mut(&key), value) {
+                (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
+                (_, value) => {
+                    all.insert(key, value);
+                }
+            }
+        }
+        (id, serde_json::from_value(Value::Object(all)).map_err(wrong)?)
+    } else {
+        (number.to_string(), SearchRequest { query: line.to_owned(), ..base.clone() })
+    };
+    request.check()?;
+    Ok(Asked { id, line: number, request })
+}
+
+/// An error with its line.
+fn at(file: &str, line: u64, e: Error) -> Error {
+    match &e {
+        Error::Input { message, hint } | Error::Data { message, hint } => {
+            Error::Data { message: format!("{file}:{line}: {message}"), hint: hint.clone() }
+        }
+        _ => e,
+    }
+}
+
+fn fits_trec(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_whitespace)
+}
+
+/// `query Q0 document rank score run`, divided by spaces.
+fn trec(query: &str, response: &Response, run: &str, out: &mut dyn Write) -> Result<()> {
+    for (n, hit) in response.hits.iter().enumerate() {
+        if let Some(name) = [query, &hit.id].into_iter().find(|name| !fits_trec(name)) {
+            return Err(Error::Data {
+                message: format!("`{name}` has a space in it, and a TREC run cannot hold that"),
+                hint: Some("leave --run out: JSON lines hold everything".to_owned()),
+            });
+        }
+        writeln!(out, "{query} Q0 {} {} {} {run}", hit.id, n + 1, hit.score)
+            .at("write to", "standard output")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! What was said before a query, and dialogues that others are to be like, from files.
+
+use std::{io::Read, path::Path};
+
+use crate::{
+    cli::Context,
+    corpus::{
+        Dialogue,
+        formats::{self, Fit, Problem, ReadOptions},
+        input::Input,
+    },
+    error::{Error, IoContext, Result},
+};
+
+/// A longer file is not what somebody said before a question.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The texts of a dialogue's turns, or the lines of a file that is none.
+pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
+    let input = Input::open(file)?;
+    let name = input.name.clone();
+    let turns: Vec<String> = match formats::sniff(&input.probe()) {
+        Some((format, Fit::Yes | Fit::Maybe)) => {
+            context.printer.detail(format!("{name} is read as {}", format.name()));
+            let dialogue = only(format.read(input, &ReadOptions::default())?, &name)?;
+            dialogue.turns.into_iter().map(|turn| turn.text).collect()
+        }
+        _ => {
+            let mut text = String::new();
+            input.into_stream().take(MOST_BYTES).read_to_string(&mut text).at("read", file)?;
+            text.lines().map(str::to_owned).collect()
+        }
+    };
+    let turns: Vec<String> = turns.into_iter().filter(|turn| !turn.trim().is_empty()).collect();
+    match turns.is_empty() {
+        true => Err(Error::data(format!("{name} holds nothing that was said"))),
+        false => Ok(turns),
+    }
+}
+
+/// The only dialogue of a file.
+pub(super) fn dialogue(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
+    let input = Input::open(file)?;
+    let name = input.name.clone();
+    match formats::sniff(&input.probe()) {
+        Some((format, Fit::Yes | Fit::Maybe)) => {
+            context.printer.detail(format!("{name} is read as {}", format.name()));
+            only(format.read(input, &ReadOptions::default())?, &name)
+        }
+        _ => Err(Error::Data {
+            message: format!("{name} is no dialogue in a format that is known"),
+            hint: Some("`turnwise corpus formats` lists those that are".to_owned()),
+        }),
+    }
+}
+
+fn only(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
+    let first = match dialogues.next() {
+        Some(Ok(dialogue)) => dialogue,
+        Some(Err(Problem::Record(reject) | Problem::File(reject))) => {
+            return Err(Error::data(reject.to_string()));
+        }
+        None => return Err(Error::data(format!("{name} holds no dialogue"))),
+    };
+    match dialogues.next() {
+        None => Ok(first),
+        Some(_) => Err(Error::Data {
+            message: format!("{name} holds more than one dialogue"),
+            hint: Some("give a file with the one that is meant".to_owned()),
+        }),
+    }
+}

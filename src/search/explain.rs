@@ -1,0 +1,62 @@
+//! How a hit came to its place, as a value: for people, for programs, and for tests that do the sums again.
+
+use serde::Serialize;
+
+use super::fuse::{Candidate, Place, Scale, parts};
+use crate::{
+    index::lexical::TermScore,
+    search::request::{Fusion, Mode},
+};
+
+/// Everything that made up a hit's score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// Its place in the list by meaning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<Place>,
+    /// Its place in the list by words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bm25: Option<Place>,
+    /// What each term of the query gave it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub terms: Vec<TermScore>,
+    /// How both places became one score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fused>,
+    /// The place it had before it was ranked again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Place>,
+}
+
+/// The arithmetic of a fusion.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fused {
+    /// The way and its numbers.
+    #[serde(flatten)]
+    pub by: Fusion,
+    /// What the list by meaning gave.
+    pub from_dense: Option<f32>,
+    /// What the list by words gave.
+    pub from_bm25: Option<f32>,
+    /// The least and the greatest score of both lists, for weighted scores.
+    pub scales: [Scale; 2],
+    /// The sum.
+    pub score: f32,
+}
+
+impl Explanation {
+    pub(super) fn of(mode: Mode, fusion: &Fusion, scales: &[Scale; 2], candidate: &Candidate) -> Self {
+        let fused = || {
+            let [from_dense, from_bm25] = parts(fusion, scales, candidate);
+            let score = [from_dense, from_bm25].into_iter().flatten().sum();
+            Fused { by: *fusion, from_dense, from_bm25, scales: *scales, score }
+        };
+        Explanation {
+            dense: candidate.dense,
+            bm25: candidate.bm25,
+            terms: Vec::new(),
+            fusion: (mode == Mode::Hybrid).then(fused),
+            before: candidate.before,
+        }
+    }
+}
