@@ -88,7 +88,7 @@ proptest! {
                 Step::LoseSled => {
                     drop(store);
                     gathered = committed.clone();
-                    std::fs::remove_dir_all(root.join("records")).unwrap();
+                    std::fs::remove_dir_all(Snapshot::open(&root).unwrap().places().records()).unwrap();
                     store = Store::open(&root, "test").unwrap();
                 }
                 Step::Compact => {

@@ -59,15 +59,21 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Whether a file of the index has these bytes in it.
-fn holds(folder: &Path, needle: &[u8]) -> bool {
-    fs::read_dir(folder).unwrap().any(|entry| {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => holds(&path, needle),
-            false => memchr::memmem::find(&fs::read(&path).unwrap(), needle).is_some(),
+/// Whether a term of the text, and an id, are in a dictionary of the index, of something that is there or not.
+fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
+    let lexical = Lexical::open(root).unwrap();
+    let mut known = [false; 2];
+    for side in [&lexical.utterances, &lexical.dialogues] {
+        for segment in side.index.reader().unwrap().searcher().segment_readers() {
+            for (n, (field, key)) in
+                [(side.fields.text, term), (side.fields.dialogue, id)].into_iter().enumerate()
+            {
+                let terms = segment.inverted_index(field).unwrap();
+                known[n] |= terms.terms().term_ord(key).unwrap().is_some();
+            }
         }
-    })
+    }
+    known
 }
 
 #[test]
@@ -89,10 +95,10 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
     }
     assert!(!compact() && !root.join("lexical.new").exists() && !root.join("lexical.old").exists());
     let folder = root.join("lexical");
-    assert!(holds(&folder, b"zzyzx") && holds(&folder, b"qqq-secret"));
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [true, true]);
     crate::store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     assert!(compact() && !compact());
-    assert!(!holds(&folder, b"zzyzx") && !holds(&folder, b"qqq-secret"));
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [false, false]);
     assert_eq!(found(root, "roads"), ["b#1"]);
     assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
     // Damage is no hindrance, and an index without it gets none.
