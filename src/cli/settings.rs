@@ -25,7 +25,7 @@ pub(crate) struct Definition {
 }
 
 /// All settings.
-pub(crate) const DEFINITIONS: [Definition; 13] = [
+pub(crate) const DEFINITIONS: [Definition; 14] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
     Definition {
         key: "indexes_dir",
@@ -51,6 +51,11 @@ pub(crate) const DEFINITIONS: [Definition; 13] = [
         key: "ingest.index",
         default: "true",
         about: "bring the search index up to date after an ingest",
+    },
+    Definition {
+        key: "ingest.encode",
+        default: "true",
+        about: "give what came its vectors, with the model of the index or the default model if it is here",
     },
     Definition { key: "ingest.batch", default: "1000", about: "dialogues flushed to the disk together" },
     Definition {
@@ -99,6 +104,7 @@ pub(crate) struct Settings {
     pub(crate) max_errors: u64,
     pub(crate) max_record: usize,
     pub(crate) ingest_index: bool,
+    pub(crate) ingest_encode: bool,
     pub(crate) batch: usize,
     pub(crate) encode_batch: usize,
     pub(crate) segment_bytes: u64,
@@ -162,6 +168,7 @@ impl Settings {
             max_record: typed::<usize>(&layers, "ingest.max_record_mb", "a number")?.clamp(1, 4000)
                 * 1_000_000,
             ingest_index: typed(&layers, "ingest.index", "true or false")?,
+            ingest_encode: typed(&layers, "ingest.encode", "true or false")?,
             batch: typed::<usize>(&layers, "ingest.batch", "a number")?.clamp(1, 100_000),
             encode_batch: typed::<usize>(&layers, "encode.batch", "a number")?.clamp(1, 1_000_000),
             segment_bytes: typed::<u64>(&layers, "store.segment_mb", "a number")?.clamp(1, 1000) * 1_000_000,

@@ -146,7 +146,7 @@ fn a_search_index_left_behind_is_told() {
     t.write("more.jsonl", record("late", "a zeppelin landed"));
     t.ok("ingest -i x more.jsonl --no-index");
     t.run("search -i x zeppelin")
-        .says(0, &["warning: the search index is behind the records; `turnwise index build`"]);
+        .says(0, &["warning: the search index is behind the records; `turnwise index build -i indexes/x`"]);
     t.ok("index build -i x");
     assert_eq!(t.json("search -i x zeppelin")["hits"][0]["id"], "late#1");
 }

@@ -25,7 +25,7 @@ fn without_vectors_the_way_to_them_is_told() {
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.run("search -i x --mode dense parcel")
         .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` makes them"]);
-    t.run("search -i x --mode dense --syntax parcel").says(2, &["leave one of them out"]);
+    t.run("search -i x --mode dense --syntax parcel").says(2, &["--syntax is for words alone"]);
     let empty = t.run_args(&["search", "-i", "x", "--mode", "dense", " "]);
     empty.says(2, &["the query is empty"]);
 }
@@ -53,7 +53,7 @@ fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
     t.ok(&format!("delete -i x {first}"));
     assert!(ids(&search(&[])).iter().all(|id| !id.starts_with(&first)));
     t.write("new.jsonl", record("new", "my parcel is late"));
-    t.ok("ingest -i x new.jsonl");
+    t.ok("ingest -i x new.jsonl --no-encode");
     let outcome = t.run_args(&ask);
     outcome.says(0, &["cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
     t.ok("encode -i x");

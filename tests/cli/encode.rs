@@ -22,7 +22,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     assert_eq!((&again["seen"], &again["utterance_vectors"]), (&0.into(), &51.into()));
 
     t.write("more.jsonl", record("d000007", "another text") + &record("new", "this is text number 3"));
-    let outcome = t.run("ingest -i x more.jsonl");
+    let outcome = t.run("ingest -i x more.jsonl --no-encode");
     outcome.says(
         0,
         &["2 dialogues are not looked at for vectors yet; `turnwise encode -i indexes/x` does that"],

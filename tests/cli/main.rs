@@ -11,6 +11,7 @@ mod dense;
 mod embed;
 mod encode;
 mod hub;
+mod hybrid;
 mod interrupts;
 mod models;
 mod pulls;

@@ -133,7 +133,10 @@ fn dialogues_are_found_as_a_whole_with_their_best_turn() {
     let first: Vec<&str> = text.lines().take(2).collect();
     let head = format!("banking · {} · {} turns", best["title"].as_str().unwrap(), best["turns"]);
     assert!(first[0].starts_with(" 1. banking-001  ") && first[0].ends_with(&head), "{text}");
-    assert!(text.contains("    > #1 ") && text.contains("3 hits in "), "{text}");
+    assert!(
+        text.contains("    > #1 ") && text.contains("3 hits of ") && text.contains(" by words in "),
+        "{text}"
+    );
     assert!(ids(&t.json("search -i x --of dialogues xylophone")).is_empty());
     assert_eq!(t.json("search -i x plastic")["of"], "utterances");
     assert!(t.json("search -i x plastic")["hits"][0].get("turns").is_none());

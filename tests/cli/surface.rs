@@ -124,7 +124,7 @@ fn the_demo_shows_a_search_and_runs_again() {
     let first = t.ok("demo");
     assert!(first.starts_with("280 records from 13 files (jsonl: 13)"), "{first}");
     assert!(
-        first.contains("         280  added\n") && first.contains("? charged twice this month\n"),
+        first.contains("         280  added\n") && first.contains("? somebody stole my package\n"),
         "{first}"
     );
     let second = t.ok("demo");
@@ -138,18 +138,19 @@ fn the_demo_is_searched_in_english_and_chinese() {
     let t = Turnwise::new();
     t.ok("demo");
     let text = t.run_args(&["search", "-i", "demo", "card twice", "-k", "3"]).out;
-    assert!(text.contains("    > ") && text.contains("3 hits in "), "{text}");
+    assert!(text.contains("    > ") && text.contains("3 hits of "), "{text}");
     let english =
         t.run_args(&["search", "-i", "demo", "garden centre payments", "-k", "1", "--format", "json"]).json();
     assert_eq!(english["hits"][0]["id"], "banking-001#1");
     assert_eq!(english["hits"][0]["after"][0]["speaker"], "Marisol");
-    let chinese = t.run_args(&["search", "-i", "demo", "快递 签收", "--format", "json"]).json();
+    let chinese =
+        t.run_args(&["search", "-i", "demo", "--mode", "bm25", "快递 签收", "--format", "json"]).json();
     let hits = chinese["hits"].as_array().unwrap();
     assert!(
         !hits.is_empty() && hits.iter().all(|h| h["dialogue"].as_str().unwrap().starts_with("zh-")),
         "{chinese}"
     );
-    let nothing = t.run_args(&["search", "-i", "demo", "xylophone"]);
+    let nothing = t.run_args(&["search", "-i", "demo", "--mode", "bm25", "xylophone"]);
     assert_eq!((nothing.code, nothing.out.as_str()), (0, "nothing found for `xylophone`\n"));
 }
 

@@ -51,7 +51,10 @@ pub(crate) struct IngestArgs {
     pub(crate) language: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
-    /// Leave the search index as it is
+    /// Give what came no vectors; `encode` does that later
+    #[arg(long)]
+    pub(crate) no_encode: bool,
+    /// Leave the search index as it is, and give what came no vectors
     #[arg(long)]
     pub(crate) no_index: bool,
     // Last, because its heading holds for whatever follows.

@@ -66,7 +66,7 @@ impl From<TokenPoolingArg> for PoolingMode {
     }
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct EncoderArgs {
     /// The model: a folder, or a name
@@ -116,9 +116,10 @@ impl EncoderArgs {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
     /// The fastest that was measured to find as well: int8 for the default model, else 16 bits
+    #[default]
     Auto,
     /// 32-bit floating point
     F32,

@@ -85,7 +85,7 @@ impl From<VectorTarget> for embeddings::Target {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct EncodeArgs {
     /// What gets vectors; what the index has already if not given, and both where it has none
     #[arg(long, value_enum, value_name = "WHAT")]

@@ -66,6 +66,40 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
+/// After an ingest: gives what came its vectors, as the index has them, or by the default model if that is here. What
+/// stands in the way is told, and is no failure of the ingest.
+pub(super) fn what_came(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
+    let printer = context.printer;
+    let later = format!("`turnwise encode -i {}` makes its vectors later", root.display());
+    let before = match VectorReader::open(root) {
+        Err(e @ Error::Corrupt { .. }) => {
+            printer.warn(format!("what came has no vectors yet: {e}"));
+            printer.hint(e.hint().unwrap_or(later));
+            return Ok(None);
+        }
+        before => before?,
+    };
+    let choice = Choice::of(&EncodeArgs::default(), before.as_ref());
+    if before.is_none() && context.model(&choice.model).is_err() {
+        printer.say(format!(
+            "it is searched by words; `turnwise model pull` and then `turnwise encode -i {}` make it searchable by \
+             meaning too",
+            root.display()
+        ));
+        return Ok(None);
+    }
+    drop(before);
+    let settings = EncodeArgs::default().encoder.settings(choice.precision, choice.tokens.clone());
+    match encoders::open(context, &choice.model, &settings) {
+        Ok(encoder) => with(encoder.as_ref(), &choice, false, root, context).map(Some),
+        Err(e) => {
+            printer.warn(format!("what came has no vectors yet: {e}"));
+            printer.hint(e.hint().unwrap_or(later));
+            Ok(None)
+        }
+    }
+}
+
 /// Gives everything in an index its vectors by this encoder, whatever they were made by before.
 pub(super) fn everything(
     encoder: &dyn Encoder,
@@ -201,6 +235,11 @@ fn with(
 }
 
 impl Encoded {
+    /// Whether there was anything to do.
+    pub(super) fn is_new(&self) -> bool {
+        self.filled.seen > 0
+    }
+
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let f = &self.filled;
         if f.seen == 0 {

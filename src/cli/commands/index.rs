@@ -92,25 +92,10 @@ impl Built {
         if self.anew || self.utterances_taken_in > 0 {
             writeln!(out, "{}: {} utterances taken in", self.index, grouped(self.utterances_taken_in))?;
         }
-        let Some(dense::Built { manifest, .. }) = graphs else { return Ok(()) };
-        for kind in Kind::ALL {
-            let part = manifest.part(kind);
-            let mut more = String::new();
-            if part.recall_queries > 0 {
-                more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
-            }
-            for (n, what) in
-                [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")]
-            {
-                if n > 0 {
-                    more.push_str(&format!(", {} {what}", grouped(n)));
-                }
-            }
-            let (index, name) = (&self.index, kind.name());
-            let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
-            writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
+        match graphs {
+            Some(graphs) => write_graphs(&self.index, graphs, out),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -120,6 +105,30 @@ fn options(builder: GraphBuilder) -> BuildOptions {
         GraphBuilder::HnswRs => Builder::HnswRs,
     };
     BuildOptions { builder, ..BuildOptions::default() }
+}
+
+/// What was built over the vectors, and how well it finds.
+pub(super) fn write_graphs(
+    index: &str,
+    dense::Built { manifest, .. }: &dense::Built,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for kind in Kind::ALL {
+        let part = manifest.part(kind);
+        let mut more = String::new();
+        if part.recall_queries > 0 {
+            more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
+        }
+        for (n, what) in [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")] {
+            if n > 0 {
+                more.push_str(&format!(", {} {what}", grouped(n)));
+            }
+        }
+        let name = kind.name();
+        let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
+        writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
+    }
+    Ok(())
 }
 
 /// Builds graphs over the vectors, by the builder that nobody has to ask for.

@@ -1,13 +1,21 @@
 //! `turnwise ingest`.
 
-use std::sync::atomic::Ordering;
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::atomic::Ordering,
+};
+
+use serde::Serialize;
 
 use crate::{
     cli::{
         Context,
         args::IngestArgs,
         commands::{
-            self, index,
+            self,
+            encode::{self, Encoded},
+            index,
             summary::{Files, Summary},
             vectors,
         },
@@ -16,6 +24,7 @@ use crate::{
         signals,
     },
     error::{Error, Result},
+    index::dense,
     store::{
         Snapshot, Store,
         ingest::{Control, IngestOptions, Ingested, ingest},
@@ -80,12 +89,27 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     closed?;
     tell_rejects(&ingested, &options, context);
     let snapshot = Snapshot::open(&root)?;
-    if context.settings.ingest_index && !args.no_index {
+    let index = context.settings.ingest_index && !args.no_index;
+    if index {
         index::update(&root, &snapshot, context)?;
     }
+    let encode = index && context.settings.ingest_encode && !args.no_encode;
+    let derived = match encode {
+        true => derive(&root, &snapshot, context),
+        false => Ok(Derived::default()),
+    };
     vectors::notice(&root, &snapshot, context)?;
     let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
-    context.printer.result(&summary, |out| summary.write(out))?;
+    // Whatever became of the vectors, what was ingested is in.
+    let (derived, failed) = match derived {
+        Ok(derived) => (derived, None),
+        Err(e) => (Derived::default(), Some(e)),
+    };
+    let done = Done { summary: &summary, derived };
+    context.printer.result(&done, |out| done.write(out))?;
+    if let Some(e) = failed {
+        return Err(e);
+    }
     let tally = &ingested.tally;
     match tally.damaged_files {
         0 if tally.records > 0 && tally.rejected == tally.records => {
@@ -100,6 +124,47 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
             ),
         }),
     }
+}
+
+/// What was made of the records.
+#[derive(Default, Serialize)]
+struct Derived {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoded: Option<Encoded>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<dense::Built>,
+}
+
+/// An ingest's result.
+#[derive(Serialize)]
+struct Done<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(flatten)]
+    derived: Derived,
+}
+
+impl Done<'_> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.summary.write(out)?;
+        if let Some(encoded) = self.derived.encoded.as_ref().filter(|encoded| encoded.is_new()) {
+            encoded.write(out)?;
+        }
+        match &self.derived.graphs {
+            Some(graphs) => index::write_graphs(&self.summary.index, graphs, out),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes what came searchable by meaning. Graphs are made where there are none, or where much has come since.
+fn derive(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Derived> {
+    let encoded = encode::what_came(root, context)?;
+    let graphs = match encoded.is_some() && dense::is_worth_building(root, snapshot)? {
+        true => index::graphs(root, snapshot, context)?.filter(|graphs| graphs.new),
+        false => None,
+    };
+    Ok(Derived { encoded, graphs })
 }
 
 fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {

@@ -35,7 +35,14 @@ pub use generation::{Manifest, Part};
 pub use reader::{Among, DenseHit, DenseReader, Look};
 pub use turnwise_nearest::{BuildOptions, Builder};
 
-use crate::error::Result;
+use crate::{error::Result, store::Snapshot};
+
+/// Whether so much has come since the last build that the next one pays: a tenth of what it holds, or anything where there
+/// is none.
+pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
+    let Some(reader) = reader::DenseReader::open(root, snapshot)? else { return Ok(false) };
+    Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
+}
 
 /// Compares the files of the generation in use with their checksums.
 pub fn verify(root: &Path) -> Result<()> {

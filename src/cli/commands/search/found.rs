@@ -19,7 +19,8 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
         explained::effective(effective, out)?;
     }
     if found.hits.is_empty() {
-        writeln!(out, "nothing found for `{}`", found.query)?;
+        let why = if found.candidates.admitted == Some(0) { ": nothing fits the filter" } else { "" };
+        return writeln!(out, "nothing found for `{}`{why}", found.query);
     }
     for (n, hit) in found.hits.iter().enumerate() {
         write_hit(found, n + 1, hit, out)?;

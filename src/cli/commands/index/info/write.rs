@@ -16,6 +16,7 @@ impl Info {
         let b = &self.bytes;
         let mut part = |n: u64, name: &str, more: &str| match (n, more) {
             (0, "") => Ok(()),
+            (n, "") => writeln!(out, "  {:>12}  {name}", bytes(n)),
             _ => writeln!(out, "  {:>12}  {name:<9}{DIM}{more}{DIM:#}", bytes(n)),
         };
         part(b.log, "log", &self.of_log())?;

@@ -1,0 +1,196 @@
+//! Searching by words and meaning at once, in the light of a context, with filters, and in batches.
+
+use serde_json::{Value, json};
+
+use crate::support::{SAMPLES, Turnwise};
+
+/// The sample dialogues with the vectors of a static model, as one ingest leaves them where an index has a model.
+fn indexed() -> Turnwise {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
+    t.ok("encode -i x --model ./fitted");
+    t.ok("index build -i x");
+    t
+}
+
+fn ids(found: &Value) -> Vec<&str> {
+    found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
+}
+
+fn search(t: &Turnwise, args: &[&str]) -> Value {
+    t.run_args(&[&["search", "-i", "x", "--format", "json"], args].concat()).json()
+}
+
+#[test]
+fn both_ways_are_joined_and_each_hit_says_how() {
+    let t = indexed();
+    let found = search(&t, &["my parcel is late", "-k", "5", "--explain"]);
+    assert_eq!((&found["mode"], ids(&found).len()), (&json!("hybrid"), 5));
+    assert!(
+        found["candidates"]["dense"].as_u64() >= Some(100)
+            && found["candidates"]["bm25"].as_u64() >= Some(100)
+    );
+    for hit in found["hits"].as_array().unwrap() {
+        let why = &hit["explanation"];
+        let part = |list: &str| match why[list]["rank"].as_f64() {
+            Some(rank) => 1.0 / (60.0 + rank),
+            None => 0.0,
+        };
+        let score = hit["score"].as_f64().unwrap();
+        assert!((part("dense") + part("bm25") - score).abs() < 1e-6, "{hit}");
+    }
+    let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
+    for said in [
+        "1/(60 + ",
+        " meaning",
+        "meaning: cosine 0.",
+        "words: BM25 ",
+        ": idf ",
+        "encoding ",
+        "by words and meaning in ",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let weighted =
+        search(&t, &["my parcel is late", "--fusion", "weighted", "--dense-weight", "0", "-k", "3"]);
+    assert_eq!(ids(&weighted), ids(&search(&t, &["my parcel is late", "--mode", "bm25", "-k", "3"])));
+    let exact = search(&t, &["my parcel is late", "--rerank", "exact", "-k", "3"]);
+    let scores: Vec<f64> =
+        exact["hits"].as_array().unwrap().iter().map(|h| h["score"].as_f64().unwrap()).collect();
+    assert!(scores[0] > 0.3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    t.run("search -i x hello --dense-weight 0 --bm25-weight 0").says(2, &["not both 0\nhint: both are 1"]);
+}
+
+#[test]
+fn filters_pages_and_groups() {
+    let t = indexed();
+    for mode in ["hybrid", "dense", "bm25"] {
+        let user =
+            search(&t, &["refund", "--mode", mode, "--filter", "role=user and domain=billing", "-k", "30"]);
+        assert!(user["candidates"]["admitted"].as_u64().unwrap() > 0);
+        for hit in user["hits"].as_array().unwrap() {
+            assert_eq!(
+                (&hit["turn"]["role"], &hit["domains"][0]),
+                (&json!("user"), &json!("billing")),
+                "{hit}"
+            );
+        }
+        let all = search(&t, &["refund", "--mode", mode, "-k", "8"]);
+        let page = search(&t, &["refund", "--mode", mode, "-k", "3", "--offset", "4"]);
+        assert_eq!(ids(&page), ids(&all)[4..7], "{mode}");
+        let grouped = search(&t, &["refund", "--mode", mode, "--group", "dialogue"]);
+        let mut dialogues: Vec<&str> =
+            grouped["hits"].as_array().unwrap().iter().map(|h| h["dialogue"].as_str().unwrap()).collect();
+        dialogues.sort_unstable();
+        dialogues.dedup();
+        assert_eq!(dialogues.len(), ids(&grouped).len());
+    }
+    let none = t.run_args(&["search", "-i", "x", "refund", "--filter", "domain=nothing"]);
+    assert_eq!((none.code, none.out.as_str()), (0, "nothing found for `refund`: nothing fits the filter\n"));
+    t.run("search -i x refund --filter domian=x")
+        .says(2, &["unknown filter field `domian` (did you mean `domain`?)"]);
+    let sure = search(&t, &["refund please", "--mode", "dense", "--min-percentile", "99.5", "-k", "500"]);
+    let percentiles: Vec<f64> =
+        sure["hits"].as_array().unwrap().iter().map(|h| h["percentile"].as_f64().unwrap()).collect();
+    assert!(!percentiles.is_empty() && percentiles.iter().all(|p| *p >= 99.5) && percentiles.len() < 500);
+    let far = search(&t, &["refund", "--mode", "bm25", "--min-score", "1000"]);
+    assert!(ids(&far).is_empty());
+}
+
+#[test]
+fn a_question_is_asked_in_the_light_of_what_was_said() {
+    let t = indexed();
+    let alone = search(&t, &["how long does it take?", "-k", "10"]);
+    let turns =
+        ["--turn", "I want my refund", "--turn", "we have received your return", "how long does it take?"];
+    let said = search(&t, &[&turns[..], &["-k", "10"]].concat());
+    assert_ne!(ids(&alone), ids(&said));
+    let meaning = said["effective"]["meaning"].as_array().unwrap();
+    assert_eq!(
+        meaning.iter().map(|m| m["text"].as_str().unwrap()).collect::<Vec<_>>(),
+        [turns[1], turns[3], turns[4]]
+    );
+    assert_eq!(said["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
+    // Lines of a file, a dialogue in a file, and turns alone are the same thing.
+    t.write("said.txt", "I want my refund\nwe have received your return\n\nhow long does it take?\n");
+    let of_file = search(&t, &["--context", "said.txt"]);
+    assert_eq!((ids(&of_file), &of_file["query"]), (ids(&said), &json!("how long does it take?")));
+    t.write("said.json", r#"{"messages":[{"role":"user","content":"I want my refund"},{"role":"assistant","content":"we have received your return"}]}"#);
+    let of_dialogue = search(&t, &["--context", "said.json", "how long does it take?"]);
+    assert_eq!(ids(&of_dialogue), ids(&said));
+    let text = t.run_args(&[&["search", "-i", "x"], &turns[..]].concat()).out;
+    assert!(text.starts_with("by meaning: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
+    t.write("empty.txt", "\n\n");
+    t.run("search -i x --context empty.txt").says(3, &["empty.txt holds nothing that was said"]);
+    t.run("search -i x").says(2, &["<QUERY>"]);
+}
+
+#[test]
+fn more_like_an_utterance_a_dialogue_and_a_file() {
+    let t = indexed();
+    let utterance = t.json("similar -i x deliveries-009#1");
+    assert_eq!((&utterance["of"], ids(&utterance).len()), (&json!("utterances"), 10));
+    assert!(ids(&utterance).iter().all(|id| *id != "deliveries-009#1"));
+    let dialogue = t.json("similar -i x deliveries-009 -k 3");
+    assert_eq!((&dialogue["of"], &dialogue["mode"]), (&json!("dialogues"), &json!("hybrid")));
+    assert!(ids(&dialogue).iter().all(|id| id.starts_with("deliveries")), "{dialogue}");
+    let same: Value = t.dialogues("x").into_iter().find(|d| d["id"] == "deliveries-009").unwrap();
+    t.write("one.jsonl", format!("{same}\n"));
+    let of_file = t.json("similar -i x --dialogue one.jsonl -k 1");
+    assert_eq!(ids(&of_file), ["deliveries-009"]);
+    t.write("two.jsonl", format!("{same}\n{same}\n"));
+    t.run("similar -i x --dialogue two.jsonl").says(3, &["holds more than one dialogue"]);
+    t.run("similar -i x nobody").says(2, &["holds no dialogue `nobody`"]);
+    t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last is "]);
+}
+
+#[test]
+fn many_queries_give_lines_or_a_trec_run() {
+    let t = indexed();
+    t.write(
+        "q.txt",
+        "my parcel is late\n\n{\"id\":\"q2\",\"query\":\"refund\",\"k\":2,\"filter\":\"role=agent\"}\n{\"id\":3,\"like\":\"billing-001\"}\n",
+    );
+    let out = t.ok("search -i x --queries q.txt -k 4");
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        lines.iter().map(|l| l["id"].clone()).collect::<Vec<_>>(),
+        [json!("1"), json!("q2"), json!("3")]
+    );
+    assert_eq!(lines.iter().map(|l| ids(l).len()).collect::<Vec<_>>(), [4, 2, 4]);
+    assert_eq!(ids(&lines[0]), ids(&search(&t, &["my parcel is late", "-k", "4"])));
+    assert!(lines[1]["hits"].as_array().unwrap().iter().all(|h| h["turn"]["role"] == "agent"));
+    assert_eq!(ids(&lines[2]), ids(&t.json("similar -i x billing-001 -k 4")));
+    let run = t.ok("search -i x --queries q.txt -k 4 --run mine");
+    let first: Vec<&str> = run.lines().next().unwrap().split(' ').collect();
+    assert_eq!(
+        (first[0], first[1], first[2], first[3], first[5]),
+        ("1", "Q0", ids(&lines[0])[0], "1", "mine")
+    );
+    assert_eq!(run.lines().count(), 10);
+    t.write("bad.txt", "fine\n{\"query\":\"x\",\"kk\":1}\n");
+    t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: unknown field `kk`"]);
+    t.write("bad.txt", "fine\n{\"query\":\"x\",\"filter\":\"domian=x\"}\n");
+    t.run("search -i x --queries bad.txt")
+        .says(3, &["bad.txt:2: unknown filter field `domian` (did you mean `domain`?)"]);
+}
+
+#[test]
+fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
+    let said = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
+    said.says(
+        0,
+        &["`turnwise model pull` and then `turnwise encode -i indexes/x` make it searchable by meaning too"],
+    );
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
+    t.ok("encode -i x --model ./fitted");
+    let out = t.ok(&format!("ingest -i x {SAMPLES}"));
+    assert!(out.contains(" utterances encoded\n") && out.contains(" utterances in a graph of "), "{out}");
+    let found = search(&t, &["garden centre payments", "-k", "1"]);
+    assert_eq!((&found["mode"], ids(&found)[0]), (&json!("hybrid"), "banking-001#1"));
+    let again = t.run_args(&["ingest", "-i", "x", SAMPLES, "--format", "json"]).json();
+    assert_eq!((&again["encoded"]["seen"], again.get("graphs")), (&json!(0), None));
+}
