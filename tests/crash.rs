@@ -14,7 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise::store::{Snapshot, verify};
+use turnwise::{
+    corpus::{Dialogue, Role},
+    ids::DialogueId,
+    index::{
+        dense,
+        lexical::Lexical,
+        vectors::{self, Kind, VectorReader, utterance_key},
+    },
+    store::{Prepared, Snapshot, Store, verify},
+};
 
 const KILLS: usize = 200;
 const DIALOGUES: usize = 4000;
@@ -206,4 +215,141 @@ fn a_killed_delete_has_happened_or_not() {
     eprintln!("killed before the delete counted: {before}, after: {after}");
     drop(turnwise::store::Store::open(&index, "test").unwrap());
     assert!(verify::verify(&index, "test", &mut |_| {}).unwrap().damage.is_empty());
+}
+
+/// Dialogues of which two of three stay as they are for ever, with their vectors.
+const COMPACTED: usize = 900;
+
+fn changes(index: &Path, version: u32) -> BTreeMap<String, String> {
+    let mut store = Store::open(index, "test").unwrap();
+    assert!(store.notices().is_empty(), "{:?}", store.notices());
+    store.set_segment_bytes(100_000);
+    for n in (0..COMPACTED).step_by(3) {
+        let mut dialogue = Dialogue::new(DialogueId::new(format!("d{n:05}")).unwrap());
+        dialogue.push("user", Role::User, text(n, version));
+        dialogue.check().unwrap();
+        if n % 6 == 0 && version.is_multiple_of(2) {
+            store.delete(&dialogue.id).unwrap();
+        } else {
+            store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+        }
+    }
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    content(&Snapshot::open(index).unwrap())
+}
+
+fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let pair = |d: Dialogue| (d.id.to_string(), d.turns[0].text.clone());
+    snapshot.dialogues().map(|d| pair(d.unwrap())).collect()
+}
+
+/// Everything that an index is, looked at as a reader does, with nobody having tidied up.
+fn assert_whole(index: &Path, expected: &BTreeMap<String, String>) {
+    let snapshot = Snapshot::open(index).unwrap();
+    assert_eq!(&content(&snapshot), expected);
+    let report = verify::verify(index, "test", &mut |_| {}).unwrap();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_eq!(vectors::check(index).unwrap().unwrap().damage, []);
+    let reader = VectorReader::open(index).unwrap().unwrap();
+    for n in (0..COMPACTED).filter(|n| n % 3 != 0) {
+        let key = utterance_key(&text(n, 1));
+        assert!(reader.get(Kind::Utterances, &key).unwrap().is_some(), "the vector of {n} is lost");
+    }
+    dense::verify(index).unwrap();
+    assert!(dense::in_use(index).unwrap().is_some());
+    let lexical = Lexical::open(index).unwrap();
+    assert!(lexical.damaged_files().unwrap().is_empty());
+    assert_eq!(lexical.find(Kind::Utterances, &lexical.words("question 4"), 1, None).unwrap().len(), 1);
+}
+
+#[test]
+fn a_killed_compaction_leaves_the_old_index_or_the_new_one() {
+    const KILLS: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let index = folder.join("indexes/x");
+    let run = |args: &[&str]| {
+        let status = program(folder).args(args).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success(), "{args:?}");
+    };
+    let mut corpus = fs::File::create(folder.join("in.jsonl")).unwrap();
+    for n in 0..COMPACTED {
+        let turns = serde_json::json!([{ "role": "user", "text": text(n, 1) }]);
+        writeln!(corpus, "{}", serde_json::json!({ "id": format!("d{n:05}"), "turns": turns })).unwrap();
+    }
+    run(&["ingest", "-q", "-i", "x", "in.jsonl"]);
+    run(&[
+        "model",
+        "fit",
+        "-q",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/examples/support"),
+        "--dim",
+        "16",
+        "-o",
+        "fitted",
+    ]);
+    run(&["encode", "-q", "-i", "x", "--model", "./fitted"]);
+    run(&["index", "build", "-q", "-i", "x"]);
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    // The first run is not killed; kills then fall everywhere between the first and the last moment of a run.
+    let mut whole_run = Duration::MAX;
+    let (mut kills, mut switched, mut completed, mut version) = (0, 0, 0, 1);
+    let mut expected = content(&Snapshot::open(&index).unwrap());
+    while kills < KILLS {
+        // Not every time: what the last kill left is then gone on with.
+        let changed = completed == 0 || random.below(3) > 0;
+        if changed {
+            version += 1;
+            expected = changes(&index, version);
+        }
+        let before = Snapshot::open(&index).unwrap();
+        let after = match completed {
+            0 => whole_run,
+            _ => whole_run.mul_f64(random.below(1100) as f64 / 1000.0),
+        };
+        let started = Instant::now();
+        let mut child = program(folder)
+            .args(["index", "compact", "-q", "-i", "x"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(status.success(), "the compaction failed by itself");
+                break true;
+            }
+            if started.elapsed() >= after {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break false;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        };
+        if ended {
+            completed += 1;
+            // One that finds nothing to do is no measure.
+            whole_run = if changed { whole_run.min(started.elapsed()) } else { whole_run };
+        } else {
+            kills += 1;
+            switched += usize::from(Snapshot::open(&index).unwrap().log_id() != before.log_id());
+        }
+        assert_eq!(content(&before), expected, "who had it open reads on");
+        assert_whole(&index, &expected);
+    }
+    eprintln!("{kills} kills, {switched} of them after the switch; {completed} completed in between");
+    run(&["index", "compact", "-q", "-i", "x"]);
+    assert_whole(&index, &expected);
+    run(&["verify", "-q", "-i", "x"]);
+    // Nothing is left of any of them, and nothing of what was replaced.
+    let mut folders: Vec<String> = fs::read_dir(&index)
+        .unwrap()
+        .flatten()
+        .filter(|e| e.path().is_dir())
+        .map(|e| e.file_name().into_string().unwrap().split('-').next().unwrap().to_owned())
+        .collect();
+    folders.sort();
+    assert_eq!(folders, ["graphs", "lexical", "log", "records", "tables", "vectors"]);
+    let snapshot = Snapshot::open(&index).unwrap();
+    assert_eq!(snapshot.weigh(&mut |_| {}).unwrap().dead_frames, 0);
 }

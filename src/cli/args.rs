@@ -185,6 +185,9 @@ pub(crate) struct DeleteArgs {
     /// Tell how many it would be and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Drop them from the bytes of the index, too, as `index compact` does
+    #[arg(long)]
+    pub(crate) purge: bool,
 }
 
 #[derive(Debug, Subcommand)]

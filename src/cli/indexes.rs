@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     cli::Context,
     error::{Error, Result, nearest},
-    store::{Manifest, Snapshot},
+    store::{Manifest, Places, Snapshot},
 };
 
 /// The indexes in the folder of indexes, by name.
@@ -40,7 +40,7 @@ impl Context<'_> {
     /// The folder of an index that exists.
     pub(crate) fn existing_index(&self) -> Result<PathBuf> {
         let path = self.index()?;
-        if Manifest::exists(&path) || path.join("log").is_dir() {
+        if Manifest::exists(&path) || Places::newest(&path).is_some() {
             return Ok(path);
         }
         let parent = path.parent().unwrap_or(Path::new("."));

@@ -15,9 +15,9 @@ use crate::{
         files,
         frame::Totals,
         lock::WriterLock,
-        log,
         manifest::{FORMAT, Manifest},
-        snapshot::{Snapshot, log_folder},
+        places::Places,
+        snapshot::Snapshot,
         writer,
     },
 };
@@ -62,11 +62,10 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     let end = snapshot.state.at;
     let mut saved = Vec::new();
     for number in 1..=end.segment {
-        let from = log::segment_path(&log_folder(root), number);
-        let limit = if number == end.segment { end.offset } else { u64::MAX };
-        let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut source = File::open(&from).at("open", &from)?.take(limit);
-        let (bytes, blake3) = copy(&mut source, &from, &target.join(&name))?;
+        // As they were mapped: what becomes of the files meanwhile is of no matter.
+        let segment = snapshot.segment(number)?;
+        let name = segment.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (bytes, blake3) = copy(&mut segment.bytes(), segment.path(), &target.join(&name))?;
         saved.push(Saved { name, bytes, blake3 });
     }
     let backup = Backup {
@@ -105,7 +104,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     check(source, &backup)?;
     fs::create_dir_all(root).at("create", root)?;
     let _lock = WriterLock::acquire(root, command)?;
-    let folder = log_folder(root);
+    let folder = Places::first(root).log();
     fs::create_dir_all(&folder).at("create", &folder)?;
     for saved in &backup.files {
         let from = source.join(&saved.name);

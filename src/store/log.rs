@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 
 use crate::{
     error::{Error, IoContext, Result},
@@ -85,26 +85,37 @@ impl Segment {
     /// them can be cut off.
     pub fn map(log: &Path, number: u32) -> Result<Self> {
         let segment = Segment::map_unchecked(log, number)?;
-        match segment.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
-            Some(start) if start != header(number) => {
-                Err(Error::corrupt(segment.path, "the segment's header is damaged"))
-            }
-            _ => Ok(segment),
-        }
+        segment.check_header()?;
+        Ok(segment)
     }
 
     /// The same, whatever its header says: for salvaging what lies behind it.
     pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
+        Segment::map_up_to(log, number, u64::MAX)
+    }
+
+    /// The same, and not more than so many bytes of it.
+    pub(super) fn map_up_to(log: &Path, number: u32, limit: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
-        let length = file.metadata().at("read", &path)?.len();
+        let length = file.metadata().at("read", &path)?.len().min(limit);
         // A segment that was created but got no header yet holds nothing.
         if length < SEGMENT_HEADER_BYTES {
             return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
         }
         // SAFETY: committed bytes never change, and no others are looked at (see above).
-        let map = unsafe { Mmap::map(&file) }.at("map", &path)?;
+        let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
+    }
+
+    /// An error if its header is damaged.
+    pub(super) fn check_header(&self) -> Result<()> {
+        match self.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
+            Some(start) if start != header(self.number) => {
+                Err(Error::corrupt(&self.path, "the segment's header is damaged"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads a segment from an offset to its present end into memory: safe for bytes that may yet be cut off.

@@ -32,6 +32,12 @@ pub struct Manifest {
     pub generation: u64,
     /// Names the log, so that what is derived from it can tell it from another.
     pub log: String,
+    /// How often the log was compacted: the number in the names of its folders (see [`Places`](super::Places)).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub compacted: u64,
+    /// Sequence numbers that were given and are in the log no more, since it was compacted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub numbers_gone: u64,
     /// Up to where the tables have come. What the log holds after it is read on opening.
     pub checkpoint: Checkpoint,
     /// The directory's tables, oldest first.
@@ -39,6 +45,10 @@ pub struct Manifest {
     /// Records rejected, by ingest.
     #[serde(default)]
     pub rejected: std::collections::BTreeMap<String, u64>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A place in the log and the state there.
@@ -82,6 +92,8 @@ impl Manifest {
             created: Time(jiff::Timestamp::now()),
             generation: 0,
             log: Manifest::new_log_id(),
+            compacted: 0,
+            numbers_gone: 0,
             checkpoint: Checkpoint::start(),
             tables: Vec::new(),
             rejected: Default::default(),

@@ -9,8 +9,10 @@
 //! * A batch is acknowledged once it is flushed to the disk, and is visible whole or not at all.
 //! * A kill at any instant loses nothing that was acknowledged and needs no manual step: opening cuts the torn end of
 //!   the log and brings the rest up to date.
+//! * What was deleted or replaced stays in the log until it is compacted ([`compact`]).
 
 pub mod backup;
+pub mod compact;
 pub mod directory;
 pub mod files;
 mod find;
@@ -19,15 +21,21 @@ pub mod ingest;
 pub mod lock;
 pub mod log;
 pub mod manifest;
+mod places;
 pub mod records;
 pub mod repair;
+mod segments;
 mod snapshot;
 pub mod table;
+mod tail;
 pub mod verify;
+mod weight;
 mod writer;
 
 pub use frame::{IngestMark, Prepared, Totals};
 pub use log::Position;
 pub use manifest::Manifest;
+pub use places::Places;
 pub use snapshot::{Change, Changes, Live, Record, Snapshot};
+pub use weight::Weight;
 pub use writer::{Put, Store};

@@ -5,6 +5,7 @@
 
 use std::{
     cell::Cell,
+    fs::{File, TryLockError},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     thread,
@@ -14,6 +15,7 @@ use std::{
 use crate::{
     error::{Error, Result},
     ids::Seq,
+    store::files,
 };
 
 /// sled's page cache. Appending in key order needs no more.
@@ -62,6 +64,17 @@ impl Records {
             }
         })?;
         Ok(Records { path: path.to_owned(), db })
+    }
+
+    /// Removes it, once an earlier opening in this process has let go of its files.
+    pub(super) fn remove(path: &Path) -> Result<()> {
+        if let Ok(file) = File::open(path.join("db")) {
+            let deadline = Instant::now() + PATIENCE;
+            while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        files::remove_folder(path)
     }
 
     /// The batch up to which it has come.

@@ -20,8 +20,8 @@ use crate::{
         lock::WriterLock,
         log::{self, LogWriter, Position, Segment},
         manifest::{Checkpoint, Manifest},
+        places::Places,
         records::Records,
-        snapshot::{log_folder, records_folder},
         writer,
     },
 };
@@ -48,16 +48,18 @@ pub struct Repaired {
 /// It may be killed at any moment and started again: the new log gets its name only when it is complete, and nothing
 /// of the old one, nor sled's copy, is touched before that.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
-    let old_log = log_folder(root);
     let new_log = repaired_log(root);
-    if !old_log.is_dir() && !new_log.is_dir() {
+    if Places::newest(root).is_none() && !new_log.is_dir() {
         return Err(Error::NoIndex { path: root.to_owned(), hint: None });
     }
     let _lock = WriterLock::acquire(root, command)?;
     let manifest = match Manifest::read(root) {
         Ok(manifest) => manifest,
         Err(e @ Error::FormatVersion { .. }) => return Err(e),
-        Err(_) => Manifest::new(),
+        Err(_) => {
+            let compacted = Places::newest(root).map_or(0, |places| places.number());
+            Manifest { compacted, ..Manifest::new() }
+        }
     };
     let mut repaired = Repaired::default();
     if !new_log.is_dir() {
@@ -67,6 +69,7 @@ pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
         repaired.kept = swap_logs(root, manifest.clone())?;
     }
     let view = writer::rebuild_derived(root, manifest)?;
+    view.places.remove_others();
     repaired.dialogues = view.totals().dialogues;
     repaired.turns = view.totals().turns;
     Ok(repaired)
@@ -76,14 +79,35 @@ fn repaired_log(root: &Path) -> PathBuf {
     root.join("log.repaired")
 }
 
+/// An error if a repair was begun and not ended: its log must not take the place of one that has changed since.
+pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
+    match repaired_log(root).is_dir() {
+        true => Err(Error::corrupt(root, "a repair was begun and not ended")
+            .with_hint("`turnwise repair` ends what was begun")),
+        false => Ok(()),
+    }
+}
+
+/// The damaged logs that repairs have kept.
+pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+    let is_kept = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log.damaged-"))
+    };
+    let mut kept: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(is_kept).collect();
+    kept.sort();
+    kept
+}
+
 /// Reads what can be read, and writes a new log if anything cannot.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
-    let mut salvage = Salvage::read(&log_folder(root), &manifest.checkpoint)?;
+    let places = Places::of(root, manifest);
+    let mut salvage = Salvage::read(&places.log(), &manifest.checkpoint)?;
     if salvage.damaged.is_empty() {
         return Ok(());
     }
     repaired.damaged_places.clone_from(&salvage.damaged);
-    fill_from_sled(root, &mut salvage, repaired)?;
+    fill_from_sled(&places, &mut salvage, repaired)?;
     let unfinished = root.join("log.new");
     files::remove_folder(&unfinished)?;
     write_log(&unfinished, &salvage)?;
@@ -95,9 +119,10 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
 /// Puts the new log in the place of the old one, which is kept beside it. What derives from the old one goes first, so
 /// that nothing is ever read with the wrong log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
+    let places = Places::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
-    files::remove_folder(&records_folder(root))?;
-    let (old, new) = (log_folder(root), repaired_log(root));
+    files::remove_folder(&places.records())?;
+    let (old, new) = (places.log(), repaired_log(root));
     let kept = match old.is_dir() {
         true => {
             let kept = free_name(root)?;
@@ -130,6 +155,12 @@ struct Salvage {
     rejected: BTreeMap<String, u64>,
     damaged: Vec<String>,
     missing: BTreeSet<Seq>,
+    /// The last number that a commit covers.
+    committed: Seq,
+    /// The number of the frame before, unless there is damage in between.
+    last: Option<Seq>,
+    /// Numbers between two frames that follow each other: what a compaction has dropped is not missing.
+    gone: Vec<std::ops::Range<Seq>>,
 }
 
 impl Salvage {
@@ -142,22 +173,42 @@ impl Salvage {
             rejected: BTreeMap::new(),
             damaged: Vec::new(),
             missing: BTreeSet::new(),
+            committed: checkpoint.seq,
+            last: Some(Seq(0)),
+            gone: Vec::new(),
         };
         let numbers = log::segments(folder)?;
-        let mut committed = checkpoint.seq;
         for (n, &number) in numbers.iter().enumerate() {
             if number != n as u32 + 1 {
                 salvage.damaged.push(format!("segment {} of the log is missing", n + 1));
+                salvage.last = None;
             }
-            committed = committed.max(salvage.read_segment(number, n + 1 == numbers.len())?);
+            let covered = salvage.read_segment(number, n + 1 == numbers.len())?;
+            salvage.committed = salvage.committed.max(covered);
         }
+        let committed = salvage.committed;
         // What no commit follows was never acknowledged.
         salvage.frames.retain(|&seq, _| seq <= committed);
         if !salvage.damaged.is_empty() {
             let present: BTreeSet<Seq> = salvage.frames.keys().copied().collect();
-            salvage.missing = (1..=committed.0).map(Seq).filter(|seq| !present.contains(seq)).collect();
+            let is_gone = |seq: &Seq| {
+                let after = salvage.gone.partition_point(|gone| gone.start <= *seq);
+                after > 0 && salvage.gone[after - 1].contains(seq)
+            };
+            let lost = |seq: &Seq| !present.contains(seq) && !is_gone(seq);
+            salvage.missing = (1..=committed.0).map(Seq).filter(lost).collect();
         }
         Ok(salvage)
+    }
+
+    /// A frame follows the one before; numbers in between are of nothing that is there.
+    fn follow(&mut self, seq: Seq) {
+        if let Some(last) = self.last
+            && last.next() < seq
+        {
+            self.gone.push(last.next()..seq);
+        }
+        self.last = Some(seq);
     }
 
     /// Gives the last sequence number that a commit covers.
@@ -176,6 +227,7 @@ impl Salvage {
         while at < segment.end() {
             match segment.frame_at(at) {
                 Ok(frame) => {
+                    self.follow(frame.seq);
                     match frame.kind {
                         Kind::Put | Kind::Delete => {
                             self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
@@ -197,6 +249,7 @@ impl Salvage {
                         break;
                     }
                     self.damaged.push(e.to_string());
+                    self.last = None;
                     match segment.next_frame(at + 1) {
                         Some(next) => at = next,
                         None => break,
@@ -209,8 +262,8 @@ impl Salvage {
 }
 
 /// Puts back what the log lost and sled has, and lets go what sled knows to be deleted.
-fn fill_from_sled(root: &Path, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
-    let Ok(records) = Records::open(&records_folder(root)) else {
+fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
+    let Ok(records) = Records::open(&places.records()) else {
         repaired.missing = salvage.missing.len() as u64;
         return Ok(());
     };
@@ -326,7 +379,8 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         last = frame.seq;
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
     })?;
-    flush(&mut buffer, totals, last)
+    // A number is never given twice, even if the last ones are gone.
+    flush(&mut buffer, totals, last.max(salvage.committed))
 }
 
 #[cfg(test)]
@@ -350,7 +404,7 @@ mod tests {
             }
         }
         store.close().unwrap();
-        let path = log::segment_path(&log_folder(root), 1);
+        let path = log::segment_path(&Places::first(root).log(), 1);
         let mut bytes = fs::read(&path).unwrap();
         bytes[700] ^= 1;
         fs::write(&path, bytes).unwrap();
@@ -371,13 +425,15 @@ mod tests {
                 writer::forget_derived(root, manifest.clone()).unwrap();
             }
             if steps >= 3 {
-                files::remove_folder(&records_folder(root)).unwrap();
+                files::remove_folder(&Places::first(root).records()).unwrap();
             }
             if steps >= 4 {
-                fs::rename(log_folder(root), root.join("log.damaged-1")).unwrap();
+                fs::rename(Places::first(root).log(), root.join("log.damaged-1")).unwrap();
             }
             // Whatever is there now, nobody takes it for sound.
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
+            // Nor does anybody write to what the repair is going to replace.
+            assert!(steps == 0 || Store::open(root, "test").is_err(), "{steps}");
             repair(root, "test").unwrap();
             assert!(verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
             assert_eq!(Snapshot::open(root).unwrap().dialogues().count(), 50, "{steps}");

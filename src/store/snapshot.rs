@@ -1,6 +1,12 @@
 //! What a reader sees: the state of an index at one batch, whatever a writer does meanwhile.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use crate::{
     corpus::Dialogue,
@@ -11,126 +17,72 @@ use crate::{
         frame::{Frame, Kind, Totals},
         log::{self, Position, Segment},
         manifest::{Checkpoint, Manifest},
-        table::Entry,
+        places::Places,
+        segments::Segments,
+        tail::{Reading, Tail},
     },
 };
 
 /// The state of an index at one batch. Any number of them, in any number of processes.
 pub struct Snapshot {
     pub(super) root: PathBuf,
+    pub(super) places: Places,
+    pub(super) segments: Segments,
     pub(super) manifest: Manifest,
     pub(super) directory: Directory,
     pub(super) state: Checkpoint,
 }
 
-/// The batches that came after the last checkpoint, for bringing sled up to date.
-#[derive(Default)]
-pub(super) struct Tail {
-    pub(super) batches: Vec<TailBatch>,
-}
-
-#[derive(Default)]
-pub(super) struct TailBatch {
-    pub(super) number: u64,
-    pub(super) puts: Vec<(Seq, Position)>,
-    pub(super) removed: Vec<Seq>,
-}
-
 impl Snapshot {
     /// Opens an index for reading.
     pub fn open(root: &Path) -> Result<Self> {
-        let mut tries = 0;
-        loop {
+        const TRIES: usize = 20;
+        for _ in 0..TRIES {
+            // A writer may replace the manifest and remove files in between; the new manifest names others.
             match Snapshot::load(root) {
-                // A writer may replace the manifest and remove a table in between; the new manifest names others.
-                Err(Error::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::NotFound && tries < 20 =>
-                {
-                    tries += 1;
-                    std::thread::sleep(std::time::Duration::from_millis(5));
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    thread::sleep(Duration::from_millis(5));
                 }
-                other => return other.map(|(snapshot, _)| snapshot).map_err(missing_is_damage),
+                Ok((snapshot, _)) if !snapshot.segments.all_there() && snapshot.is_of_another_log() => {}
+                other => return other.map(|(snapshot, _)| snapshot),
             }
         }
+        Snapshot::load(root).map(|(snapshot, _)| snapshot).map_err(missing_is_damage)
     }
 
     pub(super) fn load(root: &Path) -> Result<(Self, Tail)> {
         let manifest = Manifest::read(root)?;
-        let directory = Directory::open(&tables_folder(root), &manifest.tables)?;
-        let state = manifest.checkpoint.clone();
-        let mut snapshot = Snapshot { root: root.to_owned(), manifest, directory, state };
-        let tail = snapshot.read_tail()?;
-        Ok((snapshot, tail))
+        let places = Places::of(root, &manifest);
+        let directory = Directory::open(&places.tables(), &manifest.tables)?;
+        let (read, tail) = Reading::new(manifest, directory).read(&places.log())?;
+        Ok((Snapshot::assemble(root, read.manifest, read.directory, read.state)?, tail))
     }
 
-    /// Reads what the log holds behind the checkpoint, up to the last commit.
-    fn read_tail(&mut self) -> Result<Tail> {
-        let log = log_folder(&self.root);
-        let mut tail = Tail::default();
-        let mut from = self.state.at;
-        let segments: Vec<u32> = log::segments(&log)?.into_iter().filter(|&s| s >= from.segment).collect();
-        if segments.first() != Some(&from.segment) {
-            return Err(Error::corrupt(
-                log::segment_path(&log, from.segment),
-                "this segment of the log is missing",
-            ));
-        }
-        for (n, &number) in segments.iter().enumerate() {
-            from = Position {
-                segment: number,
-                offset: if n == 0 { from.offset } else { log::SEGMENT_HEADER_BYTES },
-            };
-            let segment = Segment::read(&log, number, from.offset)?;
-            let torn = self.read_tail_segment(&segment, from.offset, &mut tail)?;
-            let last = n + 1 == segments.len();
-            if let Some(offset) = torn
-                && (segment.has_commit_after(offset) || !last && later_commit(&log, &segments[n + 1..])?)
-            {
-                return Err(Error::corrupt(
-                    segment.path(),
-                    format!("at byte {offset}: a frame is damaged, and committed ones follow it"),
-                ));
-            }
-        }
-        Ok(tail)
+    /// The snapshot of a state whose files are all there.
+    pub(super) fn assemble(
+        root: &Path,
+        manifest: Manifest,
+        directory: Directory,
+        state: Checkpoint,
+    ) -> Result<Self> {
+        let places = Places::of(root, &manifest);
+        let segments = Segments::map(&places.log(), state.at)?;
+        Ok(Snapshot { root: root.to_owned(), places, segments, manifest, directory, state })
     }
 
-    /// Gives where an unreadable frame begins, if there is one.
-    fn read_tail_segment(&mut self, segment: &Segment, from: u64, tail: &mut Tail) -> Result<Option<u64>> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut end = from;
-        for item in segment.frames(from) {
-            let Ok((offset, frame)) = item else { return Ok(Some(end)) };
-            end = offset + frame.bytes();
-            match frame.kind {
-                Kind::Put | Kind::Delete => {
-                    entries.push(entry_of(&frame, Position { segment: segment.number(), offset }));
-                }
-                Kind::Commit => {
-                    let commit = frame.commit().map_err(|e| {
-                        Error::corrupt(
-                            segment.path(),
-                            format!("at byte {offset}: the commit is unreadable: {e}"),
-                        )
-                    })?;
-                    let mut batch = TailBatch { number: commit.batch, ..TailBatch::default() };
-                    for entry in entries.drain(..) {
-                        batch.removed.extend(self.directory.insert(entry).map(|old| old.seq));
-                        if !entry.deleted {
-                            batch.puts.push((entry.seq, entry.at));
-                        }
-                    }
-                    tail.batches.push(batch);
-                    self.manifest.rejected.extend(commit.rejected.clone());
-                    self.state.advance(
-                        commit,
-                        frame.seq,
-                        Position { segment: segment.number(), offset: end },
-                    );
-                }
-            }
-        }
-        Ok(None)
+    /// Whether the index has come to another log since this was opened.
+    fn is_of_another_log(&self) -> bool {
+        Manifest::read(&self.root).is_ok_and(|now| now.log != self.manifest.log)
+    }
+
+    /// A segment of the log, up to what is committed.
+    pub(super) fn segment(&self, number: u32) -> Result<Arc<Segment>> {
+        self.segments.get(number, self.state.at)
+    }
+
+    /// Where its log, tables and records lie.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Where the index lies.
@@ -171,7 +123,7 @@ impl Snapshot {
     /// The dialogue of a key, with its place in the order of ingestion.
     pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
-        let segment = Segment::map(&log_folder(&self.root), entry.at.segment)?;
+        let segment = self.segment(entry.at.segment)?;
         let frame = segment.frame_at(entry.at.offset)?;
         parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
     }
@@ -220,11 +172,11 @@ impl Snapshot {
         Ok(count)
     }
 
-    fn walk(&self, from: Position) -> Walk<'_> {
+    pub(super) fn walk(&self, from: Position) -> Walk<'_> {
         Walk { snapshot: self, at: from, segment: None }
     }
 
-    fn is_live(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_live(&self, frame: &Frame<'_>) -> bool {
         frame.kind == Kind::Put && self.directory.get(frame.id_key()).is_some_and(|e| e.seq == frame.seq)
     }
 
@@ -317,15 +269,18 @@ impl Changes<'_> {
 }
 
 /// Walks over the committed frames from a place on.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     snapshot: &'a Snapshot,
     at: Position,
-    segment: Option<Segment>,
+    segment: Option<Arc<Segment>>,
 }
 
 impl Walk<'_> {
     /// The next frame that is wanted, with its file and offset.
-    fn find(&mut self, wanted: impl Fn(&Frame<'_>) -> bool) -> Option<Result<(Frame<'_>, &Path, u64)>> {
+    pub(super) fn find(
+        &mut self,
+        wanted: impl Fn(&Frame<'_>) -> bool,
+    ) -> Option<Result<(Frame<'_>, &Path, u64)>> {
         let offset = match self.seek(wanted) {
             Ok(offset) => offset?,
             Err(e) => {
@@ -342,7 +297,7 @@ impl Walk<'_> {
         while self.at < end {
             let segment = match self.segment.take() {
                 Some(segment) if segment.number() == self.at.segment => segment,
-                _ => Segment::map(&log_folder(&self.snapshot.root), self.at.segment)?,
+                _ => self.snapshot.segment(self.at.segment)?,
             };
             let segment = self.segment.insert(segment);
             // Behind the last segment's committed part nothing may be looked at.
@@ -374,39 +329,4 @@ pub(super) fn missing_is_damage(e: Error) -> Error {
         }
         other => other,
     }
-}
-
-fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
-    for &number in segments {
-        if Segment::read(log, number, log::SEGMENT_HEADER_BYTES)?.has_commit_after(log::SEGMENT_HEADER_BYTES)
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-pub(super) fn entry_of(frame: &Frame<'_>, at: Position) -> Entry {
-    let deleted = frame.kind == Kind::Delete;
-    Entry {
-        id: frame.id_key(),
-        text: if deleted { IdKey::default() } else { frame.text_key() },
-        content: if deleted { IdKey::default() } else { frame.content_key() },
-        seq: frame.seq,
-        at,
-        turns: if deleted { 0 } else { frame.turns() },
-        deleted,
-    }
-}
-
-pub(super) fn log_folder(root: &Path) -> PathBuf {
-    root.join("log")
-}
-
-pub(super) fn tables_folder(root: &Path) -> PathBuf {
-    root.join("tables")
-}
-
-pub(super) fn records_folder(root: &Path) -> PathBuf {
-    root.join("records")
 }

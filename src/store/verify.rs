@@ -12,9 +12,9 @@ use crate::{
         directory::KeyMap,
         frame::{Frame, Kind, Totals},
         lock::WriterLock,
-        log::{self, Position, Segment},
+        log::{self, Position},
         records::Records,
-        snapshot::{Snapshot, log_folder, records_folder},
+        snapshot::Snapshot,
     },
 };
 
@@ -140,14 +140,13 @@ fn check_log(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<KeyMap<Known>> {
-    let folder = log_folder(snapshot.root());
     let end = snapshot.state.at;
     let mut live = KeyMap::<Known>::default();
     let mut seq = Seq(0);
     let mut batch = 0;
     let mut totals = Totals::default();
     for number in 1..=end.segment {
-        let segment = match Segment::map(&folder, number) {
+        let segment = match snapshot.segment(number) {
             Ok(segment) => segment,
             Err(Error::Io { source, path, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 report.add(path, "this segment of the log is missing");
@@ -263,7 +262,7 @@ fn check_tables(snapshot: &Snapshot, report: &mut Report) -> Result<()> {
 }
 
 fn check_directory(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report) {
-    let folder = snapshot.root().join("tables");
+    let folder = snapshot.places().tables();
     let mut count = 0;
     for entry in snapshot.directory.live() {
         count += 1;
@@ -280,7 +279,7 @@ fn check_directory(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Repor
 }
 
 fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report) -> Result<()> {
-    let folder = records_folder(snapshot.root());
+    let folder = snapshot.places().records();
     let records = match Records::open(&folder) {
         Ok(records) => records,
         Err(e) => return report.add_error(e),

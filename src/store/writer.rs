@@ -1,11 +1,6 @@
 //! The one writer of an index.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, ops::Range, path::Path, sync::Arc};
 
 use crate::{
     error::{Error, IoContext, Result},
@@ -16,9 +11,12 @@ use crate::{
         lock::WriterLock,
         log::{self, LogWriter, Position, Segment},
         manifest::{Checkpoint, Manifest},
+        places::Places,
         records::Records,
-        snapshot::{Snapshot, Tail, log_folder, missing_is_damage, records_folder, tables_folder},
+        repair,
+        snapshot::{Snapshot, missing_is_damage},
         table::Entry,
+        tail::Tail,
     },
 };
 
@@ -80,14 +78,16 @@ impl Store {
     }
 
     pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
+        repair::refuse_unfinished(root)?;
         let (view, tail) = Snapshot::load(root).map_err(missing_is_damage)?;
-        let log = LogWriter::open(&log_folder(root), view.state.at)?;
+        view.places.remove_others();
+        let log = LogWriter::open(&view.places.log(), view.state.at)?;
         let mut notices = Vec::new();
         let records = match open_records(&view, &tail) {
             Ok(records) => records,
             Err(Error::Corrupt { path, what, .. }) => {
                 notices.push(format!("{}: {what}; made anew from the log", path.display()));
-                rebuild_records(&view)?
+                rebuild_records(&view, &mut |_| Ok(()))?
             }
             Err(e) => return Err(e),
         };
@@ -224,6 +224,7 @@ impl Store {
         self.records.apply(commit.batch, puts, pending.removed.iter().copied())?;
         self.view.manifest.rejected.extend(commit.rejected.clone());
         self.view.state.advance(commit, seq, self.log.end());
+        self.view.segments.forget(self.log.end().segment);
         // The buffer is kept for the next batch.
         self.pending.frames = pending.frames;
         self.pending.frames.clear();
@@ -239,7 +240,7 @@ impl Store {
             return Ok(());
         }
         self.records.flush()?;
-        let tables = tables_folder(&self.view.root);
+        let tables = self.view.places.tables();
         self.view.directory.write_delta(&tables, self.view.state.batch)?;
         self.view.manifest.tables = self.view.directory.table_names();
         self.view.manifest.checkpoint = self.view.state.clone();
@@ -256,8 +257,8 @@ impl Store {
 
 /// Refuses a folder that holds something else, or an index whose manifest is gone.
 fn check_free(root: &Path) -> Result<()> {
-    let first_segment = log::segment_path(&log_folder(root), 1);
-    if first_segment.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES) {
+    let first_segment = Places::newest(root).map(|places| log::segment_path(&places.log(), 1));
+    if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {
         return Err(Error::corrupt(root, "the index has a log but no manifest"));
     }
     let foreign = |name: &str| !["log", "lock", "tables", "records", "manifest.json.tmp"].contains(&name);
@@ -279,16 +280,17 @@ fn check_free(root: &Path) -> Result<()> {
 
 /// Makes an empty index. The manifest comes last: before it, there is no index.
 pub(super) fn make(root: &Path) -> Result<()> {
-    let tables = tables_folder(root);
+    let places = Places::first(root);
+    let tables = places.tables();
     fs::create_dir_all(&tables).at("create", &tables)?;
-    LogWriter::create(&log_folder(root))?;
+    LogWriter::create(&places.log())?;
     Manifest::new().write(root)?;
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
 /// Opens sled and applies the batches that it does not have yet.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
-    let folder = records_folder(&view.root);
+    let folder = view.places.records();
     let records = Records::open(&folder)?;
     let applied = records.applied()?;
     let known = view.manifest.checkpoint.batch..=view.state.batch;
@@ -298,13 +300,12 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
             format!("it is at batch {applied}, the log at {}", view.state.batch),
         ));
     }
-    let log = log_folder(&view.root);
-    let mut segment: Option<Segment> = None;
+    let mut segment: Option<Arc<Segment>> = None;
     for batch in tail.batches.iter().filter(|b| b.number > applied) {
         let mut puts = Vec::with_capacity(batch.puts.len());
         for &(seq, at) in &batch.puts {
             if segment.as_ref().is_none_or(|s| s.number() != at.segment) {
-                segment = Some(Segment::map(&log, at.segment)?);
+                segment = Some(view.segment(at.segment)?);
             }
             let json =
                 segment.as_ref().map(|s| s.frame_at(at.offset).map(|f| f.json().to_vec())).transpose()?;
@@ -316,14 +317,18 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     Ok(records)
 }
 
-/// Makes sled anew from the log.
-pub(super) fn rebuild_records(view: &Snapshot) -> Result<Records> {
+/// Makes sled anew from the log. `progress` is told how many records are in, and can stop it.
+pub(super) fn rebuild_records(
+    view: &Snapshot,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Records> {
     const BATCH: usize = 1000;
-    let folder: PathBuf = records_folder(&view.root);
+    let folder = view.places.records();
     files::remove_folder(&folder)?;
     let records = Records::open(&folder)?;
     let mut live = view.records();
     let mut puts: Vec<(Seq, Vec<u8>)> = Vec::with_capacity(BATCH);
+    let mut done = 0;
     loop {
         let ended = match live.next_record().transpose()? {
             Some(record) => {
@@ -337,7 +342,9 @@ pub(super) fn rebuild_records(view: &Snapshot) -> Result<Records> {
             let batch = if ended { view.state.batch } else { 0 };
             let borrowed = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
             records.apply(batch, borrowed, std::iter::empty())?;
+            done += puts.len() as u64;
             puts.clear();
+            progress(done)?;
         }
         if ended {
             records.flush()?;
@@ -354,7 +361,7 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
     manifest.rejected.clear();
     manifest.log = Manifest::new_log_id();
     manifest.write(root)?;
-    let tables = tables_folder(root);
+    let tables = Places::of(root, &manifest).tables();
     files::remove_folder(&tables)?;
     fs::create_dir_all(&tables).at("create", &tables)
 }
@@ -362,10 +369,9 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
 /// Makes the directory's tables, sled and the manifest anew from the log, whose end must be clean.
 pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
     forget_derived(root, manifest)?;
-    let tables = tables_folder(root);
     let (mut view, _) = Snapshot::load(root)?;
-    drop(rebuild_records(&view)?);
-    view.directory.write_delta(&tables, view.state.batch)?;
+    drop(rebuild_records(&view, &mut |_| Ok(()))?);
+    view.directory.write_delta(&view.places.tables(), view.state.batch)?;
     view.manifest.tables = view.directory.table_names();
     view.manifest.checkpoint = view.state.clone();
     view.manifest.write(root)?;

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod changes;
+mod compact;
 mod corpus;
 mod dense;
 mod embed;

@@ -7,7 +7,7 @@ use std::{
 
 use turnwise::{
     ids::DialogueId,
-    store::{Snapshot, Store},
+    store::{Snapshot, Store, compact::compact},
 };
 
 use crate::support::{assert_sound, dialogue, put};
@@ -58,4 +58,59 @@ fn a_reader_never_sees_half_a_batch() {
     assert!(fs::read_dir(root.join("log")).unwrap().count() > 10, "the log has one segment only");
     store.close().unwrap();
     assert_sound(&root);
+}
+
+/// Readers come and go while the index is compacted again and again; none sees anything but a whole batch, and one that
+/// has been there from the beginning sees what it saw then.
+#[test]
+fn readers_go_on_while_the_log_is_compacted() {
+    const ROUNDS: u64 = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let write = |round: u64| {
+        let mut store = Store::open_or_create(&root, "test").unwrap();
+        store.set_segment_bytes(3_000);
+        for n in 0..20 {
+            put(&mut store, &dialogue(&format!("d{n}"), &format!("round {round}")));
+            if n % 5 == 4 && round == 0 {
+                store.commit(None).unwrap();
+            }
+        }
+        store.commit(None).unwrap();
+    };
+    write(0);
+    let first = Snapshot::open(&root).unwrap();
+    let done = AtomicBool::new(false);
+    let looked = AtomicU64::new(0);
+    let texts = |snapshot: &Snapshot| -> Vec<String> {
+        snapshot.dialogues().map(|d| d.unwrap().turns[0].text.clone()).collect()
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = Snapshot::open(&root).unwrap();
+                    let texts = texts(&snapshot);
+                    assert!(texts.len() == 20 && texts.iter().all(|t| *t == texts[0]), "{texts:?}");
+                    let round: u64 = texts[0]["round ".len()..].parse().unwrap();
+                    assert!(round >= last, "time ran backwards");
+                    last = round;
+                    looked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 1..=ROUNDS {
+            write(round);
+            let compacted = compact(&root, 3_000, "test", &|| false, &mut |_| {}).unwrap();
+            assert_eq!((compacted.dropped, compacted.dialogues), (20, 20));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(looked.load(Ordering::Relaxed) > 10);
+    assert_eq!(texts(&first), vec!["round 0"; 20]);
+    assert_eq!(first.get(&DialogueId::new("d7").unwrap()).unwrap().unwrap().turns[0].text, "round 0");
+    assert_sound(&root);
+    assert!(root.join(format!("log-{ROUNDS}")).is_dir());
+    assert_eq!(fs::read_dir(&root).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count(), 3);
 }

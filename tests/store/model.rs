@@ -1,14 +1,14 @@
-//! Random ingests, updates, deletes, commits, checkpoints and reopenings against a `BTreeMap`.
+//! Random ingests, updates, deletes, commits, checkpoints, compactions and reopenings against a `BTreeMap`.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use turnwise::{
     ids::DialogueId,
-    store::{Put, Store},
+    store::{Put, Snapshot, Store, compact::compact},
 };
 
-use crate::support::{assert_sound, content, dialogue, put};
+use crate::support::{assert_sound, content, content_of, dialogue, put};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -22,6 +22,8 @@ enum Step {
     },
     /// sled is lost altogether and must come back from the log.
     LoseSled,
+    /// What is gone goes from the bytes, while a reader looks.
+    Compact,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -32,6 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Checkpoint),
         1 => any::<bool>().prop_map(|closed| Step::Reopen { closed }),
         1 => Just(Step::LoseSled),
+        1 => Just(Step::Compact),
     ]
 }
 
@@ -42,6 +45,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("index");
         let mut store = Store::open_or_create(&root, "test").unwrap();
+        store.set_segment_bytes(2_000);
         let mut committed = BTreeMap::new();
         let mut gathered = BTreeMap::new();
         for step in steps {
@@ -84,10 +88,27 @@ proptest! {
                 Step::LoseSled => {
                     drop(store);
                     gathered = committed.clone();
-                    std::fs::remove_dir_all(root.join("records")).unwrap();
+                    std::fs::remove_dir_all(Snapshot::open(&root).unwrap().places().records()).unwrap();
                     store = Store::open(&root, "test").unwrap();
                 }
+                Step::Compact => {
+                    drop(store);
+                    gathered = committed.clone();
+                    let reader = Snapshot::open(&root).unwrap();
+                    let order = ids(&reader);
+                    let compacted = compact(&root, 2_000, "test", &|| false, &mut |_| {}).unwrap();
+                    prop_assert_eq!(compacted.dialogues as usize, committed.len());
+                    prop_assert_eq!(&ids(&reader), &order);
+                    prop_assert_eq!(&content_of(&reader), &committed);
+                    let now = Snapshot::open(&root).unwrap();
+                    prop_assert_eq!(ids(&now), order);
+                    prop_assert_eq!(now.weigh(&mut |_| {}).unwrap().dead_frames, 0);
+                    assert_sound(&root);
+                    store = Store::open(&root, "test").unwrap();
+                    prop_assert!(store.notices().is_empty());
+                }
             }
+            store.set_segment_bytes(2_000);
             // A reader sees the last commit, whatever is being gathered.
             prop_assert_eq!(&content(&root), &committed);
         }
@@ -95,6 +116,11 @@ proptest! {
         drop(Store::open(&root, "test").unwrap());
         assert_sound(&root);
     }
+}
+
+/// In the order of their coming.
+fn ids(snapshot: &Snapshot) -> Vec<String> {
+    snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
 }
 
 #[test]

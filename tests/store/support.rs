@@ -22,7 +22,11 @@ pub fn put(store: &mut Store, dialogue: &Dialogue) -> Put {
 
 /// Everything in it, by id.
 pub fn content(root: &Path) -> BTreeMap<String, Dialogue> {
-    let snapshot = Snapshot::open(root).unwrap();
+    content_of(&Snapshot::open(root).unwrap())
+}
+
+/// The same of a snapshot.
+pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
     let all: Vec<Dialogue> = snapshot.dialogues().map(Result::unwrap).collect();
     assert_eq!(snapshot.totals().dialogues as usize, all.len());
     assert_eq!(snapshot.totals().turns as usize, all.iter().map(|d| d.turns.len()).sum::<usize>());

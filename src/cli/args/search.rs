@@ -239,6 +239,12 @@ pub(crate) struct AnalyzeArgs {
 pub(crate) enum IndexCommand {
     /// Take in what came since the last time, or build it anew if it is lost
     Build(IndexBuildArgs),
+    /// Drop what was deleted or replaced from the bytes of the index
+    Compact,
+    /// Make the search indexes anew, whatever state they are in
+    Rebuild(IndexBuildArgs),
+    /// Show the parts of the index: their size, what made them, what is behind
+    Info,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,12 @@
 use serde::Serialize;
 
 use crate::{
-    cli::{Context, args::DeleteArgs, commands::index, printer::counted},
+    cli::{
+        Context,
+        args::DeleteArgs,
+        commands::index::{self, compact::Compacted},
+        printer::counted,
+    },
     error::{Error, Result},
     ids::DialogueId,
     store::{Snapshot, Store},
@@ -15,6 +20,9 @@ struct Deleted {
     deleted: Vec<DialogueId>,
     not_there: Vec<DialogueId>,
     dry_run: bool,
+    /// With `--purge`: what was dropped from the bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purged: Option<Compacted>,
 }
 
 pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
@@ -25,6 +33,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         deleted: Vec::new(),
         not_there: Vec::new(),
         dry_run: args.dry_run,
+        purged: None,
     };
     for id in wanted(args, &snapshot)? {
         match snapshot.get(&id)? {
@@ -41,14 +50,28 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         let unfinished = store.unfinished_ingest().cloned();
         store.commit(unfinished)?;
         store.close()?;
-        if context.settings.ingest_index && root.join("lexical").is_dir() {
+        // A compaction makes it anew.
+        if !args.purge && context.settings.ingest_index && root.join("lexical").is_dir() {
             index::update(&root, &Snapshot::open(&root)?, context)?;
         }
     }
+    // What is mapped here would still be read; nobody needs it any more.
+    drop(snapshot);
     let n = deleted.deleted.len() as u64;
-    context.printer.result(&deleted, |out| match args.dry_run {
-        true => writeln!(out, "{} would be deleted", counted(n, "dialogue")),
-        false => writeln!(out, "{} deleted", counted(n, "dialogue")),
+    if args.purge && !args.dry_run {
+        deleted.purged = Some(index::compact::compact(&root, context).map_err(|e| match e {
+            Error::Interrupted { .. } => e.with_hint(format!(
+                "deleted: {}; `turnwise index compact -i {}` drops what is left of it",
+                counted(n, "dialogue"),
+                root.display()
+            )),
+            e => e,
+        })?);
+    }
+    context.printer.result(&deleted, |out| {
+        let done = if args.dry_run { "would be deleted" } else { "deleted" };
+        writeln!(out, "{} {done}", counted(n, "dialogue"))?;
+        deleted.purged.as_ref().map_or(Ok(()), |purged| purged.write(out))
     })?;
     match (deleted.not_there.first(), args.ids.is_empty()) {
         (Some(first), false) => Err(Error::Input {

@@ -1,5 +1,8 @@
 //! `turnwise index`, and what every command that changes records does at its end.
 
+pub(super) mod compact;
+pub(super) mod info;
+
 use std::{
     io::{self, Write},
     path::Path,
@@ -27,6 +30,8 @@ use crate::{
 
 #[derive(Serialize)]
 struct Built {
+    #[serde(skip)]
+    anew: bool,
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
@@ -48,23 +53,43 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     }
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
-    let builder = match args.graph {
-        GraphBuilder::Native => Builder::Native,
-        GraphBuilder::HnswRs => Builder::HnswRs,
-    };
-    let graphs = graphs_by(builder, &root, &snapshot, context)?;
-    let analyzer = Lexical::open(&root)?.analyzer().to_string();
-    let built = Built { index: root.display().to_string(), analyzer, utterances_taken_in: taken, graphs };
-    context.printer.result(&built, |out| built.write(out))
+    let graphs =
+        dense::build(&root, &snapshot, &options(args.graph), context.command_line, &signals::stopped)?;
+    Built::tell(false, taken, graphs, &root, context)
+}
+
+pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let snapshot = Snapshot::open(&root)?;
+    let mut progress = progress(&snapshot, context);
+    let mut show = |done| progress.set(done, done);
+    let taken = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
+    drop(progress);
+    let graphs =
+        dense::rebuild(&root, &snapshot, &options(args.graph), context.command_line, &signals::stopped)?;
+    Built::tell(true, taken, graphs, &root, context)
 }
 
 impl Built {
+    fn tell(
+        anew: bool,
+        taken: u64,
+        graphs: Option<dense::Built>,
+        root: &Path,
+        context: &Context<'_>,
+    ) -> Result<()> {
+        let analyzer = Lexical::open(root)?.analyzer().to_string();
+        let index = root.display().to_string();
+        let built = Built { anew, index, analyzer, utterances_taken_in: taken, graphs };
+        context.printer.result(&built, |out| built.write(out))
+    }
+
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let graphs = self.graphs.as_ref().filter(|graphs| graphs.new);
-        if self.utterances_taken_in == 0 && graphs.is_none() {
+        if !self.anew && self.utterances_taken_in == 0 && graphs.is_none() {
             return writeln!(out, "{} is up to date", self.index);
         }
-        if self.utterances_taken_in > 0 {
+        if self.anew || self.utterances_taken_in > 0 {
             writeln!(out, "{}: {} utterances taken in", self.index, grouped(self.utterances_taken_in))?;
         }
         match graphs {
@@ -72,6 +97,14 @@ impl Built {
             None => Ok(()),
         }
     }
+}
+
+fn options(builder: GraphBuilder) -> BuildOptions {
+    let builder = match builder {
+        GraphBuilder::Native => Builder::Native,
+        GraphBuilder::HnswRs => Builder::HnswRs,
+    };
+    BuildOptions { builder, ..BuildOptions::default() }
 }
 
 /// What was built over the vectors, and how well it finds.
@@ -104,17 +137,7 @@ pub(super) fn graphs(
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    graphs_by(BuildOptions::default().builder, root, snapshot, context)
-}
-
-fn graphs_by(
-    builder: Builder,
-    root: &Path,
-    snapshot: &Snapshot,
-    context: &Context<'_>,
-) -> Result<Option<dense::Built>> {
-    let options = BuildOptions { builder, ..BuildOptions::default() };
-    dense::build(root, snapshot, &options, context.command_line, &signals::stopped)
+    dense::build(root, snapshot, &BuildOptions::default(), context.command_line, &signals::stopped)
 }
 
 /// Brings the lexical index up to a snapshot.
@@ -128,8 +151,11 @@ fn update_by(
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<u64> {
-    let total = snapshot.totals().turns;
-    let mut progress = Progress::new(context.printer, "indexing", "utterances", Some(total));
+    let mut progress = progress(snapshot, context);
     let mut show = |done| progress.set(done, done);
     Lexical::update_by(analyzer, root, snapshot, &signals::stopped, &mut show)
+}
+
+fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> Progress<'a> {
+    Progress::new(context.printer, "indexing", "utterances", Some(snapshot.totals().turns))
 }

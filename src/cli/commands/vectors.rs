@@ -43,6 +43,11 @@ impl Vectors {
         }
     }
 
+    /// What tells the encoder from others.
+    pub(super) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (covered, kind) in [(&self.utterances, Kind::Utterances), (&self.dialogues, Kind::Dialogues)] {
             let Some(covered) = covered else { continue };

@@ -34,8 +34,9 @@ struct Verified {
 
 pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    let total = files::folder_bytes(&root.join("log"));
-    let mut progress = Progress::new(context.printer, "verifying", "bytes", Some(total));
+    // Whatever is wrong is for the report to tell.
+    let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
+    let mut progress = Progress::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;
     let mut report = check::verify(&root, context.command_line, &mut |bytes| {
         read += bytes;

@@ -47,28 +47,54 @@ pub fn build(
     command: &str,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Built>> {
-    let _lock = WriterLock::acquire_named(root, "graphs.lock", command)?;
+    let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
-    if let Some(manifest) = current(root, snapshot, &vectors, options) {
-        return Ok(Some(Built { new: false, manifest }));
+    match current(root, snapshot, &vectors, options) {
+        Some(manifest) => Ok(Some(Built { new: false, manifest })),
+        None => make(root, snapshot, &vectors, options, stop).map(Some),
     }
+}
+
+/// The same, also where the generation in use is up to date.
+pub fn rebuild(
+    root: &Path,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    command: &str,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Built>> {
+    let _lock = lock(root, command)?;
+    let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
+    make(root, snapshot, &vectors, options, stop).map(Some)
+}
+
+/// The lock of an index's graphs.
+pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
+    WriterLock::acquire_named(root, "graphs.lock", command)
+}
+
+/// Builds a generation and switches to it.
+pub(super) fn make(
+    root: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Built> {
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
     let last = generation::all(root).into_iter().map(|(number, _)| number).max().unwrap_or(0);
     let path = parent.join((last + 1).to_string());
     fs::create_dir(&path).at("create", &path)?;
-    let manifest = fill(&path, snapshot, &vectors, options, stop).inspect_err(|_| {
+    let manifest = fill(&path, snapshot, vectors, options, stop).inspect_err(|_| {
         // What cannot be removed now is removed by the next build.
         let _ = files::remove_folder(&path);
     })?;
     files::sync_folder(&path)?;
     files::sync_folder(&parent)?;
     generation::switch(root, &(last + 1).to_string())?;
-    for (_, old) in generation::all(root).into_iter().filter(|(number, _)| *number != last + 1) {
-        // Whoever has it mapped keeps it until he lets go.
-        let _ = fs::remove_dir_all(old);
-    }
-    Ok(Some(Built { new: true, manifest }))
+    generation::remove_others(root, &path);
+    Ok(Built { new: true, manifest })
 }
 
 /// What is in use, if a build would make the same again. One that is damaged is none.

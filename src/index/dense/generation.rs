@@ -172,6 +172,13 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
+/// Removes every generation but one. Whoever has another mapped keeps it until he lets go.
+pub(super) fn remove_others(root: &Path, keep: &Path) {
+    for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
+        let _ = fs::remove_dir_all(other);
+    }
+}
+
 /// The folders of all generations, whole or not, with their numbers.
 pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };

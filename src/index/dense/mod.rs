@@ -20,6 +20,7 @@
 
 mod background;
 mod build;
+mod compact;
 mod generation;
 mod places;
 mod reader;
@@ -29,7 +30,8 @@ mod sweep;
 mod tests;
 
 pub use background::Background;
-pub use build::{Built, build};
+pub use build::{Built, build, rebuild};
+pub use compact::compact;
 pub use generation::{Manifest, Part};
 pub use reader::{Among, DenseHit, DenseReader, Look};
 pub use sweep::{Near, Owner, Sweep};
@@ -47,6 +49,11 @@ pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
 /// Compares the files of the generation in use with their checksums.
 pub fn verify(root: &Path) -> Result<()> {
     generation::Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
+}
+
+/// What the generation in use was built of; `None` if there is none.
+pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
+    Ok(generation::Generation::open(root)?.map(|generation| generation.manifest))
 }
 
 use std::path::{Path, PathBuf};

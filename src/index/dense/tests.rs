@@ -9,8 +9,8 @@ use crate::{
     encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens},
     error::Class,
     ids::{DialogueId, UtteranceId},
-    index::vectors::{Kind, Mode, Recipe, VectorWriter, Wanted, fill},
-    store::{Prepared, Snapshot, Store},
+    index::vectors::{self, Kind, Mode, Recipe, VectorWriter, Wanted, fill},
+    store::{self, Prepared, Snapshot, Store},
 };
 
 fn dialogue(id: &str, texts: &[String]) -> Dialogue {
@@ -46,6 +46,13 @@ fn options() -> BuildOptions {
 fn build_now(root: &Path) -> Built {
     let snapshot = Snapshot::open(root).unwrap();
     build(root, &snapshot, &options(), "test", &|| false).unwrap().unwrap()
+}
+
+/// The log, the vectors, the graphs.
+fn compact_all(root: &Path) {
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
+    compact(root, &Snapshot::open(root).unwrap(), "test", &|| false).unwrap();
 }
 
 fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<(f32, String)> {
@@ -100,6 +107,7 @@ enum Step {
     Put(u8, Vec<u8>),
     Delete(u8),
     Build,
+    Compact,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -107,6 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u8..20, proptest::collection::vec(0u8..12, 1..5)).prop_map(|(id, texts)| Step::Put(id, texts)),
         2 => (0u8..20).prop_map(Step::Delete),
         2 => Just(Step::Build),
+        1 => Just(Step::Compact),
     ]
 }
 
@@ -140,6 +149,11 @@ proptest! {
                     encode(&root, &encoder);
                     let built = build_now(&root);
                     prop_assert_eq!(built.manifest.dialogues_there, all.len() as u64);
+                }
+                Step::Compact => {
+                    // What has no vector when graphs are built is not in them.
+                    encode(&root, &encoder);
+                    compact_all(&root);
                 }
             }
         }
@@ -195,6 +209,48 @@ fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
     let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(found[0].dialogue, DialogueId::new("d07").unwrap().key());
     assert_ne!(search(root, Kind::Utterances, &query, 1, false)[0].1, "d07#1");
+}
+
+#[test]
+fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    filled(root);
+    compact_all(root);
+    assert!(!folder(root).exists(), "an index without graphs gets none");
+    let snapshot = Snapshot::open(root).unwrap();
+    let by_hnsw = BuildOptions { builder: Builder::HnswRs, ..options() };
+    build(root, &snapshot, &by_hnsw, "test", &|| false).unwrap();
+    let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
+    let made = |root: &Path| compact(root, &Snapshot::open(root).unwrap(), "test", &|| false).unwrap();
+    assert!(!made(root));
+
+    write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    let query = HashEncoder::default().vector("question 7");
+    // Until they are built again, everything is looked at.
+    let found = search(root, Kind::Utterances, &query, 3, false);
+    vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
+    assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
+    // What a killed build leaves goes as well.
+    fs::create_dir(folder(root).join("7")).unwrap();
+    assert!(made(root) && !made(root));
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
+    let manifest = in_use(root).unwrap().unwrap();
+    assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
+    assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
+    // Who had the old one open sees what was there then.
+    let look = Look { k: 1, ..Look::default() };
+    let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
+    assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());
+
+    fs::create_dir(folder(root).join("9")).unwrap();
+    assert!(!made(root) && !folder(root).join("9").exists());
+    fs::write(folder(root).join("current.json"), "{").unwrap();
+    assert!(made(root));
+    verify(root).unwrap();
+    fs::remove_dir_all(root.join("vectors")).unwrap();
+    assert!(!made(root) && !folder(root).exists(), "graphs of vectors that are no more");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Both indexes follow the log: they remember how far they have come and take in what was appended since. They hold
 //! terms and ids only; texts stay in the records.
 
+mod compact;
 mod explain;
 mod query;
 mod select;
@@ -57,6 +58,11 @@ const DIALOGUES: &str = "dialogues";
 
 fn folder(root: &Path) -> PathBuf {
     root.join("lexical")
+}
+
+/// Where a new one is made, and where the old one steps aside, if it has to.
+fn beside(root: &Path) -> [PathBuf; 2] {
+    ["lexical.new", "lexical.old"].map(|name| root.join(name))
 }
 
 impl Lexical {

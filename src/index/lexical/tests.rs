@@ -59,6 +59,76 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
+/// Whether a term of the text, and an id, are in a dictionary of the index, of something that is there or not.
+fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
+    let lexical = Lexical::open(root).unwrap();
+    let mut known = [false; 2];
+    for side in [&lexical.utterances, &lexical.dialogues] {
+        for segment in side.index.reader().unwrap().searcher().segment_readers() {
+            for (n, (field, key)) in
+                [(side.fields.text, term), (side.fields.dialogue, id)].into_iter().enumerate()
+            {
+                let terms = segment.inverted_index(field).unwrap();
+                known[n] |= terms.terms().term_ord(key).unwrap().is_some();
+            }
+        }
+    }
+    known
+}
+
+#[test]
+fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "qqq-secret", "zzyzx on the road");
+    put(&mut store, "b", "the road");
+    store.commit(None).unwrap();
+    update_by(root, "mixed-1+stem-en").unwrap();
+    store.delete(&DialogueId::new("qqq-secret").unwrap()).unwrap();
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    let compact = || Lexical::compact(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+    // Of the same log it is left as it is, but for what a kill has left beside it.
+    for rest in ["lexical.new", "lexical.old"] {
+        fs::create_dir(root.join(rest)).unwrap();
+        fs::write(root.join(rest).join("x"), "zzyzx").unwrap();
+    }
+    assert!(!compact() && !root.join("lexical.new").exists() && !root.join("lexical.old").exists());
+    let folder = root.join("lexical");
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [true, true]);
+    crate::store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    assert!(compact() && !compact());
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [false, false]);
+    assert_eq!(found(root, "roads"), ["b#1"]);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
+    // Damage is no hindrance, and an index without it gets none.
+    fs::write(folder.join("utterances/meta.json"), "{").unwrap();
+    assert!(compact());
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(!compact() && !folder.exists());
+}
+
+#[test]
+fn it_is_made_anew_whatever_there_is() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    let rebuild = |analyzer: Option<Analyzer>| {
+        Lexical::rebuild(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+    };
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(rebuild(Some("mixed-1+stem-en".parse().unwrap())), 1);
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "delivery"), ["a#1"]);
+    for file in ["utterances/meta.json", "dialogues/meta.json"] {
+        fs::write(root.join("lexical").join(file), "{").unwrap();
+    }
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "deliveries"), ["a#1"]);
+    assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+}
+
 #[test]
 fn the_index_follows_the_log() {
     let (dir, mut store) = begun();

@@ -5,7 +5,7 @@ use std::path::Path;
 use tantivy::IndexWriter;
 
 use super::{
-    DIALOGUES, Lexical, UTTERANCES, folder,
+    DIALOGUES, Lexical, UTTERANCES, beside, folder,
     side::{New, Progress, Side},
     unknown_analyzer,
 };
@@ -41,12 +41,7 @@ impl Lexical {
             Some(analyzer) => analyzer,
             None => remembered(root)?,
         };
-        let target = Progress {
-            analyzer: analyzer.to_string(),
-            log: snapshot.log_id().to_owned(),
-            at: snapshot.end(),
-            batch: snapshot.batch(),
-        };
+        let target = target(analyzer, snapshot);
         let run = Run { snapshot, target: &target, stop };
         // Another analysis, other fields, another log, damage: all mean the same, that it is made anew.
         let usable = Lexical::open(root).ok().and_then(|lexical| {
@@ -63,6 +58,32 @@ impl Lexical {
             }
             None => run.make(root, analyzer, progress),
         }
+    }
+
+    /// Makes it anew, whatever there is. It keeps its analyzer, as long as that can be told, unless another is named.
+    pub fn rebuild(
+        analyzer: Option<Analyzer>,
+        root: &Path,
+        snapshot: &Snapshot,
+        stop: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let analyzer = match analyzer {
+            Some(analyzer) => analyzer,
+            None => remembered(root)?,
+        };
+        let target = target(analyzer, snapshot);
+        Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
+    }
+}
+
+/// How far an index will have come, and by what.
+fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
+    Progress {
+        analyzer: analyzer.to_string(),
+        log: snapshot.log_id().to_owned(),
+        at: snapshot.end(),
+        batch: snapshot.batch(),
     }
 }
 
@@ -85,7 +106,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Makes it beside the old one, which serves until the new one is whole.
     fn make(&self, root: &Path, analyzer: Analyzer, progress: &mut dyn FnMut(u64)) -> Result<u64> {
-        let new = root.join("lexical.new");
+        let [new, aside] = beside(root);
         let old = folder(root);
         for folder in [&new, &old] {
             Side::refuse_if_written(&folder.join(UTTERANCES))?;
@@ -103,7 +124,7 @@ impl Run<'_> {
             let _ = files::remove_folder(&new);
             return taken;
         }
-        files::replace_folder(&new, &old, &root.join("lexical.old"))?;
+        files::replace_folder(&new, &old, &aside)?;
         taken
     }
 

@@ -48,6 +48,17 @@ impl<'a> Coverage<'a> {
         }
     }
 
+    /// Whether a row is that of a text that was counted; all are of a kind that the index was never asked to have.
+    pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
+        let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
+        !self.wants(kind) || self.live[kind.place()].get(row / 64).is_some_and(bit)
+    }
+
+    /// How many of what was counted have no vector; none of a kind that the index was never asked to have.
+    pub(super) fn without(&self, kind: Kind) -> u64 {
+        self.without[kind.place()].load(Ordering::Relaxed)
+    }
+
     fn wants(&self, kind: Kind) -> bool {
         self.reader.manifest().extent(kind).reached.is_some()
     }

@@ -133,6 +133,10 @@ pub struct Manifest {
     pub utterances: Extent,
     /// The dialogues' vectors.
     pub dialogues: Extent,
+    /// Whether it was made as a copy of the set that was in use then. As long as it is not in use itself, it is the rest
+    /// of something that was killed, and no replacement to go on with.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
 }
 
 impl Manifest {
@@ -143,7 +147,13 @@ impl Manifest {
             recipe,
             utterances: Extent::default(),
             dialogues: Extent::default(),
+            copy: false,
         }
+    }
+
+    /// Rows that count, of both kinds.
+    pub(super) fn rows(&self) -> u64 {
+        self.utterances.rows + self.dialogues.rows
     }
 
     /// What counts of a kind.

@@ -21,10 +21,11 @@
 //! next writer and never looked at by readers. Another encoder needs a set of its own: it is built beside the one in
 //! use, which stays usable until the switch.
 //!
-//! Rows whose text has left the index stay as they are; `turnwise stats` counts them. Only a new set drops them.
+//! Rows whose text has left the index stay as they are until [`compact`] copies the others into a new set.
 
 mod check;
 mod column;
+mod compact;
 mod copy;
 mod coverage;
 mod fill;
@@ -40,6 +41,7 @@ mod writer;
 mod tests;
 
 pub use check::{Checked, check};
+pub use compact::{Dropped, compact};
 pub use copy::{backup, restore};
 pub use coverage::{Coverage, Covered};
 pub use fill::{Filled, Wanted, fill, to_look_at};

@@ -104,7 +104,7 @@ pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
 pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>> {
     let current = current(root).ok().flatten();
     let fits = |set: &&PathBuf| {
-        Some(*set) != current.as_ref() && Manifest::read(set).is_ok_and(|m| m.recipe == *recipe)
+        Some(*set) != current.as_ref() && Manifest::read(set).is_ok_and(|m| m.recipe == *recipe && !m.copy)
     };
     Ok(all(root).iter().find(fits).cloned())
 }

@@ -1,0 +1,74 @@
+//! The parts of an index, for people.
+
+use std::io::{self, Write};
+
+use super::{Graphs, Info};
+use crate::{
+    cli::printer::{BOLD, DIM, bytes, counted, grouped},
+    index::vectors::Kind,
+};
+
+impl Info {
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{BOLD}{}{BOLD:#}  generation {}, made {}", self.index, self.generation, self.created)?;
+        let (dialogues, turns) = (counted(self.dialogues, "dialogue"), counted(self.turns, "turn"));
+        writeln!(out, "  {:>12}  {dialogues} with {turns}", bytes(self.bytes.total))?;
+        let b = &self.bytes;
+        let mut part = |n: u64, name: &str, more: &str| match (n, more) {
+            (0, "") => Ok(()),
+            (n, "") => writeln!(out, "  {:>12}  {name}", bytes(n)),
+            _ => writeln!(out, "  {:>12}  {name:<9}{DIM}{more}{DIM:#}", bytes(n)),
+        };
+        part(b.log, "log", &self.of_log())?;
+        part(b.tables, "tables", "")?;
+        part(b.records, "records", "")?;
+        part(
+            b.lexical,
+            "lexical",
+            self.lexical.as_ref().and_then(|l| l.analyzer.as_deref()).unwrap_or_default(),
+        )?;
+        part(b.vectors, "vectors", "")?;
+        part(b.graphs, "graphs", &self.graphs.as_ref().map_or_else(String::new, Graphs::words))?;
+        if let Some(of) = &self.vectors {
+            of.vectors.write(out)?;
+            writeln!(out, "  {:>12}  {DIM}{}{DIM:#}", "fingerprint", of.vectors.fingerprint())?;
+        }
+        for behind in &self.behind {
+            writeln!(
+                out,
+                "  {BOLD}{}{BOLD:#}: {} {DIM}(`{}`){DIM:#}",
+                behind.part, behind.what, behind.command
+            )?;
+        }
+        Ok(())
+    }
+
+    fn of_log(&self) -> String {
+        let weight = &self.log.weight;
+        let segments = counted(self.log.segments, "segment");
+        match weight.dead_frames {
+            0 => segments,
+            n => format!(
+                "{segments}; {} of {} deleted or replaced (`turnwise index compact -i {}` drops them)",
+                bytes(weight.dead_bytes),
+                counted(n, "record"),
+                self.index
+            ),
+        }
+    }
+}
+
+impl Graphs {
+    fn words(&self) -> String {
+        let mut words = format!("by {}", self.manifest.builder);
+        for kind in Kind::ALL {
+            let part = self.manifest.part(kind);
+            let (name, nodes) = (kind.name(), grouped(part.nodes));
+            words.push_str(&format!("; {name}: {nodes} nodes"));
+            if part.recall_queries > 0 {
+                words.push_str(&format!(", finding {:.1}% of the nearest ten", 100.0 * part.recall));
+            }
+        }
+        words
+    }
+}

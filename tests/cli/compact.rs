@@ -1,0 +1,351 @@
+//! What was deleted or replaced is gone from the bytes, and what an index says of its parts.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+use turnwise::{
+    ids::DialogueId,
+    index::{
+        dense::{DenseReader, Look},
+        vectors::{Kind, VectorReader},
+    },
+    store::Snapshot,
+};
+
+use crate::support::{SAMPLES, Turnwise, files, record, records};
+
+/// In a text, as an id, as a speaker: of the dialogue that goes, and of nothing else.
+const SECRETS: [&str; 3] = ["xylorimbaflux", "secret-4711", "Zebulontine"];
+/// In a text that is replaced.
+const REPLACED: &str = "quibblefrotz";
+
+fn secret() -> String {
+    let turns = json!([
+        {"speaker": "Zebulontine", "role": "user", "text": "my xylorimbaflux is late"},
+        {"speaker": "Bob", "role": "agent", "text": "One moment, please."}
+    ]);
+    format!("{}\n", json!({"id": "secret-4711", "source": "test", "turns": turns}))
+}
+
+/// The samples, a dialogue with secrets, and one that is going to be replaced; with vectors and graphs.
+fn filled() -> Turnwise {
+    let t = Turnwise::new();
+    t.write("secret.jsonl", secret() + &record("changed", &format!("a {REPLACED} in the garden")));
+    t.ok(&format!("ingest -i x {SAMPLES} secret.jsonl"));
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 16"));
+    t.ok("encode -i x --model ./fitted");
+    t.ok("index build -i x");
+    t
+}
+
+/// The files of an index in which some bytes stand.
+fn where_it_stands(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
+    let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle.as_bytes()));
+    files(&t.path("indexes/x")).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect()
+}
+
+/// Some of the files lie in this part of the index.
+#[track_caller]
+fn stands_in(t: &Turnwise, needle: &str, part: &str) {
+    let found = where_it_stands(t, needle);
+    let part = t.path("indexes/x").join(part);
+    assert!(found.iter().any(|path| path.starts_with(&part)), "{needle}: {found:?}");
+}
+
+#[test]
+fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
+    let t = filled();
+    t.write("new.jsonl", record("changed", "a rake in the garden"));
+    t.ok("ingest -i x new.jsonl --no-encode");
+    for secret in SECRETS {
+        stands_in(&t, secret, "log");
+        stands_in(&t, secret, "records");
+    }
+    stands_in(&t, REPLACED, "log");
+    let vectors = |t: &Turnwise| {
+        let reader = VectorReader::open(&t.path("indexes/x")).unwrap().unwrap();
+        Kind::ALL.map(|kind| reader.rows(kind))
+    };
+    let before = vectors(&t);
+
+    let purged = t.json("delete -i x secret-4711 --purge");
+    assert_eq!(purged["deleted"], json!(["secret-4711"]));
+    let done = &purged["purged"];
+    assert_eq!(done["schema"], "turnwise/index-compact/1");
+    // The dialogue, its delete, and the earlier version of the other.
+    assert_eq!((&done["records"]["dropped"], &done["records"]["dialogues"]), (&3.into(), &281.into()));
+    assert_eq!(done["vectors"], json!({"utterances": 2, "dialogues": 2}));
+    assert_eq!((&done["lexical_made_anew"], &done["graphs_made_anew"]), (&true.into(), &true.into()));
+    assert!(done["bytes"].as_u64().unwrap() > 0);
+    for gone in SECRETS.into_iter().chain([REPLACED]) {
+        assert_eq!(where_it_stands(&t, gone), Vec::<PathBuf>::new(), "{gone}");
+    }
+    assert_eq!(vectors(&t), [before[0] - 2, before[1] - 2]);
+
+    // What stays is as it was, and everything works on it.
+    assert_eq!(t.ids("x").len(), 281);
+    assert_eq!(t.json("search -i x --mode bm25 rake")["hits"][0]["id"], "changed#1");
+    assert_eq!(t.json(&format!("search -i x --mode bm25 {}", SECRETS[0]))["hits"], json!([]));
+    t.ok("verify -i x");
+    t.run("search -i x --mode dense garden")
+        .says(0, &["1 utterance cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
+    let encoded = t.json("encode -i x");
+    assert_eq!((&encoded["utterances"], &encoded["dialogues"]), (&1.into(), &1.into()), "and nothing else");
+    let again = t.ok("index compact -i x");
+    assert_eq!(again, "indexes/x holds nothing that was deleted or replaced\n");
+    t.write("secret.jsonl", secret());
+    assert_eq!(t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"], 1, "it can come again");
+}
+
+#[test]
+fn a_compaction_says_what_it_dropped_and_a_purge_that_finds_nothing_still_compacts() {
+    let t = filled();
+    t.ok("delete -i x secret-4711");
+    let said = t.ok("index compact -i x");
+    assert!(
+        said.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
+        "{said}"
+    );
+    assert!(said.contains("indexes/x: made the lexical index and the graphs anew\n"), "{said}");
+    assert!(said.contains(" before, ") && said.ends_with(" now\n"), "{said}");
+
+    t.ok("delete -i x changed");
+    let dry = t.json("delete -i x banking-001 --purge --dry-run");
+    assert!(dry["dry_run"] == true && dry.get("purged").is_none(), "{dry}");
+    stands_in(&t, REPLACED, "log-1");
+    let outcome = t.run("delete -i x nobody --purge");
+    outcome.says(2, &["indexes/x holds no dialogue `nobody`"]);
+    assert!(outcome.out.starts_with("0 dialogues deleted\nindexes/x: dropped 2 records"), "{outcome:?}");
+    assert_eq!(where_it_stands(&t, REPLACED), Vec::<PathBuf>::new());
+    assert_eq!(t.ids("x").len(), 280);
+    t.run("index compact -i nowhere").says(2, &["there is no index at indexes/nowhere"]);
+}
+
+#[test]
+fn an_index_of_records_alone_is_compacted_and_gets_no_other_parts() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", records(50) + &secret());
+    t.ok("ingest -i x in.jsonl --no-index");
+    t.ok("delete -i x secret-4711 --purge");
+    assert!(SECRETS.iter().all(|secret| where_it_stands(&t, secret).is_empty()));
+    for part in ["lexical", "vectors", "graphs"] {
+        assert!(!t.path("indexes/x").join(part).exists(), "{part}");
+    }
+    assert_eq!(t.ids("x").len(), 50);
+    t.ok("verify -i x");
+}
+
+#[test]
+fn a_compacted_index_is_backed_up_restored_repaired_and_gone_on_with() {
+    let t = filled();
+    t.ok("delete -i x secret-4711 --purge");
+    let all = t.dialogues("x");
+    t.ok("backup -i x saved");
+    t.ok("restore -i y saved");
+    assert_eq!(t.dialogues("y"), all);
+    assert_eq!(t.json("encode -i y")["utterances"], 0);
+    t.ok("verify -i y");
+    fs::remove_file(t.path("indexes/x/manifest.json")).unwrap();
+    t.ok("repair -i x");
+    assert_eq!(t.dialogues("x"), all);
+    assert_eq!(t.json("encode -i x")["utterances"], 0);
+    t.ok("verify -i x");
+    assert_eq!(t.json(&format!("ingest -i x {SAMPLES} --no-encode"))["tally"]["unchanged"], 280);
+    // A damaged log that a repair keeps is named, because it may hold anything.
+    let log = t.path("indexes/x/log-1/00000001.log");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[300_000] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    t.ok("repair -i x");
+    t.run("index compact -i x")
+        .says(0, &["warning: indexes/x/log.damaged-1 was kept by a repair and may hold what was deleted"]);
+}
+
+#[test]
+fn who_reads_while_it_is_compacted_reads_on() {
+    let t = filled();
+    let root = t.path("indexes/x");
+    let snapshot = Snapshot::open(&root).unwrap();
+    let dense = DenseReader::open(&root, &snapshot).unwrap().unwrap();
+    let query: Vec<f32> = {
+        let vectors = dense.vectors();
+        vectors.row(Kind::Utterances, vectors.rows(Kind::Utterances) - 1).unwrap().to_vec()
+    };
+    let look = Look { k: 300, ..Look::default() };
+    let found = dense.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
+    t.ok("delete -i x secret-4711 --purge");
+    assert!(!t.path("indexes/x/log").exists());
+    let id = DialogueId::new("secret-4711").unwrap();
+    assert!(snapshot.get(&id).unwrap().unwrap().turns[0].text.contains(SECRETS[0]));
+    assert_eq!(snapshot.dialogues().map(Result::unwrap).count(), 282);
+    assert_eq!(dense.search(&snapshot, Kind::Utterances, &query, &look).unwrap(), found);
+    assert_eq!(Snapshot::open(&root).unwrap().get(&id).unwrap(), None);
+}
+
+#[test]
+fn nobody_compacts_while_another_writes() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", secret());
+    t.ok("ingest -i x in.jsonl");
+    t.ok("delete -i x secret-4711");
+    let mut run = t.start("ingest -v -i x -");
+    run.feed(&record("slow", "x"));
+    run.until_said("acknowledged: 1 records");
+    t.run("index compact -i x").says(5, &["error: indexes/x is being written by process "]);
+    drop(run.stdin.take());
+    assert_eq!(run.end().code, 0);
+    t.ok("index compact -i x");
+    assert_eq!(t.ids("x"), ["slow"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_compaction_changes_nothing_and_is_begun_again() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", records(20_000) + &secret());
+    t.ok("ingest -i x in.jsonl --no-index");
+    t.ok("delete -i x secret-4711");
+    let run = t.start("index compact -v -i x");
+    run.until_said("steps of 40000 are done");
+    run.interrupt();
+    run.end().says(130, &["error: interrupted\nhint: nothing was changed; run the same command again\n"]);
+    assert!(t.path("indexes/x/log").exists() && !t.path("indexes/x/log-1").exists());
+    t.ok("verify -i x");
+    t.ok("index compact -i x");
+    assert_eq!(where_it_stands(&t, SECRETS[0]), Vec::<PathBuf>::new());
+    assert_eq!(t.ids("x").len(), 20_000);
+}
+
+#[test]
+fn the_parts_of_an_index_are_shown() {
+    let t = filled();
+    t.ok("delete -i x secret-4711");
+    let info = t.json("index info -i x");
+    assert_eq!(info["schema"], "turnwise/index-info/1");
+    assert_eq!((&info["dialogues"], &info["turns"]), (&281.into(), &3210.into()));
+    let parts = ["log", "tables", "records", "lexical", "vectors", "graphs"];
+    let bytes: Vec<u64> = parts.iter().map(|part| info["bytes"][part].as_u64().unwrap()).collect();
+    assert!(bytes.iter().all(|n| *n > 0), "{info}");
+    let total = info["bytes"]["total"].as_u64().unwrap();
+    // The manifest and the locks are the rest.
+    assert!(total > bytes.iter().sum() && total < bytes.iter().sum::<u64>() + 4_000, "{info}");
+    assert_eq!((&info["log"]["segments"], &info["log"]["dead_frames"]), (&1.into(), &2.into()));
+    let dead = info["log"]["dead_bytes"].as_u64().unwrap();
+    assert!(dead > secret().len() as u64 && dead < 1_000, "{dead}");
+    assert_eq!(info["lexical"], json!({"analyzer": "mixed-1", "usable": true}));
+    let vectors = &info["vectors"];
+    assert_eq!(
+        (&vectors["orphans"], &vectors["not_looked_at"], &vectors["dim"]),
+        (&2.into(), &0.into(), &16.into())
+    );
+    assert_eq!(vectors["fingerprint"], t.json("encode -i x")["fingerprint"]);
+    let graphs = &info["graphs"];
+    assert_eq!(
+        (&graphs["builder"], &graphs["usable"], &graphs["tail"]),
+        (&"native".into(), &true.into(), &0.into())
+    );
+    assert_eq!(graphs["dialogues"]["nodes"], 282);
+    assert!(graphs["utterances"]["recall"].as_f64().unwrap() > 0.9, "{graphs}");
+    assert_eq!(info["behind"], json!([]));
+
+    let text = t.ok("index info -i x");
+    assert!(
+        text.starts_with("indexes/x  generation ") && text.contains("281 dialogues with 3,210 turns\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2 records deleted or replaced (`turnwise index compact -i indexes/x` drops them)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("lexical  mixed-1\n") && text.contains("graphs   by native; utterances: "),
+        "{text}"
+    );
+    assert!(text.contains("dialogues: 282 nodes, finding "), "{text}");
+    assert!(text.contains("1 of texts that are gone") && text.contains("numbers each by "), "{text}");
+}
+
+#[test]
+fn what_is_behind_is_shown_with_the_command_that_helps() {
+    let t = filled();
+    t.write("more.jsonl", record("late", "a zeppelin landed"));
+    t.ok("ingest -i x more.jsonl --no-index");
+    let behind =
+        |t: &Turnwise| -> Vec<Value> { t.json("index info -i x")["behind"].as_array().unwrap().clone() };
+    let told = |behind: &[Value], part: &str| -> String {
+        let found = behind.iter().find(|b| b["part"] == part).unwrap_or_else(|| panic!("{part}: {behind:?}"));
+        format!("{} | {}", found["what"].as_str().unwrap(), found["command"].as_str().unwrap())
+    };
+    let now = behind(&t);
+    assert_eq!(now.len(), 3, "{now:?}");
+    assert_eq!(
+        told(&now, "lexical"),
+        "the lexical index is behind the records | turnwise index build -i indexes/x"
+    );
+    assert_eq!(
+        told(&now, "vectors"),
+        "1 dialogue is not looked at for vectors yet | turnwise encode -i indexes/x"
+    );
+    assert_eq!(told(&now, "graphs"), "1 dialogue came after the graphs | turnwise index build -i indexes/x");
+    assert!(
+        t.ok("index info -i x").contains("graphs: 1 dialogue came after the graphs (`turnwise index build")
+    );
+    t.ok("encode -i x");
+    t.ok("index build -i x");
+    assert_eq!(behind(&t), Vec::<Value>::new());
+    fs::write(t.path("indexes/x/graphs/current.json"), "{").unwrap();
+    fs::write(t.path("indexes/x/lexical/utterances/meta.json"), "{").unwrap();
+    let now = behind(&t);
+    assert!(told(&now, "lexical").ends_with("| turnwise index rebuild -i indexes/x"), "{now:?}");
+    assert!(told(&now, "graphs").starts_with("the graphs are damaged: "), "{now:?}");
+    let bare = t.run("ingest -i y more.jsonl --no-index --format json");
+    assert_eq!(bare.code, 0);
+    let info = t.json("index info -i y");
+    assert!(info["lexical"].is_null() && info["vectors"].is_null() && info["graphs"].is_null(), "{info}");
+    assert_eq!(info["behind"][0]["what"], "there is no lexical index");
+}
+
+#[test]
+fn a_rebuild_makes_the_search_indexes_anew_whatever_their_state() {
+    let t = filled();
+    t.ok("index build -i x --analyzer mixed-1+stem-en");
+    let before =
+        t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"]
+            .clone();
+    // Sound ones are made anew, too.
+    let said = t.ok("index rebuild -i x");
+    assert!(
+        said.starts_with("indexes/x: 3,212 utterances taken in\nindexes/x: 3,212 utterances in a graph"),
+        "{said}"
+    );
+    for (path, mut bytes) in
+        files(&t.path("indexes/x/graphs")).into_iter().chain(files(&t.path("indexes/x/lexical")))
+    {
+        // But for those that tell the analyzer.
+        let tells = ["lexical/utterances/meta.json", "lexical/utterances/.managed.json"];
+        if !tells.iter().any(|tells| path.ends_with(tells)) {
+            bytes.truncate(bytes.len() / 2);
+            bytes.iter_mut().for_each(|b| *b ^= 0x33);
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    assert_eq!(t.run("verify -i x").code, 4);
+    let built = t.json("index rebuild -i x --graph hnsw_rs");
+    assert_eq!(
+        (&built["analyzer"], &built["utterances_taken_in"]),
+        (&"mixed-1+stem-en".into(), &3212.into())
+    );
+    assert_eq!(built["graphs"]["manifest"]["builder"], "hnsw_rs");
+    t.ok("verify -i x");
+    assert_eq!(
+        t.run_args(&["search", "-i", "x", "--mode", "bm25", "plastic", "--format", "json"]).json()["hits"],
+        before
+    );
+    t.ok("search -i x --mode dense parcel");
+    // Nothing at all is a state, too.
+    fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
+    fs::remove_dir_all(t.path("indexes/x/graphs")).unwrap();
+    t.ok("index rebuild -i x --analyzer mixed-1");
+    t.ok("verify -i x");
+    assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
+}
