@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::{
     corpus::Dialogue,
     encoder::{
-        DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, Vectors,
+        DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
         fingerprint::Fingerprinter,
     },
     error::{Error, Result},
@@ -110,6 +110,15 @@ impl Encoder for HashEncoder {
 
     fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {
         self.all(texts.iter().copied())
+    }
+
+    fn encode_tokens(&self, texts: &[&str], _: &TextOptions) -> Result<Vec<TokenVectors>> {
+        let words = |text: &&str| {
+            let mut found = TokenVectors { vectors: Vectors::new(DIM), ..TokenVectors::default() };
+            text.split_whitespace().for_each(|word| found.vectors.push(&self.vector(word)));
+            found
+        };
+        Ok(texts.iter().map(words).collect())
     }
 
     fn encode_dialogues(&self, dialogues: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {

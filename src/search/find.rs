@@ -5,10 +5,10 @@ use std::time::Instant;
 use super::{
     Searcher,
     filtered::Filtered,
-    fuse::{Candidate, Entry, Place, fuse},
+    fuse::{Candidate, Entry, fuse},
     hits::Hits,
     query::{Known, Query},
-    request::{By, Mode, Of, SearchRequest},
+    request::{Mode, Of, SearchRequest},
     response::{Candidates, Response, SCHEMA, Timings},
 };
 use crate::{
@@ -154,24 +154,6 @@ impl Searcher {
             }
             k = k.saturating_mul(4);
         }
-    }
-
-    /// Brings the best into another order.
-    fn rerank(&self, request: &SearchRequest, query: &Query, ranked: &mut [Candidate]) -> Result<()> {
-        let (Some(rerank), Some(vector)) = (&request.rerank, &query.vector) else { return Ok(()) };
-        // What is shown is in one order and one measure.
-        let top = rerank.top.max(request.offset + request.k).min(ranked.len());
-        for (n, candidate) in ranked[..top].iter_mut().enumerate() {
-            candidate.before = Some(Place { rank: n + 1, score: candidate.score });
-            candidate.score = match rerank.by {
-                By::Exact => match candidate.cosine {
-                    Some(cosine) => cosine,
-                    None => self.cosine(query.kind, candidate, vector)?.unwrap_or(f32::MIN),
-                },
-            };
-        }
-        ranked[..top].sort_by(|a, b| b.score.total_cmp(&a.score));
-        Ok(())
     }
 }
 

@@ -30,6 +30,7 @@ mod hits;
 pub mod late;
 mod query;
 mod request;
+mod rerank;
 mod response;
 #[cfg(test)]
 mod tests;
@@ -153,7 +154,10 @@ impl Searcher {
             return Ok(Mode::Bm25);
         }
         let kind = query::kind_of(request, &self.snapshot)?;
-        let wants_vectors = request.exact || request.min_percentile.is_some() || !request.context.is_empty();
+        let wants_vectors = request.exact
+            || request.rerank.is_some()
+            || request.min_percentile.is_some()
+            || !request.context.is_empty();
         let any = self.dense.as_ref().is_some_and(|dense| dense.vectors().rows(kind) > 0);
         Ok(match (any || wants_vectors, &self.lexical) {
             (false, _) => Mode::Bm25,
@@ -181,7 +185,8 @@ impl Searcher {
             let without = dense.without(kind);
             if without > 0 {
                 warnings.push(format!(
-                    "{} cannot be found by meaning yet; `turnwise encode -i {root}` changes that",
+                    "{} cannot be found by meaning yet; `turnwise encode -i {root}` and then `turnwise index build -i {root}` \
+                     change that",
                     counted(without, kind.name().trim_end_matches('s'))
                 ));
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Searcher,
-    request::{Mode, SearchRequest},
+    request::{By, Mode, SearchRequest},
     response::{Effective, Weighted},
 };
 use crate::{
@@ -48,15 +48,17 @@ impl Searcher {
     /// Whether a search by meaning needs the encoder that made the vectors: not where the vector is there already.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
         let (Some(dense), true) = (&self.dense, self.mode(request)? != Mode::Bm25) else { return Ok(None) };
-        let known = match &request.like {
-            Some(id) => {
-                let (dialogue, turn) = self.snapshot.find(id)?;
-                let like = Like::of(dialogue, turn);
-                let (kind, key) = like.key();
-                dense.vectors().get(kind, &key)?.is_some()
-            }
-            None => false,
-        };
+        let tokens = request.rerank.is_some_and(|rerank| rerank.by != By::Exact);
+        let known = !tokens
+            && match &request.like {
+                Some(id) => {
+                    let (dialogue, turn) = self.snapshot.find(id)?;
+                    let like = Like::of(dialogue, turn);
+                    let (kind, key) = like.key();
+                    dense.vectors().get(kind, &key)?.is_some()
+                }
+                None => false,
+            };
         Ok((!known).then(|| dense.vectors().recipe().clone()))
     }
 

@@ -175,6 +175,10 @@ pub enum By {
     /// The cosine of the vectors themselves.
     #[default]
     Exact,
+    /// For each token of the query the nearest one of the hit, in the mean; of utterances.
+    Maxsim,
+    /// DialogueCSE's matching-guided embedding: the hit as a response to the context and the query; of utterances.
+    Matching,
 }
 
 /// More than this many hits, or left out before them, nobody reads.
@@ -239,6 +243,20 @@ impl SearchRequest {
         }
         if self.min_percentile.is_some() && self.mode == Some(Mode::Bm25) {
             return wrong("percentiles are for meaning", "take --min-score with --mode bm25");
+        }
+        if let Some(rerank) = &self.rerank {
+            if self.mode == Some(Mode::Bm25) || self.syntax {
+                return wrong(
+                    "ranking again goes by meaning",
+                    "leave out --mode bm25 and --syntax, or --rerank",
+                );
+            }
+            if rerank.by != By::Exact && (!asked[0] || self.of == Of::Dialogues) {
+                return wrong(
+                    "ranking by single tokens is for a query and for utterances",
+                    "take --rerank exact for dialogues and for what is similar",
+                );
+            }
         }
         if self.min_score.is_some_and(|score| !score.is_finite()) {
             return wrong("the least score is no number", "leave it out");

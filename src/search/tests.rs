@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     corpus::{Dialogue, filter::Filter},
-    encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens},
+    encoder::{TextOptions, ahead::Options, testing::HashEncoder, transformer::Tokens},
     index::{
         Admitted,
         dense::{self, BuildOptions},
@@ -330,4 +330,40 @@ fn more_hits_than_there_are_is_all_of_them() {
     assert!(ids(&searcher, &behind).is_empty());
     let none = SearchRequest { k: 0, ..request(Mode::Hybrid, Of::Dialogues) };
     assert!(ids(&searcher, &none).is_empty());
+}
+
+#[test]
+fn ranking_again_goes_by_single_tokens_where_that_is_asked_for() {
+    let (_dir, searcher) = some_index();
+    let encoder = HashEncoder::default();
+    let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();
+    let context = vec!["hotel late".to_owned()];
+    for by in [By::Maxsim, By::Matching] {
+        let request = SearchRequest {
+            context: context.clone(),
+            rerank: Some(Rerank { by, top: 30 }),
+            explain: true,
+            ..request(Mode::Hybrid, Of::Utterances)
+        };
+        let before = SearchRequest { rerank: None, k: 30, ..request.clone() };
+        let before = ids(&searcher, &before);
+        let hits = searcher.search(&request).unwrap().hits;
+        assert!(hits.len() == 5 && hits.is_sorted_by(|a, b| (b.score, &b.id) < (a.score, &a.id)));
+        let said = tokens(&["hotel late", "parcel late"]);
+        for hit in hits {
+            let found = &tokens(&[&hit.turn.text])[0];
+            let score = match by {
+                By::Maxsim => late::maxsim(&said[1], found),
+                _ => late::matching_guided(&[&said[0], &said[1]], found),
+            };
+            assert_eq!(hit.score, score);
+            let place = hit.explanation.unwrap().before.unwrap().rank;
+            assert_eq!(before[place - 1], hit.id);
+        }
+    }
+    let whole = SearchRequest {
+        rerank: Some(Rerank { by: By::Maxsim, top: 5 }),
+        ..request(Mode::Dense, Of::Dialogues)
+    };
+    assert!(searcher.search(&whole).unwrap_err().to_string().contains("for utterances"));
 }

@@ -159,6 +159,10 @@ pub(crate) enum FusionBy {
 pub(crate) enum RerankBy {
     /// The cosine of the vectors themselves
     Exact,
+    /// For each token of the query the nearest one of the hit, in the mean
+    Maxsim,
+    /// DialogueCSE's matching-guided embedding: the hit as a response to the context and the query
+    Matching,
 }
 
 impl HowArgs {
@@ -188,7 +192,14 @@ impl HowArgs {
                 bm25: self.bm25_weight,
                 candidates: self.candidates,
             },
-            rerank: self.rerank.map(|RerankBy::Exact| Rerank { by: By::Exact, top: self.rerank_top }),
+            rerank: self.rerank.map(|by| Rerank {
+                by: match by {
+                    RerankBy::Exact => By::Exact,
+                    RerankBy::Maxsim => By::Maxsim,
+                    RerankBy::Matching => By::Matching,
+                },
+                top: self.rerank_top,
+            }),
             explain: self.explain,
             ..SearchRequest::default()
         }

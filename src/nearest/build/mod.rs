@@ -55,7 +55,7 @@ pub struct BuildOptions {
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        BuildOptions { builder: Builder::HnswRs, m: 16, ef: 128, originals: Originals::F32 }
+        BuildOptions { builder: Builder::Native, m: 16, ef: 128, originals: Originals::F32 }
     }
 }
 
