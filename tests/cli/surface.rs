@@ -124,7 +124,7 @@ fn the_demo_shows_a_search_and_runs_again() {
     let first = t.ok("demo");
     assert!(first.starts_with("280 records from 13 files (jsonl: 13)"), "{first}");
     assert!(
-        first.contains("         280  added\n") && first.contains("? somebody stole my package\n"),
+        first.contains("         280  added\n") && first.contains("? the card machine kept my card\n"),
         "{first}"
     );
     let second = t.ok("demo");

@@ -13,6 +13,9 @@ use crate::{
     store::records::caught,
 };
 
+/// A term that more than one in so many documents has tells not much of any.
+const COMMON: u64 = 4;
+
 /// What a term gave a document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TermScore {
@@ -101,7 +104,7 @@ impl Lexical {
     }
 
     /// A query of the terms of a text that tell most: those that it has most often and others seldom. What no other
-    /// document has, such as a number or a name, tells nothing of others.
+    /// document has, such as a number or a name, tells nothing of others, and what every fourth has not much.
     pub fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.seen()?.searcher;
@@ -111,7 +114,8 @@ impl Lexical {
         for same in all.chunk_by(|a, b| a == b) {
             let term = Term::from_field_text(side.fields.text, &same[0]);
             let rare = caught(|| {
-                let shared = searcher.doc_freq(&term)? > 1;
+                let with = searcher.doc_freq(&term)?;
+                let shared = with > 1 && with * COMMON <= documents(searcher);
                 shared.then(|| idf(searcher, &term)).transpose()
             });
             let rare = rare.map(|rare| rare.map_err(|e| side::failed(&side.folder, &e)));
