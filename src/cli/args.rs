@@ -18,7 +18,8 @@ pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SimilarArgs,
+    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SimilarArgs,
+    TuneArgs,
 };
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
@@ -129,11 +130,15 @@ pub(crate) enum Command {
     Stats,
     /// Remove dialogues from an index
     Delete(DeleteArgs),
-    /// Bring the search index up to date
+    /// Build, compact and look at what an index is searched by
     #[command(subcommand)]
     Index(IndexCommand),
     /// Check every checksum and count of an index
-    Verify,
+    Verify {
+        /// Measure again what part of the nearest ten the graphs find
+        #[arg(long)]
+        recall: bool,
+    },
     /// Mend a damaged index from what can still be read
     Repair,
     /// Copy an index, with checksums, into a new folder

@@ -4,7 +4,7 @@
 //! group is a connected component. Equal texts have one vector with many owners, so that five thousand times "thank you" is
 //! one point to compare, and a group by itself.
 //!
-//! Up to [`FEW`] different vectors, every pair is looked at. Beyond that the graph is asked for the neighbours of each
+//! Up to some thousand different vectors, every pair is looked at. Beyond that the graph is asked for the neighbours of each
 //! vector; what it misses of a pair, it mostly finds by way of a third.
 
 mod groups;

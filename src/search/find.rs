@@ -20,9 +20,9 @@ use crate::{
 const DEEPEST: usize = 100_000;
 
 /// Both lists to some depth.
-struct Lists {
-    dense: Vec<Entry>,
-    bm25: Vec<Entry>,
+pub(super) struct Lists {
+    pub(super) dense: Vec<Entry>,
+    pub(super) bm25: Vec<Entry>,
     /// Whether there is nothing more.
     exhausted: bool,
 }
@@ -98,7 +98,7 @@ impl Searcher {
         self.lexical.as_ref().map(|lexical| lexical.analyzer()).unwrap_or_default()
     }
 
-    fn lists(
+    pub(super) fn lists(
         &self,
         request: &SearchRequest,
         query: &Query,

@@ -34,6 +34,7 @@ mod rerank;
 mod response;
 #[cfg(test)]
 mod tests;
+mod tune;
 
 use std::{
     path::{Path, PathBuf},
@@ -44,6 +45,8 @@ pub use explain::{Explanation, Fused};
 pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
+
+pub use tune::{Labelled, Quality, Tried, Tuned};
 
 use filtered::Filtered;
 

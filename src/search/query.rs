@@ -104,6 +104,11 @@ impl Searcher {
                     hint: Some("type the words you remember, in any order".to_owned()),
                 });
             }
+            if words.is_empty() {
+                query
+                    .warnings
+                    .push(format!("`{}` holds no word: it is looked for by meaning alone", request.query));
+            }
             query.words = Some(words);
         }
         if mode != Mode::Bm25 {

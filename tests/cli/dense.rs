@@ -71,6 +71,8 @@ fn a_damaged_graph_is_named_and_made_anew() {
     let t = encoded();
     t.ok("index build -i x");
     t.ok("verify -i x");
+    let sound = t.ok("verify -i x --recall");
+    assert!(sound.contains(" found 100.0% of the nearest ten when built, now 100.0%\n"), "{sound}");
     let all = files(&t.path("indexes/x/graphs"));
     let (path, good) = all.iter().find(|(path, _)| path.ends_with("utterances.graph")).unwrap();
     let mut bad = good.clone();

@@ -60,6 +60,7 @@ fn both_ways_are_joined_and_each_hit_says_how() {
     let scores: Vec<f64> =
         exact["hits"].as_array().unwrap().iter().map(|h| h["score"].as_f64().unwrap()).collect();
     assert!(scores[0] > 0.3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    t.run("search -i x 🙂").says(0, &["warning: `🙂` holds no word: it is looked for by meaning alone\n"]);
     t.run("search -i x hello --rerank maxsim")
         .says(2, &["has no vectors of single tokens\nhint: transformers have them"]);
     t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["ranking again goes by meaning"]);
@@ -203,4 +204,38 @@ fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
     assert_eq!((&found["mode"], ids(&found)), (&json!("hybrid"), vec!["banking-001#1"]));
     let again = t.run_args(&["ingest", "-i", "x", SAMPLES, "--format", "json"]).json();
     assert_eq!((&again["encoded"]["seen"], again.get("graphs")), (&json!(0), None));
+}
+
+#[test]
+fn weights_are_tuned_by_what_is_known_to_be_relevant() {
+    let t = indexed();
+    // The user's first words should find the dialogue they come from, and others of its domain.
+    let dialogues = t.dialogues("x");
+    let domain = |d: &Value| d["domains"][0].clone();
+    let lines: String = dialogues
+        .iter()
+        .step_by(9)
+        .map(|d| {
+            let relevant: Vec<&Value> =
+                dialogues.iter().filter(|o| domain(o) == domain(d)).map(|o| &o["id"]).collect();
+            format!("{}\n", json!({"query": d["turns"][0]["text"], "of": "dialogues", "relevant": relevant}))
+        })
+        .collect();
+    t.write("labelled.jsonl", lines);
+    let tuned = t.json("search -i x tune labelled.jsonl");
+    assert_eq!(tuned["schema"], "turnwise/tune/1");
+    let tried = tuned["tried"].as_array().unwrap();
+    let map = |t: &Value| t["quality"]["map"].as_f64().unwrap();
+    assert!(tried.len() > 20 && tried.is_sorted_by(|a, b| map(a) >= map(b) - 1e-9), "{tuned}");
+    assert!(
+        map(&tried[0]) > map(tried.last().unwrap())
+            && map(&tried[0]) >= tuned["unasked"]["map"].as_f64().unwrap()
+    );
+    assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
+    let text = t.ok("search -i x tune labelled.jsonl");
+    assert!(text.contains(" over 32 queries\n") && text.contains("  unasked\n"), "{text}");
+    t.write("bad.jsonl", "{\"query\":\"x\",\"relevant\":[\"a\"],\"kk\":1}\n");
+    t.run("search -i x tune bad.jsonl")
+        .says(3, &["bad.jsonl:1: unknown field `kk`", "hint: a line is like {"]);
+    t.run_args(&["search", "-i", "x", "--mode", "bm25", "--", "tune"]).says(0, &[]);
 }

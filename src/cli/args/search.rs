@@ -12,8 +12,11 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = SYNTAX)]
+#[command(after_help = SYNTAX, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct SearchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<SearchCommand>,
     /// What to look for: words, or a sentence that is like what you mean
     #[arg(required_unless_present_any = ["context", "turns", "queries"])]
     pub(crate) query: Option<String>,
@@ -41,6 +44,18 @@ pub(crate) struct SearchArgs {
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) how: HowArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SearchCommand {
+    /// Find the weights that rank best what is known to be relevant (to look for the word, write `search -- tune`)
+    Tune(TuneArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// A file of lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
+    pub(crate) labelled: PathBuf,
 }
 
 #[derive(Debug, Args)]

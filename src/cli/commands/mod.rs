@@ -58,7 +58,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Index(IndexCommand::Compact) => index::compact::run(context),
         Command::Index(IndexCommand::Rebuild(args)) => index::rebuild(&args, context),
         Command::Index(IndexCommand::Info) => index::info::run(context),
-        Command::Verify => verify::verify(context),
+        Command::Verify { recall } => verify::verify(recall, context),
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),

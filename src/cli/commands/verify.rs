@@ -13,7 +13,7 @@ use crate::{
     },
     error::{Error, Result},
     index::{
-        dense,
+        dense::{self, Measured},
         lexical::Lexical,
         vectors::{self, Checked},
     },
@@ -23,6 +23,9 @@ use crate::{
     },
 };
 
+/// Another processor may round a score in another way; a graph that finds less than by so much is another one.
+const FALLEN: f64 = 0.005;
+
 /// What was found, the vectors included.
 #[derive(Serialize)]
 struct Verified {
@@ -30,9 +33,12 @@ struct Verified {
     report: Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Checked>,
+    /// The graphs, if they are sound.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    graphs: Vec<Measured>,
 }
 
-pub(super) fn verify(context: &Context<'_>) -> Result<()> {
+pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     // Whatever is wrong is for the report to tell.
     let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
@@ -44,12 +50,14 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
     })?;
     drop(progress);
     report.damage.extend(search_damage(&root)?);
-    report.damage.extend(graph_damage(&root)?);
+    let of_graphs = graph_damage(&root)?;
+    let graphs = if of_graphs.is_none() { dense::recall(&root, recall)? } else { Vec::new() };
+    report.damage.extend(of_graphs);
     let mut checked = vectors::check(&root)?;
     if let Some(checked) = &mut checked {
         report.damage.append(&mut checked.damage);
     }
-    let verified = Verified { report, vectors: checked };
+    let verified = Verified { report, vectors: checked, graphs };
     let report = &verified.report;
     context.printer.result(&verified, |out| {
         writeln!(
@@ -74,6 +82,18 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
             let (utterances, dialogues) = (grouped(vectors.utterances), grouped(vectors.dialogues));
             writeln!(out, "  vectors  {utterances} of utterances, {dialogues} of dialogues")?;
         }
+        for (n, graph) in verified.graphs.iter().enumerate() {
+            let name = if n == 0 { "graphs " } else { "" };
+            let found = |part: f64| format!("{:.1}%", 100.0 * part);
+            let now = graph.now.map(|now| format!(", now {}", found(now))).unwrap_or_default();
+            let nodes = counted(graph.nodes, "node");
+            writeln!(
+                out,
+                "  {name:7}  {}: {nodes}, found {} of the nearest ten when built{now}",
+                graph.of,
+                found(graph.when_built)
+            )?;
+        }
         for damage in &report.damage {
             writeln!(out, "  damage   {}: {}", damage.path.display(), damage.what)?;
         }
@@ -88,7 +108,12 @@ pub(super) fn verify(context: &Context<'_>) -> Result<()> {
         }
         Ok(())
     })?;
+    let fallen = verified.graphs.iter().find(|g| g.now.is_some_and(|now| now < g.when_built - FALLEN));
     match report.damage.len() as u64 {
+        0 if fallen.is_some() => Err(Error::Assertion(format!(
+            "the graph of the {} finds less than when it was built; `turnwise index rebuild` makes it anew",
+            fallen.map_or("", |graph| graph.of)
+        ))),
         0 => Ok(()),
         n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place"))).with_hint(
             "`turnwise repair` mends what can be mended; take a copy of the folder first if it matters",

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// With so many queries recall is measured.
-const RECALL_QUERIES: usize = 1_000;
+pub(super) const RECALL_QUERIES: usize = 1_000;
 
 /// What a build made.
 #[derive(Debug, Clone, Serialize)]

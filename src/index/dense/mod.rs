@@ -24,6 +24,7 @@ mod compact;
 mod generation;
 mod places;
 mod reader;
+mod state;
 mod sweep;
 
 #[cfg(test)]
@@ -34,27 +35,9 @@ pub use build::{Built, build, rebuild};
 pub use compact::compact;
 pub use generation::{Manifest, Part};
 pub use reader::{Among, DenseHit, DenseReader, Look};
+pub use state::{Measured, in_use, is_worth_building, recall, verify};
 pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
-
-use crate::{error::Result, store::Snapshot};
-
-/// Whether so much has come since the last build that the next one pays: a tenth of what it holds, or anything where there
-/// is none.
-pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
-    let Some(reader) = reader::DenseReader::open(root, snapshot)? else { return Ok(false) };
-    Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
-}
-
-/// Compares the files of the generation in use with their checksums.
-pub fn verify(root: &Path) -> Result<()> {
-    generation::Generation::open(root)?.map_or(Ok(()), |generation| generation.verify())
-}
-
-/// What the generation in use was built of; `None` if there is none.
-pub fn in_use(root: &Path) -> Result<Option<Manifest>> {
-    Ok(generation::Generation::open(root)?.map(|generation| generation.manifest))
-}
 
 use std::path::{Path, PathBuf};
 

@@ -4,13 +4,14 @@ mod batch;
 mod explained;
 mod found;
 mod said;
+mod tune;
 
 use std::sync::Arc;
 
 use crate::{
     cli::{
         Context,
-        args::{HowArgs, SearchArgs, SimilarArgs},
+        args::{HowArgs, SearchArgs, SearchCommand, SimilarArgs},
         encoders,
     },
     encoder::transformer::Settings,
@@ -22,6 +23,9 @@ use crate::{
 pub(super) use found::write;
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
+    if let Some(SearchCommand::Tune(args)) = &args.command {
+        return tune::run(args, context);
+    }
     let base =
         SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
     if let Some(file) = &args.queries {

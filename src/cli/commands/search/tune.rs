@@ -1,0 +1,104 @@
+//! `turnwise search tune`: which fusion finds best what is known to be relevant.
+
+use std::{
+    io::{self, BufRead, Write},
+    path::Path,
+};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    cli::{
+        Context,
+        args::TuneArgs,
+        printer::{BOLD, DIM, grouped},
+    },
+    corpus::input::Input,
+    error::{Error, IoContext, Result},
+    search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned},
+};
+
+/// So many of those that were tried are shown.
+const SHOWN: usize = 8;
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: &'static str,
+    index: String,
+    #[serde(flatten)]
+    tuned: &'a Tuned,
+}
+
+pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
+    let labelled = read(&args.labelled)?;
+    let requests: Vec<&SearchRequest> = labelled.iter().map(|l| &l.request).collect();
+    let searcher = super::open(&requests, context)?;
+    let tuned = searcher.tune(&labelled)?;
+    let shown = Shown {
+        schema: "turnwise/tune/1",
+        index: searcher.snapshot().root().display().to_string(),
+        tuned: &tuned,
+    };
+    context.printer.result(&shown, |out| write(&tuned, out))
+}
+
+fn read(file: &Path) -> Result<Vec<Labelled>> {
+    let input = Input::open(file)?;
+    let name = input.name.clone();
+    let mut all = Vec::new();
+    for (n, line) in input.into_stream().lines().enumerate() {
+        let line = line.at("read", file)?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |message: String| Error::Data {
+            message: format!("{name}:{}: {message}", n + 1),
+            hint: Some(
+                "a line is like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}"
+                    .to_owned(),
+            ),
+        };
+        all.push(labelled(&line).map_err(wrong)?);
+    }
+    Ok(all)
+}
+
+/// A request as JSON with the ids of what is relevant; an `id` of its own is allowed and not needed.
+fn labelled(line: &str) -> std::result::Result<Labelled, String> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    fields.remove("id");
+    let relevant = fields.remove("relevant").ok_or("what is `relevant` is missing")?;
+    let mut relevant: Vec<String> = serde_json::from_value(relevant).map_err(|e| e.to_string())?;
+    relevant.sort_unstable();
+    relevant.dedup();
+    let request: SearchRequest = serde_json::from_value(Value::Object(fields)).map_err(|e| e.to_string())?;
+    request.check().map_err(|e| e.to_string())?;
+    Ok(Labelled { request, relevant })
+}
+
+fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
+    let percent =
+        |q: &Quality| format!("{:>6.1} {:>6.1} {:>8.1}", 100.0 * q.map, 100.0 * q.mrr, 100.0 * q.ndcg);
+    writeln!(out, "{BOLD}   MAP    MRR  nDCG@10{BOLD:#}  over {} queries", grouped(tuned.queries as u64))?;
+    for tried in tuned.tried.iter().take(SHOWN) {
+        writeln!(out, "{}  {}", percent(&tried.quality), flags(&tried.fusion))?;
+    }
+    writeln!(out, "{DIM}{}  unasked{DIM:#}", percent(&tuned.unasked))?;
+    writeln!(
+        out,
+        "{DIM}{}  the best, chosen by one half of the queries and judged by the other{DIM:#}",
+        percent(&tuned.expected)
+    )
+}
+
+/// How a fusion is asked for.
+fn flags(fusion: &Fusion) -> String {
+    let Fusion { dense, bm25, k, .. } = fusion;
+    match fusion.method {
+        Method::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),
+        Method::Weighted if *bm25 == 0.0 => "--mode dense".to_owned(),
+        Method::Weighted => format!("--bm25-weight {bm25}"),
+        Method::Rrf => format!("--fusion rrf --rrf-k {k} --bm25-weight {bm25}"),
+    }
+}

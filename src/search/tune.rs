@@ -1,0 +1,256 @@
+//! Which fusion finds best what is known to be relevant.
+
+use std::{cell::RefCell, cmp::Reverse, collections::HashMap};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{
+    Searcher,
+    find::Lists,
+    fuse::{Candidate, fuse},
+    query::{Known, Query},
+    request::{Fusion, Method, Mode, SearchRequest},
+};
+use crate::{
+    error::{Error, Result},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+};
+
+/// So many of a ranking are judged.
+const DEPTH: usize = 100;
+
+/// A request, and what it should find.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Labelled {
+    /// What is looked for.
+    pub request: SearchRequest,
+    /// The ids of what is relevant.
+    pub relevant: Vec<String>,
+}
+
+/// How well a fusion ranks, in the mean over the queries, each from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Quality {
+    /// Average precision over the first hundred.
+    pub map: f64,
+    /// The reciprocal of the first relevant one's place.
+    pub mrr: f64,
+    /// Normalised discounted gain of the first ten.
+    pub ndcg: f64,
+}
+
+/// A fusion that was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tried {
+    /// Which.
+    pub fusion: Fusion,
+    /// How well it ranks.
+    pub quality: Quality,
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tuned {
+    /// How many queries were judged.
+    pub queries: usize,
+    /// Those without anything relevant, which tell nothing.
+    pub without_relevant: usize,
+    /// All fusions that were tried, the best by MAP first.
+    pub tried: Vec<Tried>,
+    /// What is to be expected of the best: chosen by one half of the queries and judged by the other, both ways.
+    pub expected: Quality,
+    /// The quality of what a search does unasked.
+    pub unasked: Quality,
+}
+
+/// All fusions that are tried.
+fn grid(candidates: usize) -> Vec<Fusion> {
+    const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
+    let base = Fusion { candidates, dense: 1.0, ..Fusion::default() };
+    let mut all = vec![Fusion { method: Method::Weighted, dense: 0.0, bm25: 1.0, ..base }];
+    all.extend(WEIGHTS.map(|bm25| Fusion { method: Method::Weighted, bm25, ..base }));
+    for k in [10.0, 60.0] {
+        all.extend(WEIGHTS[1..].iter().map(|bm25| Fusion { method: Method::Rrf, k, bm25: *bm25, ..base }));
+    }
+    all
+}
+
+impl Searcher {
+    /// Tries fusions on requests of which it is known what they should find.
+    pub fn tune(&self, labelled: &[Labelled]) -> Result<Tuned> {
+        let judged: Vec<&Labelled> = labelled.iter().filter(|l| !l.relevant.is_empty()).collect();
+        if judged.len() < 2 {
+            return Err(Error::Data {
+                message: "there are fewer than two queries with something relevant".to_owned(),
+                hint: Some("some dozens tell more".to_owned()),
+            });
+        }
+        let unasked = Fusion::default();
+        let mut fusions = grid(unasked.candidates.max(DEPTH));
+        if !fusions.iter().any(|fusion| same(fusion, &unasked)) {
+            fusions.push(unasked);
+        }
+        let each: Vec<Vec<Quality>> =
+            judged.par_iter().map(|labelled| self.qualities(labelled, &fusions)).collect::<Result<_>>()?;
+        let mean = |fusion: usize, wanted: &dyn Fn(usize) -> bool| {
+            let of: Vec<Quality> = (0..each.len()).filter(|n| wanted(*n)).map(|n| each[n][fusion]).collect();
+            Quality::mean(&of)
+        };
+        let best = |wanted: &dyn Fn(usize) -> bool| {
+            let map = |fusion: &usize| mean(*fusion, wanted).map;
+            // Of equally good ones the first, which is the simpler.
+            (0..fusions.len()).max_by(|a, b| map(a).total_cmp(&map(b)).then(b.cmp(a))).unwrap_or(0)
+        };
+        let (even, odd) = (|n: usize| n.is_multiple_of(2), |n: usize| !n.is_multiple_of(2));
+        let halves = [mean(best(&even), &odd), mean(best(&odd), &even)];
+        let all = |_: usize| true;
+        let tried = |n: usize| Tried { fusion: fusions[n], quality: mean(n, &all) };
+        let mut tried: Vec<Tried> = (0..fusions.len()).map(tried).collect();
+        let unasked = tried.iter().find(|t| same(&t.fusion, &unasked)).map(|t| t.quality).unwrap_or_default();
+        tried.sort_by_key(|tried| Reverse((tried.quality.map * 1e9) as i64));
+        Ok(Tuned {
+            queries: judged.len(),
+            without_relevant: labelled.len() - judged.len(),
+            tried,
+            expected: Quality::mean(&halves),
+            unasked,
+        })
+    }
+
+    /// How well each fusion ranks for one request.
+    fn qualities(&self, labelled: &Labelled, fusions: &[Fusion]) -> Result<Vec<Quality>> {
+        let candidates = fusions.iter().map(|fusion| fusion.candidates).max().unwrap_or(DEPTH);
+        let request = SearchRequest {
+            mode: Some(Mode::Hybrid),
+            fusion: Fusion { candidates, ..labelled.request.fusion },
+            ..labelled.request.clone()
+        };
+        request.check()?;
+        let query = self.query(&request, Mode::Hybrid, &Known::new())?;
+        let filtered = match &request.filter {
+            Some(filter) => Some(self.filtered(filter, query.kind, Mode::Hybrid)?),
+            None => None,
+        };
+        let lists = self.lists(&request, &query, filtered.as_deref(), candidates, &mut Default::default())?;
+        let judge = Judge {
+            searcher: self,
+            query: &query,
+            lists,
+            relevant: &labelled.relevant,
+            seen: RefCell::default(),
+        };
+        fusions.iter().map(|fusion| judge.quality(fusion)).collect()
+    }
+}
+
+/// Fusions that rank alike, whatever they do not use.
+fn same(a: &Fusion, b: &Fusion) -> bool {
+    (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25) && (a.method == Method::Weighted || a.k == b.k)
+}
+
+/// One request's lists, and what was read for them.
+struct Judge<'a> {
+    searcher: &'a Searcher,
+    query: &'a Query,
+    lists: Lists,
+    relevant: &'a [String],
+    seen: RefCell<Seen>,
+}
+
+/// What every fusion asks again.
+#[derive(Default)]
+struct Seen {
+    cosines: HashMap<(Seq, Option<TurnNo>), Option<f32>>,
+    ids: HashMap<IdKey, Option<DialogueId>>,
+}
+
+impl Judge<'_> {
+    fn quality(&self, fusion: &Fusion) -> Result<Quality> {
+        let cosine = |candidate: &Candidate| -> Result<Option<f32>> {
+            let at = (candidate.seq, candidate.turn);
+            if let Some(known) = self.seen.borrow().cosines.get(&at) {
+                return Ok(*known);
+            }
+            let cosine = match &self.query.vector {
+                Some(vector) => self.searcher.cosine(self.query.kind, candidate, vector)?,
+                None => None,
+            };
+            self.seen.borrow_mut().cosines.insert(at, cosine);
+            Ok(cosine)
+        };
+        let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &cosine)?;
+        let mut named = Vec::with_capacity(ranked.len());
+        for candidate in ranked {
+            if self.query.itself == Some((candidate.dialogue, candidate.turn)) {
+                continue;
+            }
+            if let Some(id) = self.id(candidate.dialogue)? {
+                named.push((candidate.score, id, candidate.turn));
+            }
+        }
+        named.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&b.1, b.2).cmp(&(&a.1, a.2))));
+        let hits = named.iter().take(DEPTH).map(|(_, id, turn)| {
+            let name = match turn {
+                Some(turn) => format!("{id}#{turn}"),
+                None => id.to_string(),
+            };
+            self.relevant.contains(&name)
+        });
+        Ok(Quality::of(hits, self.relevant.len()))
+    }
+
+    fn id(&self, key: IdKey) -> Result<Option<DialogueId>> {
+        if let Some(known) = self.seen.borrow().ids.get(&key) {
+            return Ok(known.clone());
+        }
+        let id = self.searcher.snapshot.record(key)?.map(|(_, dialogue)| dialogue.id);
+        self.seen.borrow_mut().ids.insert(key, id.clone());
+        Ok(id)
+    }
+}
+
+impl Quality {
+    /// Of a ranking, as whether each is relevant, and of how many are.
+    fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
+        let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
+        let (mut found, mut precision, mut first, mut dcg) = (0usize, 0.0, None, 0.0);
+        for (place, hit) in hits.enumerate() {
+            if hit {
+                found += 1;
+                precision += found as f64 / (place + 1) as f64;
+                first = first.or(Some(place));
+                dcg += if place < 10 { gain(place) } else { 0.0 };
+            }
+        }
+        let ideal: f64 = (0..relevant.min(10)).map(gain).sum();
+        Quality {
+            map: precision / relevant.clamp(1, DEPTH) as f64,
+            mrr: first.map_or(0.0, |place| 1.0 / (place + 1) as f64),
+            ndcg: if ideal > 0.0 { dcg / ideal } else { 0.0 },
+        }
+    }
+
+    fn mean(all: &[Quality]) -> Self {
+        let n = all.len().max(1) as f64;
+        let sum = |of: &dyn Fn(&Quality) -> f64| all.iter().map(of).sum::<f64>() / n;
+        Quality { map: sum(&|q| q.map), mrr: sum(&|q| q.mrr), ndcg: sum(&|q| q.ndcg) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualities_are_what_their_names_say() {
+        // Relevant: the second and the fourth of four, and one that was not found.
+        let q = Quality::of([false, true, false, true].into_iter(), 3);
+        assert!((q.map - (0.5 + 0.5) / 3.0).abs() < 1e-12 && q.mrr == 0.5);
+        let log = |n: f64| 1.0 / n.log2();
+        assert!((q.ndcg - (log(3.0) + log(5.0)) / (log(2.0) + log(3.0) + log(4.0))).abs() < 1e-12);
+        assert_eq!(Quality::of([].into_iter(), 2), Quality::default());
+        let all = Quality::of([true, true].into_iter(), 2);
+        assert_eq!((all.map, all.mrr, all.ndcg), (1.0, 1.0, 1.0));
+    }
+}
