@@ -346,7 +346,7 @@ fn ranking_again_goes_by_single_tokens_where_that_is_asked_for() {
             ..request(Mode::Hybrid, Of::Utterances)
         };
         let before = SearchRequest { rerank: None, k: 30, ..request.clone() };
-        let before = ids(&searcher, &before);
+        let before: Vec<f32> = searcher.search(&before).unwrap().hits.iter().map(|hit| hit.score).collect();
         let hits = searcher.search(&request).unwrap().hits;
         assert!(hits.len() == 5 && hits.is_sorted_by(|a, b| (b.score, &b.id) < (a.score, &a.id)));
         let said = tokens(&["hotel late", "parcel late"]);
@@ -357,8 +357,8 @@ fn ranking_again_goes_by_single_tokens_where_that_is_asked_for() {
                 _ => late::matching_guided(&[&said[0], &said[1]], found),
             };
             assert_eq!(hit.score, score);
-            let place = hit.explanation.unwrap().before.unwrap().rank;
-            assert_eq!(before[place - 1], hit.id);
+            let place = hit.explanation.unwrap().before.unwrap();
+            assert_eq!(before[place.rank - 1], place.score);
         }
     }
     let whole = SearchRequest {

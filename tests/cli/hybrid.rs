@@ -234,6 +234,7 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
     let text = t.ok("search -i x tune labelled.jsonl");
     assert!(text.contains(" over 32 queries\n") && text.contains("  unasked\n"), "{text}");
+    t.run("search -i x refund tune labelled.jsonl").says(2, &["`tune` takes no query, and `refund` is one"]);
     t.write("bad.jsonl", "{\"query\":\"x\",\"relevant\":[\"a\"],\"kk\":1}\n");
     t.run("search -i x tune bad.jsonl")
         .says(3, &["bad.jsonl:1: unknown field `kk`", "hint: a line is like {"]);

@@ -12,8 +12,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = SYNTAX, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(disable_help_subcommand = true)]
+#[command(after_help = SYNTAX, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub(crate) struct SearchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SearchCommand>,

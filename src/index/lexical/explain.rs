@@ -110,20 +110,26 @@ impl Lexical {
         let searcher = &side.seen()?.searcher;
         let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();
         all.sort_unstable();
+        // How seldom others have it, and whether that is seldom enough.
+        let known = |term: &Term| -> tantivy::Result<(u64, f32)> {
+            Ok((searcher.doc_freq(term)?, idf(searcher, term)?))
+        };
         let mut weighted: Vec<(f32, String)> = Vec::new();
+        let mut common: Vec<(f32, String)> = Vec::new();
         for same in all.chunk_by(|a, b| a == b) {
             let term = Term::from_field_text(side.fields.text, &same[0]);
-            let rare = caught(|| {
-                let with = searcher.doc_freq(&term)?;
-                let shared = with > 1 && with * COMMON <= documents(searcher);
-                shared.then(|| idf(searcher, &term)).transpose()
-            });
-            let rare = rare.map(|rare| rare.map_err(|e| side::failed(&side.folder, &e)));
-            let rare =
-                rare.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the search index is damaged")))?;
-            if let Some(rare) = rare {
-                weighted.push((same.len() as f32 * rare, same[0].clone()));
+            let known = caught(|| known(&term).map_err(|e| side::failed(&side.folder, &e)));
+            let known =
+                known.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the search index is damaged")));
+            let (with, rare) = known?;
+            let of = if with * COMMON <= documents(searcher) { &mut weighted } else { &mut common };
+            if with > 1 {
+                of.push((same.len() as f32 * rare, same[0].clone()));
             }
+        }
+        if weighted.is_empty() {
+            // A text of nothing but what everybody says is like others that say it too.
+            weighted = common;
         }
         weighted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         weighted.truncate(most);

@@ -23,8 +23,14 @@ use crate::{
 pub(super) use found::write;
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
-    if let Some(SearchCommand::Tune(args)) = &args.command {
-        return tune::run(args, context);
+    if let Some(SearchCommand::Tune(tune)) = &args.command {
+        return match &args.query {
+            None => tune::run(tune, context),
+            Some(query) => Err(Error::Input {
+                message: format!("`tune` takes no query, and `{query}` is one"),
+                hint: Some("to look for the word as well, put the query into quotes".to_owned()),
+            }),
+        };
     }
     let base =
         SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
