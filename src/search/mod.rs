@@ -53,7 +53,11 @@ use filtered::Filtered;
 use crate::{
     encoder::Encoder,
     error::{Error, Result},
-    index::{dense::DenseReader, lexical::Lexical, vectors::Kind},
+    index::{
+        dense::DenseReader,
+        lexical::Lexical,
+        vectors::{Kind, VectorReader},
+    },
     store::Snapshot,
 };
 
@@ -122,10 +126,7 @@ impl Searcher {
     }
 
     fn dense(&self) -> Result<&DenseReader> {
-        self.dense.as_ref().ok_or_else(|| Error::Input {
-            message: format!("{} has no vectors yet", self.root.display()),
-            hint: Some(format!("`turnwise encode -i {}` makes them", self.root.display())),
-        })
+        self.dense.as_ref().ok_or_else(|| VectorReader::none_yet(&self.root))
     }
 
     fn lexical(&self) -> Result<&Lexical> {

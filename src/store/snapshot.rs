@@ -213,6 +213,17 @@ pub struct Live<'a> {
 }
 
 impl Live<'_> {
+    /// So many of the next records as they are kept, for parsing on all cores; none at the snapshot's end.
+    pub fn next_chunk(&mut self, most: usize) -> Result<Vec<Vec<u8>>> {
+        let mut chunk = Vec::with_capacity(most);
+        while chunk.len() < most
+            && let Some(record) = self.next_record()
+        {
+            chunk.push(record?.json.to_vec());
+        }
+        Ok(chunk)
+    }
+
     /// The next record, or `None` at the snapshot's end.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
         let snapshot = self.walk.snapshot;

@@ -38,7 +38,7 @@ struct Map {
 pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
-    let reader = VectorReader::open(&root)?.ok_or_else(|| vectors::none_yet(&root))?;
+    let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::none_yet(&root))?;
     // An index whose words cannot be searched has topics all the same.
     let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
     let wanted = Wanted {

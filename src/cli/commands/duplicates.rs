@@ -16,7 +16,10 @@ use crate::{
         signals,
     },
     error::Result,
-    index::{dense::DenseReader, vectors::Kind},
+    index::{
+        dense::DenseReader,
+        vectors::{Kind, VectorReader},
+    },
     search::duplicates::{Duplicates, Group, Member, Wanted, duplicates},
     store::Snapshot,
 };
@@ -42,7 +45,7 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
         OneOf::Utterances => Kind::Utterances,
         OneOf::Dialogues => Kind::Dialogues,
     };
-    let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| vectors::none_yet(&root))?;
+    let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| VectorReader::none_yet(&root))?;
     vectors::tell_without(reader.without(kind), kind, &root, context.printer);
     if reader.tail() > LONG_TAIL && !args.exact {
         context.printer.warn(format!(

@@ -113,12 +113,7 @@ fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context
     let mut statistics = Statistics::default();
     let mut done = 0;
     loop {
-        let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK);
-        while chunk.len() < CHUNK
-            && let Some(record) = records.next_record()
-        {
-            chunk.push(record?.json.to_vec());
-        }
+        let chunk = records.next_chunk(CHUNK)?;
         if chunk.is_empty() {
             return Ok(statistics);
         }

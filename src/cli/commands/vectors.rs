@@ -114,14 +114,6 @@ pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The error where there are none.
-pub(super) fn none_yet(root: &Path) -> Error {
-    Error::Input {
-        message: format!("{} has no vectors yet", root.display()),
-        hint: Some(format!("`turnwise encode -i {}` makes them", root.display())),
-    }
-}
-
 /// Tells how much is left out because it has no vector yet.
 pub(super) fn tell_without(without: u64, kind: Kind, root: &Path, printer: &Printer) {
     if without > 0 {

@@ -76,15 +76,6 @@ impl Background {
         let (from, to) = (percents.next()?, percents.next()?);
         Some(from + (to - from) * (f64::from(score) - low) / (high - low))
     }
-
-    /// The score that so many percent of random pairs are below.
-    pub fn score_at(&self, percent: f64) -> Option<f32> {
-        let at = grid().take_while(|p| *p <= percent).count().checked_sub(1)?;
-        let low = *self.0.get(at)?;
-        let Some(high) = self.0.get(at + 1) else { return Some(low) };
-        let (from, to) = (grid().nth(at)?, grid().nth(at + 1)?);
-        Some(low + (high - low) * ((percent - from) / (to - from)) as f32)
-    }
 }
 
 #[cfg(test)]
@@ -97,8 +88,6 @@ mod tests {
         for score in [0.0, 0.123, 0.5, 0.77, 0.995, 0.9995] {
             let percentile = background.percentile(score).unwrap();
             assert!((percentile - 100.0 * f64::from(score)).abs() < 0.01, "{score}: {percentile}");
-            let back = background.score_at(percentile).unwrap();
-            assert!((back - score).abs() < 1e-3, "{score}: {back}");
         }
         assert_eq!(background.percentile(-0.5), Some(0.0));
         assert_eq!((background.percentile(1.0), background.percentile(7.0)), (Some(100.0), Some(100.0)));

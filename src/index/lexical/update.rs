@@ -37,10 +37,7 @@ impl Lexical {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = match analyzer {
-            Some(analyzer) => analyzer,
-            None => remembered(root)?,
-        };
+        let analyzer = analyzer.map_or_else(|| remembered(root), Ok)?;
         let target = target(analyzer, snapshot);
         let run = Run { snapshot, target: &target, stop };
         // Another analysis, other fields, another log, damage: all mean the same, that it is made anew.
@@ -68,10 +65,7 @@ impl Lexical {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = match analyzer {
-            Some(analyzer) => analyzer,
-            None => remembered(root)?,
-        };
+        let analyzer = analyzer.map_or_else(|| remembered(root), Ok)?;
         let target = target(analyzer, snapshot);
         Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
     }

@@ -35,6 +35,14 @@ impl VectorReader {
         }
     }
 
+    /// The error of whoever needs vectors where there are none.
+    pub fn none_yet(root: &Path) -> Error {
+        Error::Input {
+            message: format!("{} has no vectors yet", root.display()),
+            hint: Some(format!("`turnwise encode -i {}` makes them", root.display())),
+        }
+    }
+
     pub(super) fn open_set(set: &Path) -> Result<Self> {
         let manifest = Manifest::read(set)?;
         let open = |kind: Kind| -> Result<(Column, Lookup)> {

@@ -23,12 +23,7 @@ pub(super) fn each_dialogue<T: Send>(
     let mut done = 0;
     loop {
         stop.check()?;
-        let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK);
-        while chunk.len() < CHUNK
-            && let Some(record) = records.next_record()
-        {
-            chunk.push(record?.json.to_vec());
-        }
+        let chunk = records.next_chunk(CHUNK)?;
         if chunk.is_empty() {
             return Ok(());
         }

@@ -200,12 +200,7 @@ fn look_at_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'
     let mut records = snapshot.records();
     let mut done = 0;
     loop {
-        let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK);
-        while chunk.len() < CHUNK
-            && let Some(record) = records.next_record()
-        {
-            chunk.push(record?.json.to_vec());
-        }
+        let chunk = records.next_chunk(CHUNK)?;
         if chunk.is_empty() {
             return Ok(());
         }
