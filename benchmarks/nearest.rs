@@ -1,21 +1,29 @@
 //! Our sides of `benchmarks/index/compare.py`: a graph over vectors is built, or opened, and searched.
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
-//!         [--ef 128] [--half] [--threads N]
+//!         [--ef 128] [--half] [--threads N] [--efs 48,128]
+//!         [--truth SCORES.f32] [--peer] [--scan]
 //!
-//! Files are rows of little-endian f32. If GRAPH is not there, it is built. What is printed is a JSON object a line: the
+//! Files are rows of little-endian f32. SCORES has the score of each query's tenth, else all are looked at. If GRAPH is not
+//! there, it is built. What is printed is a JSON object a line: the
 //! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
-//! hundred times by the clock, and the recall at 10. With `--scan`: instead, from how many vectors on a walk is faster than
-//! looking at all.
+//! hundred times by the clock, and the recall at 10. With `--peer` it is hnsw_rs itself that builds and searches. With
+//! `--scan`: instead, from how many vectors on a walk is faster than looking at all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
 
+#[path = "index/hnsw_rs.rs"]
+mod peer;
+
 use turnwise_nearest::{Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, freeze};
 
 const K: usize = 10;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 1;
+/// As side.py has them.
+const EFS: [usize; 22] =
+    [10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
@@ -31,10 +39,19 @@ fn main() {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
 
     let (base, queries) = (floats(base), floats(queries));
+    let efs: Vec<usize> = named("--efs").map_or_else(
+        || EFS.to_vec(),
+        |list| list.split(',').map(|ef| ef.parse().expect("a number")).collect(),
+    );
+    let path = std::path::Path::new(path);
+    let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
     if arguments.iter().any(|a| a == "--scan") {
         return crossover(&base, &queries, dim, &options);
     }
-    let path = std::path::Path::new(path);
+    let truth = || named("--truth").map_or_else(|| tenths(&base, &queries), floats);
+    if arguments.iter().any(|a| a == "--peer") {
+        return hnsw_rs(&base, &queries, dim, path, &options, &efs, &truth());
+    }
     if !path.exists() {
         let points = points(&base, dim);
         let (clock, cpu) = (Instant::now(), processor_time());
@@ -55,21 +72,78 @@ fn main() {
         opening.as_secs_f64() * 1e3,
         frozen.info().bytes,
     );
-    let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
-    let (_, _, truth) = run(&frozen, &queries, &Ask { k: K, exact: true, ..Ask::default() }, 1);
-    for ef in [10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384] {
+    let truth = truth();
+    for ef in efs {
         for rerank in [20, 40].into_iter().filter(|r| *r <= ef.max(20)) {
-            let ask = Ask { k: K, ef, rerank, ..Ask::default() };
-            let (cpu, times, found) = run(&frozen, &queries, &ask, ROUNDS);
-            println!(
-                r#"{{"ef": {ef}, "rerank": {rerank}, "recall": {:.5}, "qps_cpu": {:.1}, "p50_us": {:.1}, "p99_us": {:.1}}}"#,
-                recall(&found, &truth),
-                queries.len() as f64 / cpu.as_secs_f64(),
-                percentile(&times, 0.5),
-                percentile(&times, 0.99),
-            );
+            let run = ours(&frozen, &queries, &Ask { k: K, ef, rerank, ..Ask::default() }, ROUNDS);
+            tell(&format!(r#""ef": {ef}, "rerank": {rerank}"#), run, &truth);
         }
     }
+    let info = frozen.info();
+    let number = if info.originals == Originals::F16 { 2 } else { 4 };
+    println!(
+        r#"{{"walked_bits": {}, "walked_bytes": {}, "resident_bytes": {}}}"#,
+        info.walked_bits,
+        info.bytes - info.nodes * dim * number,
+        resident(path),
+    );
+}
+
+/// What of a mapped file is in memory.
+fn resident(path: &std::path::Path) -> usize {
+    let (name, maps) = (path.file_name().unwrap().to_str().unwrap(), "/proc/self/smaps");
+    let maps = std::fs::read_to_string(maps).unwrap_or_default();
+    let of_file = maps.lines().skip_while(|line| !line.ends_with(name));
+    let rss = of_file.filter_map(|line| line.strip_prefix("Rss:")).next();
+    rss.and_then(|rss| rss.split_whitespace().next()?.parse::<usize>().ok()).map_or(0, |kib| kib << 10)
+}
+
+/// The same of hnsw_rs.
+fn hnsw_rs(
+    base: &[f32],
+    queries: &[&[f32]],
+    dim: usize,
+    path: &std::path::Path,
+    options: &BuildOptions,
+    efs: &[usize],
+    truth: &[f32],
+) {
+    if !path.exists() {
+        let (clock, cpu) = (Instant::now(), processor_time());
+        let write = peer::build(base, dim, options);
+        println!(
+            r#"{{"build_seconds": {:.3}, "build_cpu_seconds": {:.3}, "threads": 1}}"#,
+            clock.elapsed().as_secs_f64(),
+            (processor_time() - cpu).as_secs_f64(),
+        );
+        write(path);
+    }
+    let files = peer::open(path);
+    let peer = peer::Peer::new(&files);
+    for ef in efs {
+        let run = timed(queries, ROUNDS, |query, out| *out = peer.search(query, K, *ef));
+        tell(&format!(r#""ef": {ef}"#), run, truth);
+    }
+}
+
+/// The score of each query's tenth, by looking at all.
+fn tenths(base: &[f32], queries: &[&[f32]]) -> Vec<f32> {
+    let mut scores = Vec::new();
+    let tenth = |query: &&[f32]| {
+        turnwise_nearest::products(query, base, query.len(), &mut scores);
+        *scores.select_nth_unstable_by(K - 1, |a, b| b.total_cmp(a)).1
+    };
+    queries.iter().map(tenth).collect()
+}
+
+fn tell(setting: &str, (cpu, times, found): Run, truth: &[f32]) {
+    println!(
+        r#"{{{setting}, "recall": {:.5}, "qps_cpu": {:.1}, "p50_us": {:.1}, "p99_us": {:.1}}}"#,
+        recall(&found, truth),
+        found.len() as f64 / cpu.as_secs_f64(),
+        percentile(&times, 0.5),
+        percentile(&times, 0.99),
+    );
 }
 
 fn points(base: &[f32], dim: usize) -> Points {
@@ -81,15 +155,15 @@ fn points(base: &[f32], dim: usize) -> Points {
 }
 
 /// Walks and scans among growing numbers of vectors.
-fn crossover(base: &[f32], queries: &[f32], dim: usize, options: &BuildOptions) {
-    let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
+fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOptions) {
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
         let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
         let exact = Ask { k: K, exact: true, ..Ask::default() };
-        let (scan, _, truth) = run(&frozen, &queries, &exact, ROUNDS);
+        let (scan, _, nearest) = ours(&frozen, queries, &exact, ROUNDS);
+        let truth: Vec<f32> = nearest.iter().map(|hits| hits[K - 1].1).collect();
         for ef in [32, 64, 128] {
             let (walk, _, found) =
-                run(&frozen, &queries, &Ask { k: K, ef, walk: true, ..Ask::default() }, ROUNDS);
+                ours(&frozen, queries, &Ask { k: K, ef, walk: true, ..Ask::default() }, ROUNDS);
             println!(
                 r#"{{"vectors": {count}, "ef": {ef}, "scan_us": {:.1}, "walk_us": {:.1}, "recall": {:.5}}}"#,
                 scan.as_secs_f64() * 1e6 / queries.len() as f64,
@@ -100,21 +174,24 @@ fn crossover(base: &[f32], queries: &[f32], dim: usize, options: &BuildOptions) 
     }
 }
 
-/// Nodes and scores of each query.
+/// Rows and scores of each query.
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// The best of the rounds in processor time, its times by the clock, and what was found.
-fn run(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> (Duration, Vec<Duration>, Found) {
-    let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
+/// Processor time, times by the clock, and what was found.
+type Run = (Duration, Vec<Duration>, Found);
+
+/// The best of the rounds.
+fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut Vec<(u32, f32)>)) -> Run {
     let mut best = (Duration::MAX, Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (mut times, mut found) = (Vec::new(), Vec::new());
         let cpu = processor_time();
         for query in queries {
+            let mut hits = Vec::with_capacity(K);
             let started = Instant::now();
-            frozen.search(query, ask, &mut scratch, &mut hits).unwrap();
+            search(query, &mut hits);
             times.push(started.elapsed());
-            found.push(hits.iter().map(|hit| (hit.node, hit.score)).collect());
+            found.push(hits);
         }
         let cpu = processor_time() - cpu;
         if cpu < best.0 {
@@ -124,13 +201,23 @@ fn run(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> (Durati
     best
 }
 
-/// A node counts if it is as near as the last of the truth: which of equally near ones is found does not matter.
-fn recall(found: &Found, truth: &Found) -> f64 {
-    let hits = found.iter().zip(truth).map(|(found, truth)| {
-        let least = truth.last().map_or(f32::MIN, |hit| hit.1);
-        found.iter().filter(|hit| hit.1 >= least).count()
-    });
-    hits.sum::<usize>() as f64 / truth.iter().map(Vec::len).sum::<usize>() as f64
+fn ours(frozen: &Frozen, queries: &[&[f32]], ask: &Ask, rounds: usize) -> Run {
+    let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
+    timed(queries, rounds, |query, out| {
+        frozen.search(query, ask, &mut scratch, &mut hits).unwrap();
+        // Rows, as others count them: a node stands for all that have its vector.
+        let rows = hits.iter().flat_map(|hit| frozen.rows(hit.node).iter().map(|row| (*row, hit.score)));
+        out.extend(rows.take(K));
+    })
+}
+
+/// What is as near as the tenth counts: which of equally near ones is found does not matter.
+fn recall(found: &Found, tenths: &[f32]) -> f64 {
+    let hits = found
+        .iter()
+        .zip(tenths)
+        .map(|(found, tenth)| found.iter().filter(|hit| hit.1 >= tenth - 1e-6).count());
+    hits.sum::<usize>() as f64 / (K * tenths.len()) as f64
 }
 
 fn percentile(times: &[Duration], part: f64) -> f64 {

@@ -1,4 +1,4 @@
-"""Searches the same vectors with turnwise, hnswlib, usearch and faiss in turns, and prints the ratios at equal recall.
+"""Searches the same vectors with turnwise, hnsw_rs, hnswlib, usearch and faiss in turns, and prints the ratios at equal recall.
 
     python3 -m venv target/index-peers && target/index-peers/bin/pip install -r benchmarks/index/requirements.txt
     target/index-peers/bin/python benchmarks/index/compare.py BASE.npy QUERIES.npy [--rounds 3] [--report FILE]
@@ -7,7 +7,9 @@ BASE and QUERIES hold vectors of length 1 (`turnwise embed texts.txt -o base.npy
 of its own; the sides take turns within a round, and of all rounds each setting's best counts. Indexes are built once, on
 one thread, with the same numbers of neighbours and candidates, and kept in --work. Queries go one by one through each
 library's own call from its own language; a Python call costs some microseconds, which the table names as measured with
-an empty one.
+an empty one. Bytes in memory are what a process has grown by when it has loaded an index; turnwise maps a file, for which
+there are two numbers: what a walk reads (codes, links, ids), and all that was mapped after the queries, with the vectors
+that the best are scored by, which the system may drop at any time.
 """
 
 import argparse
@@ -20,8 +22,13 @@ import time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-OURS = {"turnwise": ["--builder", "native"], "turnwise, graph by hnsw_rs": ["--builder", "hnsw_rs"]}
+OURS = {
+    "turnwise": ["--builder", "native"],
+    "turnwise, graph by hnsw_rs": ["--builder", "hnsw_rs"],
+    "hnsw_rs": ["--peer"],
+}
 PEERS = ["hnswlib", "usearch f32", "usearch f16", "usearch i8", "faiss HNSW", "faiss HNSW SQ8", "faiss IVF"]
+K = 10
 TARGETS = [0.95, 0.99]
 
 
@@ -65,16 +72,18 @@ def main():
     base, queries = np.load(arguments.base), np.load(arguments.queries)
     base.astype("<f4").tofile(work / "base.f32")
     queries.astype("<f4").tofile(work / "queries.f32")
+    tenths = [np.partition(part @ base.T, -K, axis=1)[:, -K] for part in np.array_split(queries, 20)]
+    np.concatenate(tenths).astype("<f4").tofile(work / "tenths.f32")
     program, dim = ours(), base.shape[1]
     sides = arguments.sides.split(",") if arguments.sides else [*OURS, *PEERS]
     commands = {}
     for side in sides:
         file = work / (side.replace(" ", "-").replace(",", "") + ".index")
         if side in OURS:
-            commands[side] = [program, work / "base.f32", work / "queries.f32", dim, file, *OURS[side]]
+            commands[side] = [program, work / "base.f32", work / "queries.f32", dim, file, "--truth", work / "tenths.f32", *OURS[side]]
         else:
-            commands[side] = [sys.executable, HERE / "side.py", side, arguments.base, arguments.queries, file]
-    builds, best = {}, {side: {} for side in sides}
+            commands[side] = [sys.executable, HERE / "side.py", side, arguments.base, arguments.queries, work / "tenths.f32", file]
+    builds, resident, best = {}, {}, {side: {} for side in sides}
     kept = work / "builds.json"
     if kept.exists():
         builds = json.loads(kept.read_text())
@@ -84,6 +93,8 @@ def main():
                 if "build_cpu_seconds" in line:
                     builds[side] = line["build_cpu_seconds"]
                     kept.write_text(json.dumps(builds))
+                if "resident_bytes" in line:
+                    resident[side] = line
                 if "recall" not in line:
                     continue
                 key = tuple((name, line[name]) for name in ("ef", "rerank", "nprobe") if name in line)
@@ -92,13 +103,13 @@ def main():
                     line["p99_us"] = min(line["p99_us"], known["p99_us"] if known else line["p99_us"])
                     best[side][key] = line
             print(side, "done", file=sys.stderr)
-    table = report(arguments, len(base), dim, sides, builds, best)
+    table = report(arguments, len(base), dim, sides, builds, resident, best)
     print(table)
     if arguments.report:
         arguments.report.write_text(table)
 
 
-def report(arguments, count, dim, sides, builds, best):
+def report(arguments, count, dim, sides, builds, resident, best):
     def at(side, target):
         """The fastest setting that reaches a recall."""
         return max((p for p in best[side].values() if p["recall"] >= target), key=lambda p: p["qps_cpu"], default=None)
@@ -108,8 +119,8 @@ def report(arguments, count, dim, sides, builds, best):
         f"{count:,} vectors of {dim} numbers, {arguments.rounds} rounds, one thread; an empty call from Python costs "
         f"{call_cost():.2f} µs.",
         "",
-        "| | " + " | ".join(f"queries/CPU-s at {t} | times slower than {sides[0]} | p99 µs" for t in TARGETS) + " | build, CPU-s | to hnswlib |",
-        "|---|" + "---:|" * (3 * len(TARGETS) + 2),
+        "| | " + " | ".join(f"queries/CPU-s at {t} | times slower than {sides[0]} | p99 µs" for t in TARGETS) + " | build, CPU-s | to hnswlib | bytes a vector in memory |",
+        "|---|" + "---:|" * (3 * len(TARGETS) + 3),
     ]
     for side in sides:
         cells = [side]
@@ -121,6 +132,9 @@ def report(arguments, count, dim, sides, builds, best):
                 cells += ["–", "–", "–"]
         build, other = builds.get(side), builds.get("hnswlib")
         cells += [f"{build:.0f}" if build else "–", f"{build / other:.2f}" if build and other else "–"]
+        line = resident.get(side, {"resident_bytes": 0})
+        parts = [line[name] / count for name in ("walked_bytes", "resident_bytes") if line.get(name)]
+        cells.append(" / ".join(f"{part:,.0f}" for part in parts) or "–")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

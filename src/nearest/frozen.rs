@@ -9,6 +9,7 @@ use crate::{
     Builder, Error, Level, Metric, Originals, Result,
     aligned::Aligned,
     file::{BLOCK, HEADER_BYTES, Header, Kind},
+    nibbles::row_bytes,
     quantizer::{Quantizer, stride},
     simd::Proven,
     walk::Lists,
@@ -21,13 +22,19 @@ pub struct Frozen {
     pub(crate) header: Header,
     pub(crate) stride: usize,
     pub(crate) level: Proven,
-    codes: Range<usize>,
+    walked: Walked<Range<usize>>,
     originals: Range<usize>,
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,
     rows: Range<usize>,
     checks: Range<usize>,
+}
+
+/// Rows that tell candidates apart, roughly.
+pub(crate) enum Walked<T> {
+    Nibbles(T),
+    Codes(T),
 }
 
 enum Bytes {
@@ -54,6 +61,8 @@ pub struct Info {
     pub builder: Builder,
     /// How the vectors are kept.
     pub originals: Originals,
+    /// Bits of a number that a walk reads; scores are by the vectors.
+    pub walked_bits: u32,
     /// Levels of the graph.
     pub levels: usize,
     /// Bytes of the file.
@@ -98,7 +107,10 @@ impl Frozen {
         let links =
             |level: usize| need(Kind::Links(level as u32), (level == 0).then_some(nodes * header.m * 8));
         let frozen = Frozen {
-            codes: need(Kind::Codes, Some(nodes * stride))?,
+            walked: match find(Kind::Nibbles) {
+                Some(_) => Walked::Nibbles(need(Kind::Nibbles, Some(nodes * row_bytes(header.dim)))?),
+                None => Walked::Codes(need(Kind::Codes, Some(nodes * stride))?),
+            },
             originals: need(Kind::Originals, Some(nodes * header.dim * number))?,
             links: (0..levels.max(1)).map(links).collect::<Result<_>>()?,
             norms: (header.metric == Metric::L2).then(|| need(Kind::Norms, Some(nodes * 4))).transpose()?,
@@ -153,6 +165,7 @@ impl Frozen {
             ef: self.header.ef,
             builder: self.header.builder,
             originals: self.header.originals,
+            walked_bits: if matches!(self.walked, Walked::Nibbles(_)) { 4 } else { 8 },
             levels: self.links.len(),
             bytes: self.bytes.all().len(),
         }
@@ -184,8 +197,13 @@ impl Frozen {
         Quantizer { scale: self.header.scale }
     }
 
-    pub(crate) fn codes(&self) -> &[u8] {
-        &self.bytes.all()[self.codes.clone()]
+    /// What a walk reads of each node.
+    pub(crate) fn walked(&self) -> Walked<&[u8]> {
+        let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
+        match &self.walked {
+            Walked::Nibbles(nibbles) => Walked::Nibbles(bytes(nibbles)),
+            Walked::Codes(codes) => Walked::Codes(bytes(codes)),
+        }
     }
 
     pub(crate) fn originals(&self) -> Vectors<'_> {

@@ -18,6 +18,7 @@ mod file;
 mod frozen;
 mod graph;
 mod metric;
+mod nibbles;
 mod points;
 mod products;
 mod quantizer;

@@ -18,17 +18,19 @@ pub(crate) struct Quantizer {
 impl Quantizer {
     /// Fitted to vectors.
     pub(crate) fn fit(vectors: &[f32]) -> Self {
-        // An odd step visits every place of a row whose width is a power of two.
-        let step = (vectors.len() / SAMPLE).max(1) | 1;
-        let mut sizes: Vec<f32> = vectors.iter().step_by(step).map(|v| v.abs()).collect();
-        if sizes.is_empty() {
-            return Quantizer { scale: 1.0 };
-        }
-        let at = ((sizes.len() as f64 * WITHIN) as usize).min(sizes.len() - 1);
-        let (_, range, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
-        // Where most numbers are 0 the few others make the range.
-        let range = if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) };
-        Quantizer { scale: scale(range) }
+        Quantizer { scale: scale(range(vectors, WITHIN)) }
+    }
+
+    /// The finest for one vector.
+    pub(crate) fn of_query(query: &[f32]) -> Self {
+        Quantizer { scale: scale(query.iter().fold(0.0, |most, v| v.abs().max(most))) }
+    }
+
+    /// A vector's codes as signed numbers, padded, into `out`.
+    pub(crate) fn signed(self, vector: &[f32], out: &mut Vec<i8>) {
+        out.clear();
+        out.extend(vector.iter().map(|v| self.code(*v)));
+        out.resize(stride(vector.len()), 0);
     }
 
     pub(crate) fn code(self, value: f32) -> i8 {
@@ -48,6 +50,20 @@ impl Quantizer {
         }
         codes
     }
+}
+
+/// The size within which this part of all numbers lies; 0 where there is none but 0.
+pub(crate) fn range(vectors: &[f32], within: f64) -> f32 {
+    // An odd step visits every place of a row whose width is a power of two.
+    let step = (vectors.len() / SAMPLE).max(1) | 1;
+    let mut sizes: Vec<f32> = vectors.iter().step_by(step).map(|v| v.abs()).collect();
+    if sizes.is_empty() {
+        return 0.0;
+    }
+    let at = ((sizes.len() as f64 * within) as usize).min(sizes.len() - 1);
+    let (_, range, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
+    // Where most numbers are 0 the few others make the range.
+    if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
 /// The bytes of a row of codes.

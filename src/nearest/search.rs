@@ -5,11 +5,12 @@ use std::cmp::Ordering;
 use crate::{
     Error, Metric, Result,
     exact::{self, Scan},
-    frozen::Frozen,
+    frozen::{Frozen, Walked},
+    nibbles::Rough,
     points::prepared,
-    quantizer::{Quantizer, scale},
+    quantizer::Quantizer,
     simd::{Simd, Task},
-    walk::{Candidate, DONE, Marks, Near, descend, walk},
+    walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
 };
 
 /// Looking at all of so few nodes is exact and takes no longer than a walk.
@@ -106,7 +107,6 @@ pub struct Scratch {
     signed: Vec<i8>,
     marks: Marks,
     candidates: Vec<Candidate>,
-    fresh: Vec<u32>,
 }
 
 impl Frozen {
@@ -141,23 +141,11 @@ impl Frozen {
         let quantizer = match self.header.metric {
             // Distances need query and vectors on one scale; a product does not, and a scale of its own is finer.
             Metric::L2 => self.quantizer(),
-            _ => Quantizer { scale: scale(scratch.query.iter().fold(0.0, |most, v| v.abs().max(most))) },
+            _ => Quantizer::of_query(&scratch.query),
         };
-        scratch.signed.clear();
-        scratch.signed.extend(scratch.query.iter().map(|v| quantizer.code(*v)));
-        scratch.signed.resize(self.stride, 0);
-        let bias = 128 * scratch.signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+        quantizer.signed(&scratch.query, &mut scratch.signed);
         scratch.marks.begin(self.nodes());
-        self.level.run(Walk {
-            frozen: self,
-            bias,
-            ef,
-            k,
-            rerank: ask.rerank,
-            allowed: ask.allowed,
-            scratch,
-            out,
-        });
+        self.level.run(Walk { frozen: self, ef, k, rerank: ask.rerank, allowed: ask.allowed, scratch, out });
         Ok(())
     }
 }
@@ -165,7 +153,6 @@ impl Frozen {
 /// One walk through the graph.
 struct Walk<'a> {
     frozen: &'a Frozen,
-    bias: i32,
     ef: usize,
     k: usize,
     rerank: usize,
@@ -179,17 +166,19 @@ impl Task for Walk<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Walk { frozen, bias, ef, k, rerank, allowed, scratch, out } = self;
-        let Scratch { query, wide, signed, marks, candidates, fresh } = scratch;
-        let near = Near { codes: frozen.codes(), norms: frozen.norms(), signed, bias, stride: frozen.stride };
-        let mut start = 0;
-        for level in (1..frozen.levels()).rev() {
-            // SAFETY: node 0 is there, as the graph is not empty, and so is what is found on the way.
-            start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), &near, start) };
+        let Walk { frozen, ef, k, rerank, allowed, scratch, out } = self;
+        let Scratch { query, wide, signed, marks, candidates } = scratch;
+        match frozen.walked() {
+            Walked::Nibbles(nibbles) => {
+                nearest::<S>(frozen, &Rough::new(nibbles, signed), ef, marks, candidates);
+            }
+            Walked::Codes(codes) => {
+                let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+                let near = ByCodes { codes, norms: frozen.norms(), signed, bias, stride: frozen.stride };
+                nearest::<S>(frozen, &near, ef, marks, candidates);
+            }
         }
-        // SAFETY: as above; the marks have been begun for these nodes.
-        unsafe { walk::<S>(frozen.lists(0), &near, start, ef, marks, candidates, fresh) };
-        // The best by the codes, and of those the best by the vectors themselves.
+        // The best of the walk, and of those the best by the vectors themselves.
         let vectors = frozen.originals();
         wide.resize(frozen.header.dim, 0.0);
         let best = candidates.iter().map(|c| c.node & !DONE);
@@ -205,4 +194,22 @@ impl Task for Walk<'_> {
         out.sort_unstable_by(Hit::order);
         out.truncate(k);
     }
+}
+
+/// From the first node down to the level of all, and there to the nearest.
+#[inline(always)]
+fn nearest<S: Simd>(
+    frozen: &Frozen,
+    near: &impl Near,
+    ef: usize,
+    marks: &mut Marks,
+    candidates: &mut Vec<Candidate>,
+) {
+    let mut start = 0;
+    for level in (1..frozen.levels()).rev() {
+        // SAFETY: node 0 is there, as the graph is not empty, and so is what is found on the way.
+        start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), near, start) };
+    }
+    // SAFETY: as above; the marks have been begun for these nodes.
+    unsafe { walk::<S>(frozen.lists(0), near, start, ef, marks, candidates) };
 }

@@ -1,5 +1,7 @@
 //! Walking through a graph towards a row of codes: what searching and building share.
 
+use std::cmp::Ordering;
+
 use crate::simd::Simd;
 
 /// Marks a candidate whose neighbours have been looked at.
@@ -13,38 +15,52 @@ pub(crate) struct Candidate {
     pub(crate) node: u32,
 }
 
-/// Which nodes a walk has come by.
+impl Candidate {
+    /// The nearest first, of equally near ones the first.
+    pub(crate) fn order(&self, other: &Candidate) -> Ordering {
+        self.apart.total_cmp(&other.apart).then(self.node.cmp(&other.node))
+    }
+}
+
+/// Which nodes a walk has come by: a bit each, as few bytes as can be, since nodes come by in no order.
 #[derive(Default)]
 pub(crate) struct Marks {
-    /// For each node, the number of the last walk that came by.
-    seen: Vec<u16>,
-    walk: u16,
+    bits: Vec<u64>,
+    nodes: usize,
+    /// Those that came by, in their order.
+    seen: Vec<u32>,
 }
 
 impl Marks {
     /// Begins another walk among so many nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        self.walk = self.walk.wrapping_add(1);
-        if self.seen.len() != nodes || self.walk == 0 {
-            self.seen.clear();
-            self.seen.resize(nodes, 0);
-            self.walk = 1;
+        for node in self.seen.drain(..) {
+            self.bits[node as usize / 64] = 0;
         }
-    }
-
-    /// `None` if there is no such node, else whether it comes by for the first time.
-    #[inline(always)]
-    fn first(&mut self, node: u32) -> Option<bool> {
-        let seen = self.seen.get_mut(node as usize)?;
-        let first = *seen != self.walk;
-        *seen = self.walk;
-        Some(first)
+        if self.nodes != nodes {
+            self.bits.clear();
+            self.bits.resize(nodes.div_ceil(64), 0);
+            self.nodes = nodes;
+        }
     }
 }
 
-/// How far nodes are from a row of codes.
+/// How far nodes are from what is looked for.
+pub(crate) trait Near {
+    /// Smaller is nearer.
+    ///
+    /// # Safety
+    ///
+    /// The node must be one of the graph's.
+    unsafe fn apart<S: Simd>(&self, node: u32) -> f32;
+
+    /// Asks for what `apart` will read.
+    fn prefetch<S: Simd>(&self, node: u32);
+}
+
+/// By codes, to one row of codes.
 #[derive(Clone, Copy)]
-pub(crate) struct Near<'a> {
+pub(crate) struct ByCodes<'a> {
     pub(crate) codes: &'a [u8],
     /// Squared lengths of the rows, where the distance is asked for and not the product.
     pub(crate) norms: &'a [u32],
@@ -53,12 +69,9 @@ pub(crate) struct Near<'a> {
     pub(crate) stride: usize,
 }
 
-impl Near<'_> {
-    /// # Safety
-    ///
-    /// The node must be one of the graph's.
+impl Near for ByCodes<'_> {
     #[inline(always)]
-    pub(crate) unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
+    unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
         // SAFETY: there is a row of codes for each node.
         unsafe {
             let row = self.codes.as_ptr().add(node as usize * self.stride);
@@ -92,6 +105,15 @@ impl<'a> Lists<'a> {
     pub(crate) fn of(self, node: u32) -> &'a [u32] {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
     }
+
+    /// Asks for a node's list.
+    #[inline(always)]
+    fn prefetch<S: Simd>(self, node: u32) {
+        let list = self.flat.as_ptr().wrapping_add(node as usize * self.width).cast::<u8>();
+        for line in (0..self.width * 4).step_by(64) {
+            S::prefetch(list.wrapping_add(line));
+        }
+    }
 }
 
 /// On one level, always to the neighbour that is nearer, until none is. `nodes` is how many there are.
@@ -100,7 +122,7 @@ impl<'a> Lists<'a> {
 ///
 /// `at` must be a node, and there must be codes for `nodes` nodes.
 #[inline(always)]
-pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &Near<'_>, mut at: u32) -> u32 {
+pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &impl Near, mut at: u32) -> u32 {
     // SAFETY: the caller's promise; neighbours are compared with the number of nodes.
     let mut apart = unsafe { near.apart::<S>(at) };
     loop {
@@ -132,18 +154,20 @@ pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &Nea
 #[inline(always)]
 pub(crate) unsafe fn walk<S: Simd>(
     lists: Lists<'_>,
-    near: &Near<'_>,
+    near: &impl Near,
     start: u32,
     ef: usize,
     marks: &mut Marks,
     candidates: &mut Vec<Candidate>,
-    fresh: &mut Vec<u32>,
 ) {
     /// So far ahead codes are fetched.
-    const AHEAD: usize = 4;
+    const AHEAD: usize = 8;
+    let Marks { bits, nodes, seen } = marks;
+    let nodes = *nodes;
     candidates.clear();
     candidates.reserve(ef + 1);
-    marks.first(start);
+    bits[start as usize / 64] |= 1 << (start % 64);
+    seen.push(start);
     // SAFETY: the caller's promise; a neighbour has a mark, and there are as many marks as codes.
     candidates.push(Candidate { apart: unsafe { near.apart::<S>(start) }, node: start });
     let mut at = 0;
@@ -154,15 +178,23 @@ pub(crate) unsafe fn walk<S: Simd>(
             continue;
         }
         candidates[at].node |= DONE;
-        fresh.clear();
+        // Likely the next, unless a neighbour is nearer.
+        if let Some(next) = candidates[at + 1..].iter().find(|c| c.node & DONE == 0) {
+            lists.prefetch::<S>(next.node);
+        }
+        let before = seen.len();
         for neighbour in lists.of(node) {
             // Behind the last neighbour stands what is no node.
-            match marks.first(*neighbour) {
-                Some(true) => fresh.push(*neighbour),
-                Some(false) => {}
-                None => break,
+            if *neighbour as usize >= nodes {
+                break;
+            }
+            let (word, bit) = (&mut bits[*neighbour as usize / 64], 1 << (neighbour % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                seen.push(*neighbour);
             }
         }
+        let fresh = &seen[before..];
         for neighbour in fresh.iter().take(AHEAD) {
             near.prefetch::<S>(*neighbour);
         }
@@ -181,13 +213,11 @@ pub(crate) unsafe fn walk<S: Simd>(
             }
             let place = candidates.partition_point(|c| c.apart < apart);
             candidates.insert(place, Candidate { apart, node: fresh[n] });
-            first = first.min(place);
+            if place <= first {
+                lists.prefetch::<S>(fresh[n]);
+                first = place;
+            }
         }
         at = first;
-        if let Some(next) = candidates.get(at) {
-            let list = lists.of(next.node & !DONE).as_ptr().cast::<u8>();
-            S::prefetch(list);
-            S::prefetch(list.wrapping_add(64));
-        }
     }
 }

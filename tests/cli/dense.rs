@@ -81,12 +81,34 @@ fn a_damaged_graph_is_named_and_made_anew() {
     fs::write(path, bad).unwrap();
     let outcome = t.run("verify -i x");
     assert!(outcome.code == 4 && outcome.out.contains("utterances.graph: block "), "{outcome:?}");
-    assert!(outcome.out.contains("`turnwise index build` makes the graphs anew"), "{outcome:?}");
+    assert!(outcome.out.contains("`turnwise repair` makes the graphs anew"), "{outcome:?}");
     fs::write(path, &good[..good.len() / 3]).unwrap();
     t.run("search -i x --mode dense parcel").says(4, &["utterances.graph: it ends within its "]);
-    t.ok("index build -i x");
+    t.ok("index build -i x --graph hnsw_rs");
     t.ok("verify -i x");
-    t.ok("search -i x --mode dense parcel");
+    let search = t.ok("search -i x --mode dense parcel --format json");
+    let hits = |printed: &str| serde_json::from_str::<Value>(printed).unwrap()["hits"].clone();
+
+    // `repair` does the same, with the builder that there was, and for the lexical index too.
+    let all = files(&t.path("indexes/x/graphs"));
+    let (path, good) = all.iter().find(|(path, _)| path.ends_with("dialogues.graph")).unwrap();
+    fs::write(path, &good[..good.len() / 2]).unwrap();
+    let all = files(&t.path("indexes/x/lexical"));
+    let (path, good) = all.iter().find(|(path, _)| path.extension().is_some_and(|e| e == "idx")).unwrap();
+    fs::write(path, &good[..good.len() / 2]).unwrap();
+    assert_eq!(t.run("verify -i x").code, 4);
+    t.run("repair -i x").says(
+        0,
+        &[
+            "the search index is damaged and is made anew",
+            "graphs over the vectors are damaged and are made anew",
+        ],
+    );
+    t.ok("verify -i x");
+    assert_eq!(hits(&t.ok("search -i x --mode dense parcel --format json")), hits(&search));
+    assert_eq!(t.json("index info -i x")["graphs"]["builder"], "hnsw_rs");
+    let again = t.run("repair -i x");
+    assert!(again.code == 0 && !again.err.contains("damaged"), "{again:?}");
 }
 
 #[test]

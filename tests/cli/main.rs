@@ -10,6 +10,7 @@ mod corpus;
 mod dense;
 mod embed;
 mod encode;
+mod frozen;
 mod hub;
 mod hybrid;
 mod interrupts;

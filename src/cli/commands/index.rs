@@ -18,7 +18,7 @@ use crate::{
         progress::Progress,
         signals,
     },
-    error::Result,
+    error::{Error, Result},
     index::{
         dense::{self, BuildOptions, Builder},
         lexical::Lexical,
@@ -42,20 +42,42 @@ struct Built {
 
 pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    let mut analyzer = args.analyzer;
-    if let Ok(lexical) = Lexical::open(&root)
-        && lexical.damaged_files().is_ok_and(|files| !files.is_empty())
-    {
-        context.printer.warn("the search index is damaged and is made anew");
-        // What is removed remembers nothing.
-        analyzer = analyzer.or(Some(lexical.analyzer()));
-        Lexical::remove(&root)?;
-    }
+    let analyzer = args.analyzer.or(remove_damaged(&root, context)?);
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
     let graphs =
         dense::build(&root, &snapshot, &options(args.graph), context.command_line, &signals::stopped)?;
     Built::tell(false, taken, graphs, &root, context)
+}
+
+/// Removes the lexical index if it is damaged. What is removed remembers nothing: its analyzer is given back.
+fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
+    let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
+    let analyzer = match opened {
+        Ok((false, analyzer)) => analyzer,
+        Err(Error::Corrupt { .. }) => Analyzer::default(),
+        // Sound, not there, or not for this turnwise.
+        _ => return Ok(None),
+    };
+    context.printer.warn("the search index is damaged and is made anew");
+    Lexical::remove(root)?;
+    Ok(Some(analyzer))
+}
+
+/// After a repair: what is searched is made anew where it is damaged, or is of another log.
+pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
+    let analyzer = remove_damaged(root, context)?;
+    let snapshot = Snapshot::open(root)?;
+    if analyzer.is_some() || context.settings.ingest_index {
+        update_by(analyzer, root, &snapshot, context)?;
+    }
+    let Some(builder) = dense::builder(root) else { return Ok(()) };
+    if dense::verify(root).is_err() {
+        context.printer.warn("the graphs over the vectors are damaged and are made anew");
+    }
+    let options = BuildOptions { builder, ..BuildOptions::default() };
+    dense::build(root, &snapshot, &options, context.command_line, &signals::stopped)?;
+    Ok(())
 }
 
 pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {

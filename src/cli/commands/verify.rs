@@ -127,7 +127,7 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let what = |why: String| format!("{why}; `turnwise index build` makes the search index anew");
+    let what = |why: String| format!("{why}; `turnwise repair` makes the search index anew");
     match Lexical::open(root).and_then(|lexical| lexical.damaged_files()) {
         Ok(files) => {
             let damage = |path| Damage { path, what: what("the checksum is wrong".to_owned()) };
@@ -145,7 +145,7 @@ fn graph_damage(root: &Path) -> Result<Option<Damage>> {
     match dense::verify(root) {
         Ok(()) => Ok(None),
         Err(Error::Corrupt { path, what, .. }) => {
-            Ok(Some(Damage { path, what: format!("{what}; `turnwise index build` makes the graphs anew") }))
+            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` makes the graphs anew") }))
         }
         Err(e) => Err(e),
     }
@@ -154,10 +154,8 @@ fn graph_damage(root: &Path) -> Result<Option<Damage>> {
 pub(super) fn repair(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let repaired = mend::repair(&root, context.command_line)?;
-    if context.settings.ingest_index {
-        index::update(&root, &Snapshot::open(&root)?, context)?;
-    }
     kept::mend(&root, context)?;
+    index::mend(&root, context)?;
     context.printer.result(&repaired, |out| {
         for place in &repaired.damaged_places {
             writeln!(out, "  damaged   {place}")?;

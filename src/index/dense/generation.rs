@@ -109,10 +109,7 @@ impl Generation {
             if !current.exists() {
                 return Ok(None);
             }
-            let named: Current = sealed::read(&current, FORMAT, damaged)?;
-            if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(damaged(&current, format!("`{}` is no name of a generation", named.generation)));
-            }
+            let named = named(&current)?;
             let opened = Generation::open_in(folder(root).join(&named.generation));
             // A builder may have switched in between and removed this one; then another is named.
             let again = |named: &Current| {
@@ -149,6 +146,22 @@ impl Generation {
         }
         Ok(())
     }
+}
+
+/// The generation in use.
+fn named(current: &Path) -> Result<Current> {
+    let named: Current = sealed::read(current, FORMAT, damaged)?;
+    if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(damaged(current, format!("`{}` is no name of a generation", named.generation)));
+    }
+    Ok(named)
+}
+
+/// The manifest of the generation in use, whatever has become of its graphs; `None` if there is none.
+pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
+    let current = folder(root).join(CURRENT);
+    let read = || sealed::read(&folder(root).join(named(&current)?.generation).join(NAME), FORMAT, damaged);
+    current.exists().then(read)
 }
 
 pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {

@@ -35,7 +35,7 @@ pub use build::{Built, build, rebuild};
 pub use compact::compact;
 pub use generation::{Manifest, Part};
 pub use reader::{Among, DenseHit, DenseReader, Look};
-pub use state::{Measured, in_use, is_worth_building, recall, verify};
+pub use state::{Measured, builder, in_use, is_worth_building, recall, verify};
 pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde::Serialize;
-use turnwise_nearest::{Ask, measure};
+use turnwise_nearest::{Ask, BuildOptions, Builder, measure};
 
 use super::{
     build::RECALL_QUERIES,
-    generation::{Generation, Manifest},
+    generation::{self, Generation, Manifest},
     reader::DenseReader,
 };
 use crate::{error::Result, index::vectors::Kind, store::Snapshot};
@@ -48,6 +48,14 @@ pub fn recall(root: &Path, again: bool) -> Result<Vec<Measured>> {
         Ok(Measured { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };
     Kind::ALL.into_iter().map(measured).collect()
+}
+
+/// What built the generation in use, which may be damaged: the usual builder where that cannot be told. `None` if there is
+/// no generation.
+pub fn builder(root: &Path) -> Option<Builder> {
+    let named = generation::manifest(root)?.map(|manifest| manifest.builder);
+    let builder = named.ok().and_then(|name| Builder::ALL.into_iter().find(|b| b.name() == name));
+    Some(builder.unwrap_or(BuildOptions::default().builder))
 }
 
 /// What the generation in use was built of; `None` if there is none.

@@ -11,6 +11,7 @@ use crate::{
     Error, Frozen, Originals, Points, Result,
     file::{self, Parts},
     graph::Graph,
+    nibbles::Nibbles,
     simd::Level,
 };
 pub(crate) use codes::Codes;
@@ -68,10 +69,14 @@ pub fn freeze(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<()> {
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
-    let (codes, graph) = build(points, options, stop)?;
+    let (codes, nibbles, graph) = build(points, options, stop)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
     let mut out = BufWriter::with_capacity(1 << 20, out);
-    file::write(&Parts { points, codes: &codes, graph: &graph, options }, &mut out).map_err(io("write"))?;
+    file::write(
+        &Parts { points, codes: &codes, nibbles: nibbles.as_ref(), graph: &graph, options },
+        &mut out,
+    )
+    .map_err(io("write"))?;
     let out = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
     out.sync_all().map_err(io("flush"))
 }
@@ -79,9 +84,9 @@ pub fn freeze(
 impl Points {
     /// A frozen graph in memory.
     pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
-        let (codes, graph) = build(self, options, &|| false)?;
+        let (codes, nibbles, graph) = build(self, options, &|| false)?;
         let mut bytes = Vec::new();
-        let parts = Parts { points: self, codes: &codes, graph: &graph, options };
+        let parts = Parts { points: self, codes: &codes, nibbles: nibbles.as_ref(), graph: &graph, options };
         file::write(&parts, &mut bytes).map_err(|e| Error::Input(e.to_string()))?;
         Frozen::from_bytes(&bytes)
     }
@@ -91,18 +96,19 @@ fn build(
     points: &Points,
     options: &BuildOptions,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<(Codes, Graph)> {
+) -> Result<(Codes, Option<Nibbles>, Graph)> {
     check(options)?;
     if points.len() > MAX_NODES {
         return Err(Error::Input(format!("{} vectors; at most {MAX_NODES} are possible", points.len())));
     }
     let codes = Codes::new(points, Level::best());
+    let nibbles = Nibbles::fine_enough(points);
     let mut graph = match options.builder {
         Builder::HnswRs => hnsw::build(&codes, options, stop)?,
-        Builder::Native => native::build(&codes, options, stop)?,
+        Builder::Native => native::build(&codes, nibbles.as_ref(), options, stop)?,
     };
     reach::repair(&mut graph, &codes);
-    Ok((codes, graph))
+    Ok((codes, nibbles, graph))
 }
 
 fn check(options: &BuildOptions) -> Result<()> {

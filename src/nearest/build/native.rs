@@ -10,8 +10,9 @@ use super::{BuildOptions, Codes};
 use crate::{
     Error, Result,
     graph::{Graph, Links, NONE},
+    nibbles::{Nibbles, Rough},
     simd::{Simd, Task},
-    walk::{Candidate, DONE, Lists, Marks, Near, descend, walk},
+    walk::{ByCodes, Candidate, DONE, Lists, Marks, Near, descend, walk},
 };
 
 /// A batch is at most this part of the nodes that are there,
@@ -19,8 +20,10 @@ const PART: usize = 50;
 /// and at most so many.
 const MOST: usize = 4_000;
 
+/// With nibbles, a new node finds its neighbours by them; which of those it takes is told by codes.
 pub(super) fn build(
     codes: &Codes,
+    nibbles: Option<&Nibbles>,
     options: &BuildOptions,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Graph> {
@@ -35,6 +38,7 @@ pub(super) fn build(
     };
     let mut growing = Growing {
         codes: codes.in_order(&points),
+        nibbles: nibbles.map(|nibbles| nibbles.in_order(&points)),
         links: (0..=top).map(links).collect(),
         level_of,
         ef: options.ef,
@@ -73,6 +77,7 @@ fn mixed(number: u64) -> u64 {
 /// The graph while it grows. Codes are in the order of the nodes.
 struct Growing {
     codes: Codes,
+    nibbles: Option<Nibbles>,
     links: Vec<Links>,
     level_of: Vec<usize>,
     ef: usize,
@@ -83,8 +88,9 @@ struct Growing {
 struct Scratch {
     marks: Marks,
     signed: Vec<i8>,
+    /// The codes of candidates, one after the other.
+    other: Vec<i8>,
     candidates: Vec<Candidate>,
-    fresh: Vec<u32>,
     chosen: Vec<u32>,
 }
 
@@ -130,12 +136,12 @@ impl Growing {
     }
 
     /// The distances of all nodes to one.
-    fn near<'a>(&'a self, node: u32, signed: &'a mut Vec<i8>) -> Near<'a> {
+    fn near<'a>(&'a self, node: u32, signed: &'a mut Vec<i8>) -> ByCodes<'a> {
         signed.clear();
         signed.extend(self.codes.row(node).iter().map(|code| (*code ^ 128) as i8));
         let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
         let norms = self.codes.distance_norms();
-        Near { codes: self.codes.bytes.bytes(), norms, signed, bias, stride: self.codes.stride }
+        ByCodes { codes: self.codes.bytes.bytes(), norms, signed, bias, stride: self.codes.stride }
     }
 
     /// Of candidates, the nearest first, those that are nearer to the node than to any that was chosen before: neighbours in
@@ -155,7 +161,7 @@ impl Growing {
             if chosen.len() == most {
                 break;
             }
-            let node = candidate.node & !DONE;
+            let node = candidate.node;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
             let near = self.near(node, signed);
             let mut in_another_direction = true;
@@ -190,24 +196,51 @@ impl Task for Find<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) -> Vec<Vec<u32>> {
         let Find { growing, node, scratch } = self;
-        let Scratch { marks, signed, candidates, fresh, chosen } = scratch;
-        let nodes = growing.codes.len();
-        let level = growing.level_of[node as usize];
-        let mut other = Vec::new();
-        let near = growing.near(node, signed);
+        let mut signed = std::mem::take(&mut scratch.signed);
+        let near = growing.near(node, &mut signed);
+        let lists = match &growing.nibbles {
+            Some(nibbles) => {
+                growing.find::<S>(node, &Rough::new(nibbles.bytes(), near.signed), &near, scratch)
+            }
+            None => growing.find::<S>(node, &near, &near, scratch),
+        };
+        scratch.signed = signed;
+        lists
+    }
+}
+
+impl Growing {
+    /// Walks by one kind of nearness, and chooses by the other.
+    #[inline(always)]
+    fn find<S: Simd>(
+        &self,
+        node: u32,
+        walked: &impl Near,
+        near: &ByCodes<'_>,
+        scratch: &mut Scratch,
+    ) -> Vec<Vec<u32>> {
+        let Scratch { marks, candidates, chosen, other, .. } = scratch;
+        let nodes = self.codes.len();
+        let level = self.level_of[node as usize];
         let mut at = 0;
-        for level in (level + 1..growing.links.len()).rev() {
+        for level in (level + 1..self.links.len()).rev() {
             // SAFETY: node 0 is there before all others, and lists hold nodes only.
-            at = unsafe { descend::<S>(growing.lists(level), nodes, &near, at) };
+            at = unsafe { descend::<S>(self.lists(level), nodes, walked, at) };
         }
         let mut lists = vec![Vec::new(); level + 1];
         for level in (0..=level).rev() {
             marks.begin(nodes);
             // SAFETY: as above, and the marks have been begun.
-            unsafe { walk::<S>(growing.lists(level), &near, at, growing.ef, marks, candidates, fresh) };
-            at = candidates[0].node & !DONE;
-            let most = growing.links[level].width;
-            growing.choose::<S>(growing.own(node), candidates, most, &mut other, chosen);
+            unsafe { walk::<S>(self.lists(level), walked, at, self.ef, marks, candidates) };
+            for candidate in candidates.iter_mut() {
+                candidate.node &= !DONE;
+                // SAFETY: candidates are nodes.
+                candidate.apart = unsafe { near.apart::<S>(candidate.node) };
+            }
+            candidates.sort_unstable_by(Candidate::order);
+            at = candidates[0].node;
+            let most = self.links[level].width;
+            self.choose::<S>(self.own(node), candidates, most, other, chosen);
             lists[level].extend_from_slice(chosen);
         }
         lists
@@ -229,7 +262,7 @@ impl Task for Join<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) -> Vec<u32> {
         let Join { growing, level, node, others, scratch } = self;
-        let Scratch { signed, candidates, chosen, .. } = scratch;
+        let Scratch { signed, other, candidates, chosen, .. } = scratch;
         let links = &growing.links[level];
         let mut all = links.of(node).to_vec();
         all.extend(others.iter().map(|(_, other)| *other));
@@ -238,12 +271,12 @@ impl Task for Join<'_> {
         }
         let near = growing.near(node, signed);
         candidates.clear();
-        for other in all {
+        for node in all {
             // SAFETY: all are nodes.
-            candidates.push(Candidate { apart: unsafe { near.apart::<S>(other) }, node: other });
+            candidates.push(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
         }
-        candidates.sort_unstable_by(|a, b| a.apart.total_cmp(&b.apart).then(a.node.cmp(&b.node)));
-        growing.choose::<S>(growing.own(node), candidates, links.width, &mut Vec::new(), chosen);
+        candidates.sort_unstable_by(Candidate::order);
+        growing.choose::<S>(growing.own(node), candidates, links.width, other, chosen);
         chosen.clone()
     }
 }

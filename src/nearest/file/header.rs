@@ -25,6 +25,7 @@ pub(crate) enum Kind {
     Starts,
     Rows,
     Checks,
+    Nibbles,
 }
 
 impl Kind {
@@ -37,6 +38,7 @@ impl Kind {
             Kind::Starts => (5, 0),
             Kind::Rows => (6, 0),
             Kind::Checks => (7, 0),
+            Kind::Nibbles => (8, 0),
         }
     }
 
@@ -49,6 +51,7 @@ impl Kind {
             Kind::Starts,
             Kind::Rows,
             Kind::Checks,
+            Kind::Nibbles,
         ];
         all.into_iter().find(|k| k.numbers() == (kind, level))
     }
@@ -63,6 +66,7 @@ impl Kind {
             Kind::Starts => "starts of rows".to_owned(),
             Kind::Rows => "rows".to_owned(),
             Kind::Checks => "checksums".to_owned(),
+            Kind::Nibbles => "nibbles".to_owned(),
         }
     }
 }

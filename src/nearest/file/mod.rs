@@ -3,6 +3,7 @@
 //! ```text
 //! 0     header, 4096 bytes: magic, version, numbers, the table of sections, a CRC-32 of all that
 //! 4096  sections, each at a multiple of 64:
+//!         nibbles    nodes × stride / 2 bytes (see `nibbles`), or, where they are not fine enough,
 //!         codes      nodes × stride bytes, biased by 128, padded with 128 (see `simd`)
 //!         originals  nodes × width numbers, f32 or f16
 //!         links 0    nodes × 2m u32, a list ended by u32::MAX where it is shorter

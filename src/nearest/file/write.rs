@@ -9,12 +9,15 @@ use crate::{
     build::Codes,
     file::{BLOCK, HEADER_BYTES, Header, Kind, Section},
     graph::Graph,
+    nibbles::{Nibbles, row_bytes},
 };
 
 /// What a file is made of.
 pub(crate) struct Parts<'a> {
     pub(crate) points: &'a Points,
     pub(crate) codes: &'a Codes,
+    /// Instead of codes, if they are fine enough.
+    pub(crate) nibbles: Option<&'a Nibbles>,
     pub(crate) graph: &'a Graph,
     pub(crate) options: &'a BuildOptions,
 }
@@ -50,7 +53,10 @@ fn list(parts: &Parts, checks: usize) -> Vec<Section> {
         Originals::F32 => 4,
         Originals::F16 => 2,
     };
-    let mut lengths = vec![(Kind::Codes, nodes * parts.codes.stride)];
+    let mut lengths = vec![match parts.nibbles {
+        Some(_) => (Kind::Nibbles, nodes * row_bytes(parts.points.dim)),
+        None => (Kind::Codes, nodes * parts.codes.stride),
+    }];
     lengths.push((Kind::Originals, nodes * parts.points.dim * number));
     for (level, links) in parts.graph.levels.iter().enumerate() {
         lengths.push((Kind::Links(level as u32), links.flat.len() * 4));
@@ -74,7 +80,7 @@ fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
     let order = || parts.graph.points.iter().copied();
     let mut section = Padded { out, length: 0 };
     for point in order() {
-        section.put(parts.codes.row(point))?;
+        section.put(parts.nibbles.map_or_else(|| parts.codes.row(point), |nibbles| nibbles.row(point)))?;
     }
     section.end()?;
     let mut row = Vec::new();

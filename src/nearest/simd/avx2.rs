@@ -39,6 +39,35 @@ impl Simd for Avx2 {
         }
     }
 
+    /// A pair of products is at most 2 · 15 · 127, so that eight of them fit into 16 bits.
+    #[inline(always)]
+    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (lower, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
+            let mut total = _mm256_setzero_si256();
+            let mut at = 0;
+            while at < length {
+                let end = length.min(at + 8 * 64);
+                let mut sums = [_mm256_setzero_si256(); 2];
+                while at < end {
+                    let both = _mm256_loadu_si256(nibbles.add(at / 2).cast());
+                    let halves = [both, _mm256_srli_epi16::<4>(both)];
+                    for half in 0..2 {
+                        let other = _mm256_loadu_si256(signed.add(at + 32 * half).cast());
+                        let pairs = _mm256_maddubs_epi16(_mm256_and_si256(halves[half], lower), other);
+                        sums[half] = _mm256_add_epi16(sums[half], pairs);
+                    }
+                    at += 64;
+                }
+                for sum in sums {
+                    total = _mm256_add_epi32(total, _mm256_madd_epi16(sum, ones));
+                }
+            }
+            sum_i32(total)
+        }
+    }
+
     #[inline(always)]
     unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
         // SAFETY: the caller's promise.

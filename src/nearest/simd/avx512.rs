@@ -40,6 +40,23 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let lower = _mm512_set1_epi8(15);
+            let mut sum = _mm512_setzero_si512();
+            for at in (0..length).step_by(64) {
+                let both = _mm256_loadu_si256(nibbles.add(at / 2).cast());
+                let halves =
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(both), _mm256_srli_epi16::<4>(both));
+                let other = _mm512_loadu_si512(signed.add(at).cast());
+                sum = _mm512_dpbusd_epi32(sum, _mm512_and_si512(halves, lower), other);
+            }
+            _mm512_reduce_add_epi32(sum)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
         // SAFETY: the caller's promise.
         unsafe {

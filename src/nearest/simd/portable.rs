@@ -19,6 +19,23 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        let (nibbles, signed) = unsafe {
+            (std::slice::from_raw_parts(nibbles, length / 2), std::slice::from_raw_parts(signed, length))
+        };
+        let blocks = nibbles.chunks_exact(32).zip(signed.chunks_exact(64));
+        let products = blocks.flat_map(|(nibbles, signed)| {
+            let (first, second) = signed.split_at(32);
+            nibbles
+                .iter()
+                .zip(first.iter().zip(second))
+                .map(|(n, (a, b))| i32::from(n & 15) * i32::from(*a) + i32::from(n >> 4) * i32::from(*b))
+        });
+        products.sum()
+    }
+
+    #[inline(always)]
     unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
         // SAFETY: the caller's promise.
         let (a, b) =

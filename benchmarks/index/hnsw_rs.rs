@@ -1,0 +1,54 @@
+//! hnsw_rs as a peer: its own graph, its own search, on the vectors themselves. Its distance is ours: its own would take the
+//! most of the time, and ends the process where a product is a rounding error above 1.
+
+use std::{cell::RefCell, path::Path};
+
+use hnsw_rs::{anndists::dist::distances::Distance, api::AnnT, hnswio::HnswIo, prelude::Hnsw};
+use turnwise_nearest::BuildOptions;
+
+/// The cosine distance of vectors of length 1.
+#[derive(Clone, Copy)]
+struct Apart;
+
+impl Distance<f32> for Apart {
+    fn eval(&self, a: &[f32], b: &[f32]) -> f32 {
+        thread_local!(static OUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+        OUT.with_borrow_mut(|out| {
+            turnwise_nearest::products(a, b, a.len(), out);
+            (1.0 - out[0]).max(0.0)
+        })
+    }
+}
+
+pub struct Peer<'a> {
+    graph: Hnsw<'a, f32, Apart>,
+}
+
+/// Opens what `build` has written.
+pub fn open(file: &Path) -> HnswIo {
+    HnswIo::new(file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap())
+}
+
+/// Builds a graph, on as many threads as there are in the pool.
+pub fn build(base: &[f32], dim: usize, options: &BuildOptions) -> impl FnOnce(&Path) {
+    let graph: Hnsw<'_, f32, Apart> = Hnsw::new(options.m, base.len() / dim, 16, options.ef, Apart);
+    for (row, vector) in base.chunks_exact(dim).enumerate() {
+        graph.insert((vector, row));
+    }
+    move |file| {
+        graph.file_dump(file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap()).unwrap();
+        std::fs::write(file, "").unwrap();
+    }
+}
+
+impl<'a> Peer<'a> {
+    pub fn new(files: &'a HnswIo) -> Self {
+        Peer { graph: files.load_hnsw_with_dist(Apart).unwrap() }
+    }
+
+    /// Rows and their products with the query.
+    pub fn search(&self, query: &[f32], k: usize, ef: usize) -> Vec<(u32, f32)> {
+        let found = self.graph.search(query, k, ef);
+        found.into_iter().map(|hit| (hit.d_id as u32, 1.0 - hit.distance)).collect()
+    }
+}

@@ -1,0 +1,240 @@
+//! Half a byte a number: rough products, for which half of the memory is read.
+//!
+//! A walk waits for memory. What it needs is the order of candidates, nearly; the best of them are scored by the vectors
+//! themselves. Where half a byte is too rough for that, the graph has no nibbles and is walked by its codes.
+
+use rayon::prelude::*;
+
+use crate::{
+    Level, Metric,
+    aligned::Aligned,
+    points::Points,
+    products::products,
+    quantizer::{Quantizer, range, stride},
+    simd::{CODE_STEP, Simd, Task},
+    walk::Near,
+};
+
+/// What of all numbers lies within the range of the nibbles.
+const WITHIN: f64 = 0.995;
+/// Nibbles are fine enough if of the nearest so many
+const NEAREST: usize = 10;
+/// this part
+const ENOUGH: f64 = 0.99;
+/// is among the first so many by nibbles,
+const AMONG: usize = 20;
+/// for so many
+const TRIES: usize = 128;
+/// of so many points.
+const SAMPLE: usize = 4096;
+/// Half of a block's numbers lie in the lower halves of its bytes, the others in the upper ones.
+const HALF: usize = CODE_STEP / 2;
+
+/// The bytes of a row.
+pub(crate) fn row_bytes(dim: usize) -> usize {
+    stride(dim) / 2
+}
+
+/// The nibbles of all points.
+pub(crate) struct Nibbles {
+    row: usize,
+    bytes: Aligned,
+}
+
+impl Nibbles {
+    /// Of points, where they are fine enough: tried with a sample of them. A distance, unlike a product, has no use for them.
+    pub(crate) fn fine_enough(points: &Points) -> Option<Self> {
+        let products = points.metric != Metric::L2;
+        (products && Sample::of(points).shows_them_fine()).then(|| Nibbles::new(&points.vectors, points.dim))
+    }
+
+    /// Number `x` is `(2n − 15) · step / 2` for its nibble `n`.
+    fn new(vectors: &[f32], dim: usize) -> Self {
+        // Sixteen steps, as wide as the range.
+        let scale = 8.0 / range(vectors, WITHIN);
+        let scale = if scale.is_finite() { scale } else { 0.0 };
+        let nibble = |value: f32| (value * scale + 8.0).floor().clamp(0.0, 15.0) as u8;
+        let row = row_bytes(dim);
+        let mut bytes = Aligned::filled(vectors.len() / dim * row, 0);
+        for (row, vector) in bytes.bytes_mut().chunks_exact_mut(row).zip(vectors.chunks_exact(dim)) {
+            for (at, value) in vector.iter().enumerate() {
+                let byte = &mut row[at / CODE_STEP * HALF + at % HALF];
+                *byte |= nibble(*value) << (4 * (at % CODE_STEP / HALF));
+            }
+        }
+        Nibbles { row, bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.bytes()
+    }
+
+    pub(crate) fn row(&self, point: u32) -> &[u8] {
+        &self.bytes()[point as usize * self.row..][..self.row]
+    }
+
+    /// The same rows in another order.
+    pub(crate) fn in_order(&self, points: &[u32]) -> Self {
+        let mut bytes = Aligned::filled(points.len() * self.row, 0);
+        for (row, point) in bytes.bytes_mut().chunks_exact_mut(self.row).zip(points) {
+            row.copy_from_slice(self.row(*point));
+        }
+        Nibbles { row: self.row, bytes }
+    }
+}
+
+/// Points spread evenly over all.
+struct Sample {
+    dim: usize,
+    vectors: Vec<f32>,
+}
+
+impl Sample {
+    fn of(points: &Points) -> Self {
+        let count = points.len().min(SAMPLE);
+        let rows = (0..count).map(|n| n * points.len() / count);
+        Sample { dim: points.dim, vectors: rows.flat_map(|row| points.vector(row)).copied().collect() }
+    }
+
+    /// Whether those that are nearest by the vectors are among the first by the nibbles.
+    fn shows_them_fine(&self) -> bool {
+        let count = self.vectors.len() / self.dim;
+        let nibbles = Nibbles::new(&self.vectors, self.dim);
+        let tries = count.min(TRIES);
+        let found = (0..tries).into_par_iter().map(|n| {
+            let at = n * count / tries;
+            let query = &self.vectors[at * self.dim..][..self.dim];
+            let mut exact = Vec::new();
+            products(query, &self.vectors, self.dim, &mut exact);
+            let mut signed = Vec::new();
+            Quantizer::of_query(query).signed(query, &mut signed);
+            let rough = Level::best().proven().run(All { near: Rough::new(nibbles.bytes(), &signed), count });
+            let nearest = first(NEAREST, at, count, |node| -exact[node]);
+            let among = first(AMONG, at, count, |node| rough[node]);
+            nearest.iter().filter(|node| among.contains(node)).count()
+        });
+        let found: usize = found.sum();
+        found as f64 >= ENOUGH * (tries * NEAREST.min(count.saturating_sub(1))) as f64
+    }
+}
+
+/// The first `k` in the order of a number, without `own`.
+fn first(k: usize, own: usize, count: usize, apart: impl Fn(usize) -> f32) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..count).filter(|node| *node != own).collect();
+    if all.len() > k {
+        all.select_nth_unstable_by(k, |a, b| apart(*a).total_cmp(&apart(*b)));
+        all.truncate(k);
+    }
+    all
+}
+
+/// How far all are.
+struct All<'a> {
+    near: Rough<'a>,
+    count: usize,
+}
+
+impl Task for All<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self) -> Vec<f32> {
+        // SAFETY: there are nibbles of so many.
+        (0..self.count as u32).map(|node| unsafe { self.near.apart::<S>(node) }).collect()
+    }
+}
+
+/// How far nodes are from a row of codes, roughly.
+#[derive(Clone, Copy)]
+pub(crate) struct Rough<'a> {
+    pub(crate) nibbles: &'a [u8],
+    pub(crate) signed: &'a [i8],
+    /// 15 times the sum of the signed ones.
+    pub(crate) bias: i32,
+}
+
+impl<'a> Rough<'a> {
+    pub(crate) fn new(nibbles: &'a [u8], signed: &'a [i8]) -> Self {
+        Rough { nibbles, signed, bias: 15 * signed.iter().map(|s| i32::from(*s)).sum::<i32>() }
+    }
+}
+
+impl Near for Rough<'_> {
+    #[inline(always)]
+    unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
+        let bytes = self.signed.len() / 2;
+        // SAFETY: there is a row of nibbles for each node.
+        let dot = unsafe {
+            let row = self.nibbles.as_ptr().add(node as usize * bytes);
+            S::nibble_dot(row, self.signed.as_ptr(), self.signed.len())
+        };
+        (self.bias - 2 * dot) as f32
+    }
+
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, node: u32) {
+        let bytes = self.signed.len() / 2;
+        let row = self.nibbles.as_ptr().wrapping_add(node as usize * bytes);
+        for line in (0..bytes).step_by(64) {
+            S::prefetch(row.wrapping_add(line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(vectors: impl Iterator<Item = Vec<f32>>) -> Points {
+        let mut points: Option<Points> = None;
+        for (row, vector) in vectors.enumerate() {
+            let points = points.get_or_insert_with(|| Points::new(Metric::Cosine, vector.len()).unwrap());
+            points.push(row as u32, &vector).unwrap();
+        }
+        points.unwrap()
+    }
+
+    /// Random numbers with a bell's shape, the same every time.
+    fn bell(seed: u64) -> impl FnMut() -> f32 {
+        let mut state = seed;
+        move || {
+            (0..12).fold(-6.0, |sum, _| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                sum + (state >> 40) as f32 / (1 << 24) as f32
+            })
+        }
+    }
+
+    #[test]
+    fn nibbles_are_numbers_rounded() {
+        for dim in [1, 32, 64, 100, 384] {
+            let mut number = bell(dim as u64);
+            let vectors: Vec<f32> = (0..50 * dim).map(|_| number()).collect();
+            let nibbles = Nibbles::new(&vectors, dim);
+            let step = range(&vectors, WITHIN) / 8.0;
+            for (row, vector) in vectors.chunks_exact(dim).enumerate() {
+                let row = nibbles.row(row as u32);
+                for (at, value) in vector.iter().enumerate() {
+                    let nibble = row[at / 64 * 32 + at % 32] >> (at % 64 / 32 * 4) & 15;
+                    let back = (2.0 * f32::from(nibble) - 15.0) * step / 2.0;
+                    assert!(
+                        (back - value.clamp(-7.5 * step, 7.5 * step)).abs() <= 0.51 * step,
+                        "{back} {value}"
+                    );
+                }
+            }
+        }
+        assert!(Nibbles::new(&[0.0; 8], 4).bytes().iter().all(|byte| [0, 0x88, 8].contains(byte)));
+    }
+
+    #[test]
+    fn they_are_kept_where_they_are_fine_enough() {
+        let mut number = bell(3);
+        let even = points((0..2_000).map(|_| (0..384).map(|_| number()).collect()));
+        assert!(Nibbles::fine_enough(&even).is_some());
+        // A few numbers far greater than all others leave these two steps.
+        let sizes: Vec<f32> = (0..384).map(|at| if at % 8 == 0 { 10.0 } else { 0.3 }).collect();
+        let uneven = points((0..2_000).map(|_| sizes.iter().map(|size| size * size * number()).collect()));
+        assert!(Nibbles::fine_enough(&uneven).is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! What an earlier turnwise has written must be read by every later one: a folder as format version 1 had it, with what it
+//! answered then.
+
+use std::{fs, fs::File, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::support::{Turnwise, record};
+
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index-v1.tar.zst");
+/// What was asked, and is asked again.
+const ASKED: [&str; 6] = [
+    "search -i x --mode bm25 refund",
+    "search -i x --mode dense refund",
+    "search -i x 快递 -k 3",
+    "search -i x refund --of dialogues --filter role=agent",
+    "similar -i x kept-03#2",
+    "similar -i x kept-05",
+];
+
+/// Dialogues of ours, some replaced and one deleted behind the graphs.
+fn make(t: &Turnwise) {
+    let turns = [
+        ("where is my parcel", "it leaves the depot tomorrow"),
+        ("I want a refund for the broken lamp", "the refund takes three days"),
+        ("the refund has not come yet", "let me look into your refund"),
+        ("我的快递还没到", "快递明天送到"),
+        ("the app crashes when I log in", "please install the new version"),
+        ("can I change my address", "yes, before the parcel leaves the depot"),
+        ("where is my parcel", "快递已经到了"),
+    ];
+    let dialogues: Vec<Value> =
+        turns.iter().enumerate().map(|(n, (user, agent))| dialogue(n, user, agent)).collect();
+    let lines = |dialogues: &[Value]| dialogues.iter().map(|d| format!("{d}\n")).collect::<String>();
+    t.write("in.jsonl", lines(&dialogues));
+    t.ok("ingest -i x in.jsonl --no-encode");
+    t.ok("model fit in.jsonl -o fitted --dim 8");
+    t.ok("encode -i x --model ./fitted");
+    t.ok("index build -i x");
+    let changed = [
+        dialogue(1, "my lamp came in pieces", "a refund is on its way"),
+        dialogue(7, "refund please", "done"),
+    ];
+    t.write("more.jsonl", lines(&changed));
+    t.ok("ingest -i x more.jsonl --no-encode");
+    t.ok("encode -i x");
+    t.ok("delete -i x kept-00");
+}
+
+fn dialogue(n: usize, user: &str, agent: &str) -> Value {
+    json!({"id": format!("kept-{n:02}"), "domains": ["support"], "turns": [
+        {"role": "user", "text": user, "time": "2026-01-02T03:04:05Z"},
+        {"role": "agent", "text": agent, "intent": "answer"},
+    ]})
+}
+
+fn answers(t: &Turnwise) -> Value {
+    let hits: Vec<Value> = ASKED.iter().map(|asked| t.json(asked)["hits"].clone()).collect();
+    json!({"dialogues": t.dialogues("x"), "hits": hits})
+}
+
+/// Equal but for what another processor rounds otherwise.
+fn alike(now: &Value, then: &Value) -> bool {
+    match (now, then) {
+        (Value::Number(now), Value::Number(then)) => {
+            let (now, then) = (now.as_f64().unwrap(), then.as_f64().unwrap());
+            (now - then).abs() <= 1e-4 * then.abs().max(1.0)
+        }
+        (Value::Array(now), Value::Array(then)) => {
+            now.len() == then.len() && now.iter().zip(then).all(|(now, then)| alike(now, then))
+        }
+        // Fields may be added.
+        (Value::Object(now), Value::Object(then)) => {
+            then.iter().all(|(name, then)| now.get(name).is_some_and(|now| alike(now, then)))
+        }
+        _ => now == then,
+    }
+}
+
+#[test]
+fn what_version_1_wrote_is_read_answered_and_gone_on_with() {
+    let t = Turnwise::new();
+    tar::Archive::new(zstd::Decoder::new(File::open(KEPT).unwrap()).unwrap()).unpack(t.path("")).unwrap();
+    let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
+    t.ok("verify -i x");
+    // The model came with it, but lies elsewhere now.
+    t.ok("encode -i x --model ./fitted");
+    let now = answers(&t);
+    for (n, asked) in ASKED.iter().enumerate() {
+        let (now, then) = (&now["hits"][n], &then["hits"][n]);
+        assert!(!then.as_array().unwrap().is_empty() && alike(now, then), "{asked}\nnow {now}\nthen {then}");
+    }
+    assert!(alike(&now["dialogues"], &then["dialogues"]), "{}", now["dialogues"]);
+
+    // And it is an index like any other.
+    t.write("new.jsonl", record("new", "a refund for everybody"));
+    t.ok("ingest -i x new.jsonl --no-encode");
+    t.ok("encode -i x");
+    t.ok("index build -i x");
+    t.ok("index compact -i x");
+    t.ok("verify -i x --recall");
+    assert!(t.ok("search -i x refund").contains("everybody"));
+}
+
+#[test]
+#[ignore = "writes the fixture: once for each version of the format"]
+fn write_the_fixture() {
+    assert!(!Path::new(KEPT).exists(), "{KEPT} is frozen: another version has another name");
+    let t = Turnwise::new();
+    make(&t);
+    let answers = answers(&t);
+    t.write("answers.json", serde_json::to_string_pretty(&answers).unwrap());
+    let out = zstd::Encoder::new(File::create(KEPT).unwrap(), 19).unwrap().auto_finish();
+    let mut tar = tar::Builder::new(out);
+    for name in ["indexes", "fitted"] {
+        tar.append_dir_all(name, t.path(name)).unwrap();
+    }
+    tar.append_path_with_name(t.path("answers.json"), "answers.json").unwrap();
+    tar.finish().unwrap();
+    assert!(fs::metadata(KEPT).unwrap().len() < 200_000);
+}
