@@ -2,13 +2,14 @@
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
-//!         [--truth SCORES.f32] [--peer] [--scan]
+//!         [--truth SCORES.f32] [--peer] [--scan] [--filters]
 //!
 //! Files are rows of little-endian f32. SCORES has the score of each query's tenth, else all are looked at. If GRAPH is not
 //! there, it is built. What is printed is a JSON object a line: the
 //! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
 //! hundred times by the clock, and the recall at 10. With `--peer` it is hnsw_rs itself that builds and searches. With
-//! `--scan`: instead, from how many vectors on a walk is faster than looking at all.
+//! `--scan`: instead, from how many vectors on a walk is faster than looking at all; with `--filters`: what it takes where
+//! one in so many is allowed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 #[path = "index/hnsw_rs.rs"]
 mod peer;
 
-use turnwise_nearest::{Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, freeze};
+use turnwise_nearest::{
+    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, Way, freeze,
+};
 
 const K: usize = 10;
 const ROUNDS: usize = 1;
@@ -72,6 +75,9 @@ fn main() {
         opening.as_secs_f64() * 1e3,
         frozen.info().bytes,
     );
+    if arguments.iter().any(|a| a == "--filters") {
+        return filters(&frozen, &queries);
+    }
     let truth = truth();
     for ef in efs {
         for rerank in [20, 40].into_iter().filter(|r| *r <= ef.max(20)) {
@@ -154,21 +160,58 @@ fn points(base: &[f32], dim: usize) -> Points {
     points
 }
 
-/// Walks and scans among growing numbers of vectors.
+/// Walks, skims and exact scans among growing numbers of vectors.
 fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOptions) {
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
         let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
         let exact = Ask { k: K, exact: true, ..Ask::default() };
         let (scan, _, nearest) = ours(&frozen, queries, &exact, ROUNDS);
         let truth: Vec<f32> = nearest.iter().map(|hits| hits[K - 1].1).collect();
+        let skims = Ask { k: K, way: Way::Skim, ..Ask::default() };
+        let (skim, _, skimmed) = ours(&frozen, queries, &skims, ROUNDS);
+        let micros = |time: Duration| time.as_secs_f64() * 1e6 / queries.len() as f64;
+        println!(
+            r#"{{"vectors": {count}, "exact_us": {:.1}, "skim_us": {:.1}, "recall": {:.5}}}"#,
+            micros(scan),
+            micros(skim),
+            recall(&skimmed, &truth),
+        );
         for ef in [32, 64, 128] {
-            let (walk, _, found) =
-                ours(&frozen, queries, &Ask { k: K, ef, walk: true, ..Ask::default() }, ROUNDS);
+            let walks = Ask { k: K, ef, way: Way::Walk, ..Ask::default() };
+            let (walk, _, found) = ours(&frozen, queries, &walks, ROUNDS);
             println!(
-                r#"{{"vectors": {count}, "ef": {ef}, "scan_us": {:.1}, "walk_us": {:.1}, "recall": {:.5}}}"#,
-                scan.as_secs_f64() * 1e6 / queries.len() as f64,
-                walk.as_secs_f64() * 1e6 / queries.len() as f64,
+                r#"{{"vectors": {count}, "ef": {ef}, "walk_us": {:.1}, "recall": {:.5}}}"#,
+                micros(walk),
                 recall(&found, &truth),
+            );
+        }
+    }
+}
+
+/// The same search among all, and where one in so many is allowed, in turns.
+fn filters(frozen: &Frozen, queries: &[&[f32]]) {
+    let sets = [1, 2, 10, 50, 100, 1_000, 10_000]
+        .map(|every| (every, Allowed::rows(frozen, |row| row % every == 0)));
+    for round in 0..3 {
+        for (every, allowed) in &sets {
+            let ask = Ask { k: K, allowed: (*every > 1).then_some(allowed), ..Ask::default() };
+            let truth: Vec<f32> = if round > 0 {
+                Vec::new()
+            } else {
+                let (_, _, nearest) = ours(frozen, queries, &Ask { exact: true, ..ask }, 1);
+                nearest.iter().map(|hits| hits.last().map_or(f32::MIN, |hit| hit.1)).collect()
+            };
+            let (cpu, times, found) = ours(frozen, queries, &ask, 1);
+            println!(
+                r#"{{"one_in": {every}, "allowed": {}, "us": {:.1}, "p99_us": {:.1}{}}}"#,
+                allowed.count(),
+                cpu.as_secs_f64() * 1e6 / queries.len() as f64,
+                percentile(&times, 0.99),
+                if round > 0 {
+                    String::new()
+                } else {
+                    format!(r#", "recall": {:.5}"#, recall(&found, &truth))
+                },
             );
         }
     }

@@ -139,4 +139,5 @@ def report(arguments, count, dim, sides, builds, resident, best):
     return "\n".join(lines) + "\n"
 
 
-main()
+if __name__ == "__main__":
+    main()

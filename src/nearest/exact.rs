@@ -144,6 +144,34 @@ impl Task for Scan<'_> {
     }
 }
 
+/// Looks at all nodes for several queries at once: each vector is fetched once, not once a query.
+pub(crate) struct Scans<'a> {
+    pub(crate) frozen: &'a Frozen,
+    /// Prepared, each with its best.
+    pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
+    pub(crate) k: usize,
+}
+
+impl Task for Scans<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Scans { frozen, queries, k } = self;
+        let (vectors, mut wide) = (frozen.originals(), vec![0.0; frozen.header.dim]);
+        for node in 0..frozen.nodes() as u32 {
+            for (query, hits) in queries.iter_mut() {
+                // SAFETY: nodes below the number of nodes, and the queries are vectors of the graph.
+                let score = unsafe { score::<S>(frozen, vectors, query, node, &mut wide) };
+                Best { k, hits }.offer(Hit { node, score });
+            }
+        }
+        for (_, hits) in queries {
+            Best { k, hits }.finish();
+        }
+    }
+}
+
 /// The best so far: twice as many as wanted are gathered before the lesser half is dropped.
 struct Best<'a> {
     k: usize,

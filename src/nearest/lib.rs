@@ -25,6 +25,7 @@ mod quantizer;
 mod recall;
 mod search;
 mod simd;
+mod skim;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -37,5 +38,5 @@ pub use metric::Metric;
 pub use points::{Originals, Points};
 pub use products::products;
 pub use recall::{Recall, measure};
-pub use search::{Allowed, Ask, Hit, Scratch};
+pub use search::{Allowed, Ask, Hit, Scratch, Way};
 pub use simd::Level;

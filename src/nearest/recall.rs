@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Ask, Frozen, Result, Scratch};
+use crate::{Ask, Error, Frozen, Result, Scratch, exact::Scans, file::Header, points::prepared};
 
 /// Recall, measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,31 +15,50 @@ pub struct Recall {
     pub queries: usize,
 }
 
+/// So many queries look at all nodes together: their vectors fit into the nearest memory.
+const TOGETHER: usize = 16;
+
 /// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
-/// besides itself.
-pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize) -> Result<Recall> {
+/// besides itself. `stop` is asked now and then.
+pub fn measure(
+    frozen: &Frozen,
+    ask: &Ask,
+    queries: usize,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
     let k = ask.k.min(nodes.saturating_sub(1));
     if queries == 0 || k == 0 {
         return Ok(Recall { recall: 1.0, k, queries: 0 });
     }
-    let found = (0..queries)
-        .into_par_iter()
-        .map_init(
-            || (Scratch::default(), Vec::new(), Vec::new()),
-            |(scratch, nearest, found), n| {
-                let node = (n * nodes / queries) as u32;
-                let query = frozen.vector(node);
-                let ask = Ask { k: k + 1, ..*ask };
-                frozen.search(&query, &Ask { exact: true, ..ask }, scratch, nearest)?;
-                frozen.search(&query, &ask, scratch, found)?;
+    let asked: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
+    let ask = Ask { k: k + 1, exact: false, allowed: None, ..*ask };
+    let found = asked
+        .par_chunks(TOGETHER)
+        .map(|asked| {
+            if stop() {
+                return Err(Error::Stopped);
+            }
+            let mut exact = Vec::new();
+            for node in asked {
+                // As the search will prepare it, so that scores are the same to the bit.
+                let mut query = Vec::new();
+                let Header { metric, dim, .. } = frozen.header;
+                prepared(metric, dim, &frozen.vector(*node), &mut query).map_err(Error::Input)?;
+                exact.push((query, Vec::new()));
+            }
+            frozen.level.run(Scans { frozen, queries: &mut exact, k: k + 1 });
+            let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
+            for (node, (_, nearest)) in asked.iter().zip(&exact) {
+                frozen.search(&frozen.vector(*node), &ask, &mut scratch, &mut hits)?;
                 // The score of the k-th decides: which of several equally near ones is found does not matter.
-                let others = nearest.iter().filter(|hit| hit.node != node).take(k);
-                let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { return Ok(k) };
-                Ok(found.iter().filter(|hit| hit.node != node && hit.score >= least).take(k).count())
-            },
-        )
+                let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
+                let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
+                found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
+            }
+            Ok(found)
+        })
         .try_reduce(|| 0, |a, b| Ok(a + b))?;
     Ok(Recall { recall: found as f64 / (k * queries) as f64, k, queries })
 }

@@ -10,13 +10,17 @@ use crate::{
     points::prepared,
     quantizer::Quantizer,
     simd::{Simd, Task},
+    skim::Skim,
     walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
 };
 
-/// Looking at all of so few nodes is exact and takes no longer than a walk.
-const FEW: usize = 2_000;
-/// What a walk costs, in nodes that a scan could look at: for each of its candidates.
-const SCANNED_PER_CANDIDATE: usize = 8;
+/// Looking closely at all of so few nodes is as fast as anything.
+const FEW: usize = 256;
+/// What a walk costs for each of its candidates, in nodes that could be skimmed meanwhile: measured, see
+/// `benchmarks/nearest.rs --scan`.
+const SKIMMED_PER_CANDIDATE: usize = 32;
+/// At least so many candidates are scored for each that is wanted: what they are found by is rough.
+const SCORED: usize = 2;
 
 /// What is looked for.
 #[derive(Clone, Copy)]
@@ -31,14 +35,25 @@ pub struct Ask<'a> {
     pub allowed: Option<&'a Allowed>,
     /// Whether all are looked at, whatever it takes.
     pub exact: bool,
-    /// Whether the graph is walked even where looking at all is faster; for measuring.
-    pub walk: bool,
+    /// By which way candidates are found; for measuring.
+    pub way: Way,
 }
 
 impl Default for Ask<'_> {
     fn default() -> Self {
-        Ask { k: 10, ef: 64, rerank: 32, allowed: None, exact: false, walk: false }
+        Ask { k: 10, ef: 64, rerank: 32, allowed: None, exact: false, way: Way::Faster }
     }
+}
+
+/// How candidates are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The faster of the two, by how many there are to look at.
+    Faster,
+    /// Through the graph.
+    Walk,
+    /// By looking, roughly, at all that are allowed.
+    Skim,
 }
 
 /// A node that was found.
@@ -121,12 +136,18 @@ impl Frozen {
         if !usable || k == 0 {
             return Ok(());
         }
-        // Where few are allowed, a walk must see many to find enough of them.
-        let wanted = ask.ef.max(k).max(ask.rerank);
-        let ef = wanted.saturating_mul(self.nodes()).div_ceil(there);
-        let few = there <= FEW || ef.saturating_mul(SCANNED_PER_CANDIDATE) >= there;
-        if !ask.exact && (ask.walk || !few) {
-            self.walk(ask, ef, k, scratch, out)?;
+        if !ask.exact && (ask.way != Way::Faster || there > FEW) {
+            let scored = ask.rerank.max(k.saturating_mul(SCORED));
+            // Where few are allowed, a walk must see many to find enough of them.
+            let ef = ask.ef.max(scored).saturating_mul(self.nodes()).div_ceil(there);
+            let way = match ask.way {
+                Way::Faster if ef.saturating_mul(SKIMMED_PER_CANDIDATE) < there => Way::Walk,
+                Way::Faster => Way::Skim,
+                asked => asked,
+            };
+            let find = Find { allowed: ask.allowed, walk: way == Way::Walk, ef, scored };
+            self.roughly(&find, scratch, out);
+            out.truncate(k);
             if out.len() == k {
                 return Ok(());
             }
@@ -137,79 +158,100 @@ impl Frozen {
         Ok(())
     }
 
-    fn walk(&self, ask: &Ask, ef: usize, k: usize, scratch: &mut Scratch, out: &mut Vec<Hit>) -> Result<()> {
+    /// Finds candidates by what is read of each node, and scores the best of them.
+    fn roughly(&self, find: &Find, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
             // Distances need query and vectors on one scale; a product does not, and a scale of its own is finer.
             Metric::L2 => self.quantizer(),
             _ => Quantizer::of_query(&scratch.query),
         };
-        quantizer.signed(&scratch.query, &mut scratch.signed);
-        scratch.marks.begin(self.nodes());
-        self.level.run(Walk { frozen: self, ef, k, rerank: ask.rerank, allowed: ask.allowed, scratch, out });
-        Ok(())
+        let mut signed = std::mem::take(&mut scratch.signed);
+        quantizer.signed(&scratch.query, &mut signed);
+        match self.walked() {
+            Walked::Nibbles(nibbles) => self.candidates(Rough::new(nibbles, &signed), find, scratch),
+            Walked::Codes(codes) => {
+                let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
+                let near = ByCodes { codes, norms: self.norms(), signed: &signed, bias, stride: self.stride };
+                self.candidates(near, find, scratch);
+            }
+        }
+        scratch.signed = signed;
+        let Scratch { query, wide, candidates, .. } = scratch;
+        let best = candidates.iter().map(|c| c.node & !DONE);
+        let best = best.filter(|node| find.allowed.is_none_or(|allowed| allowed.holds(*node)));
+        out.extend(best.take(find.scored).map(|node| Hit { node, score: 0.0 }));
+        self.level.run(Score { frozen: self, query, wide, out });
+    }
+
+    fn candidates(&self, near: impl Near, find: &Find, scratch: &mut Scratch) {
+        let Scratch { marks, candidates, .. } = scratch;
+        if find.walk {
+            marks.begin(self.nodes());
+            self.level.run(Walk { frozen: self, near, ef: find.ef, marks, candidates });
+        } else {
+            let (nodes, allowed, keep) = (self.nodes(), find.allowed, find.scored);
+            self.level.run(Skim { near, nodes, allowed, keep, candidates });
+        }
     }
 }
 
-/// One walk through the graph.
-struct Walk<'a> {
-    frozen: &'a Frozen,
-    ef: usize,
-    k: usize,
-    rerank: usize,
+/// How candidates are found, and how many.
+struct Find<'a> {
     allowed: Option<&'a Allowed>,
-    scratch: &'a mut Scratch,
+    walk: bool,
+    ef: usize,
+    scored: usize,
+}
+
+/// The exact scores of hits, and their order.
+struct Score<'a> {
+    frozen: &'a Frozen,
+    query: &'a [f32],
+    wide: &'a mut Vec<f32>,
     out: &'a mut Vec<Hit>,
 }
 
-impl Task for Walk<'_> {
+impl Task for Score<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Walk { frozen, ef, k, rerank, allowed, scratch, out } = self;
-        let Scratch { query, wide, signed, marks, candidates } = scratch;
-        match frozen.walked() {
-            Walked::Nibbles(nibbles) => {
-                nearest::<S>(frozen, &Rough::new(nibbles, signed), ef, marks, candidates);
-            }
-            Walked::Codes(codes) => {
-                let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
-                let near = ByCodes { codes, norms: frozen.norms(), signed, bias, stride: frozen.stride };
-                nearest::<S>(frozen, &near, ef, marks, candidates);
-            }
-        }
-        // The best of the walk, and of those the best by the vectors themselves.
+        let Score { frozen, query, wide, out } = self;
         let vectors = frozen.originals();
         wide.resize(frozen.header.dim, 0.0);
-        let best = candidates.iter().map(|c| c.node & !DONE);
-        let best = best.filter(|node| allowed.is_none_or(|allowed| allowed.holds(*node)));
-        for node in best.take(rerank.max(k)) {
-            exact::prefetch::<S>(frozen, vectors, node);
-            out.push(Hit { node, score: 0.0 });
+        for hit in out.iter() {
+            exact::prefetch::<S>(frozen, vectors, hit.node);
         }
         for hit in out.iter_mut() {
             // SAFETY: candidates are nodes of the graph, and the query has been checked.
             hit.score = unsafe { exact::score::<S>(frozen, vectors, query, hit.node, wide) };
         }
         out.sort_unstable_by(Hit::order);
-        out.truncate(k);
     }
 }
 
-/// From the first node down to the level of all, and there to the nearest.
-#[inline(always)]
-fn nearest<S: Simd>(
-    frozen: &Frozen,
-    near: &impl Near,
+/// One walk through the graph.
+struct Walk<'a, N> {
+    frozen: &'a Frozen,
+    near: N,
     ef: usize,
-    marks: &mut Marks,
-    candidates: &mut Vec<Candidate>,
-) {
-    let mut start = 0;
-    for level in (1..frozen.levels()).rev() {
-        // SAFETY: node 0 is there, as the graph is not empty, and so is what is found on the way.
-        start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), near, start) };
+    marks: &'a mut Marks,
+    candidates: &'a mut Vec<Candidate>,
+}
+
+impl<N: Near> Task for Walk<'_, N> {
+    type Output = ();
+
+    /// From the first node down to the level of all, and there to the nearest.
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Walk { frozen, near, ef, marks, candidates } = self;
+        let mut start = 0;
+        for level in (1..frozen.levels()).rev() {
+            // SAFETY: node 0 is there, as the graph is not empty, and so is what is found on the way.
+            start = unsafe { descend::<S>(frozen.lists(level), frozen.nodes(), &near, start) };
+        }
+        // SAFETY: as above; the marks have been begun for these nodes.
+        unsafe { walk::<S>(frozen.lists(0), &near, start, ef, marks, candidates) };
     }
-    // SAFETY: as above; the marks have been begun for these nodes.
-    unsafe { walk::<S>(frozen.lists(0), near, start, ef, marks, candidates) };
 }

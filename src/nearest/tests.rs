@@ -84,13 +84,42 @@ fn walking_finds_what_is_nearest_whoever_built() {
         let ask = Ask { ef: 100, rerank: 50, ..Ask::default() };
         let recalls = Builder::ALL.map(|builder| {
             let recall =
-                measure(&points.frozen(&BuildOptions { builder, ..options() }).unwrap(), &ask, 200).unwrap();
+                measure(&points.frozen(&BuildOptions { builder, ..options() }).unwrap(), &ask, 200, &|| {
+                    false
+                })
+                .unwrap();
             assert_eq!((recall.k, recall.queries), (10, 200));
             assert!(recall.recall > 0.95, "{builder:?} {metric:?} {dim}: {recall:?}");
             recall.recall
         });
         // hnsw_rs is the measure of ours.
         assert!(recalls[1] > recalls[0] - 0.01, "{metric:?} {dim}: {recalls:?}");
+    }
+}
+
+#[test]
+fn skimming_finds_what_looking_closely_finds() {
+    for (metric, dim, bits) in [(Metric::Cosine, 384, 4), (Metric::InnerProduct, 100, 4), (Metric::L2, 96, 8)]
+    {
+        let frozen = points(metric, &clustered(3_000, dim, 21)).frozen(&options()).unwrap();
+        assert_eq!(frozen.info().walked_bits, bits, "{metric:?}");
+        let third = Allowed::rows(&frozen, |row| row % 3 == 1);
+        for (k, allowed) in [(1, None), (10, Some(&third)), (60, None), (3_000, Some(&third))] {
+            let ask = Ask { k, allowed, ..Ask::default() };
+            let (mut there, mut all) = (0, 0);
+            for query in clustered(20, dim, 22) {
+                let exact = found(&frozen, &query, &Ask { exact: true, ..ask });
+                let skimmed = found(&frozen, &query, &Ask { way: Way::Skim, ..ask });
+                assert_eq!(skimmed.len(), k.min(allowed.map_or(3_000, Allowed::count)));
+                assert!(
+                    skimmed.windows(2).all(|w| w[0].order(&w[1]).is_lt()),
+                    "no node twice, the best first"
+                );
+                there += skimmed.iter().filter(|hit| exact.contains(hit)).count();
+                all += exact.len();
+            }
+            assert!(there as f64 >= 0.98 * all as f64, "{metric:?} {k}: {there} of {all}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 mod batches;
 mod live;
 mod models;
+mod nearest;
 mod saved;
 mod stored;
 mod support;

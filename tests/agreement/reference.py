@@ -4,6 +4,8 @@
     reference.py models TEXTS.jsonl FOLDER                    small models of every kind, each in a folder of its own,
                                                               with its vectors beside it as NAME.npy (and, of those
                                                               with prompts, NAME.PROMPT.npy); prints their names
+    reference.py nearest VECTORS.npy N K                      for each row from N on the K of the first N with the greatest
+                                                              products: [[row, product], …]
     reference.py versions                                     of the packages
 """
 
@@ -158,6 +160,11 @@ def main(command, *arguments):
     elif command == "models":
         texts, folder = arguments
         models(read(texts), pathlib.Path(folder))
+    elif command == "nearest":
+        vectors, base, k = np.load(arguments[0]), int(arguments[1]), int(arguments[2])
+        scores = vectors[base:] @ vectors[:base].T
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        print(json.dumps([[(int(row), float(s[row])) for row in rows] for rows, s in zip(best, scores)]))
     elif command == "versions":
         for package in ("sentence-transformers", "transformers", "torch", "tokenizers", "numpy"):
             print(f"{package} {importlib.metadata.version(package)}")

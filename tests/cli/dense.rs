@@ -1,6 +1,10 @@
 //! Searching by meaning, and the graphs that make it fast.
 
-use std::fs;
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use serde_json::Value;
 
@@ -64,6 +68,56 @@ fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
         assert_eq!((&manifest["builder"], &manifest["utterances"]["without"]), (&builder.into(), &0.into()));
         assert_eq!(ids(&search(&[]))[0], "new#1");
     }
+}
+
+/// Lets readers end, also where the writer fails.
+struct EndsReading<'a>(&'a AtomicBool);
+
+impl Drop for EndsReading<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Readers in processes of their own see one state or another, whole, while a writer takes in, encodes, builds and compacts.
+#[test]
+fn two_processes_read_while_one_writes() {
+    const ANCHOR: &str = "I want a refund for the broken screen of my phone";
+    let t = encoded();
+    t.write("anchor.jsonl", record("anchor", ANCHOR));
+    t.ok("ingest -i x anchor.jsonl");
+    t.ok("index build -i x");
+    let more: String =
+        (0..300).map(|n| record(&format!("more-{n:03}"), &format!("parcel number {n} is late"))).collect();
+    t.write("more.jsonl", more);
+    let done = AtomicBool::new(false);
+    let read = |mode: &str| {
+        let mut times = 0;
+        while !done.load(Ordering::Relaxed) || times == 0 {
+            let ask = ["search", "-i", "x", "--mode", mode, ANCHOR, "-k", "3", "--format", "json"];
+            let found = t.run_args(&ask).json();
+            assert_eq!(ids(&found)[0], "anchor#1", "{mode}: {found}");
+            times += 1;
+        }
+        times
+    };
+    let (dense, words) = thread::scope(|scope| {
+        let (dense, words) = (scope.spawn(|| read("dense")), scope.spawn(|| read("bm25")));
+        let writing = EndsReading(&done);
+        for line in [
+            "ingest -i x more.jsonl",
+            "index build -i x --graph hnsw_rs",
+            "delete -i x more-000 more-001",
+            "index rebuild -i x",
+            "index compact -i x",
+        ] {
+            t.ok(line);
+        }
+        drop(writing);
+        (dense.join().unwrap(), words.join().unwrap())
+    });
+    assert!(dense > 2 && words > 2, "{dense} {words}");
+    t.ok("verify -i x");
 }
 
 #[test]

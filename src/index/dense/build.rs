@@ -143,7 +143,7 @@ fn fill(
         freeze(&points, options, &path, stop)?;
         drop(points);
         let frozen = Frozen::open(&path)?;
-        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES)?;
+        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, stop)?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
         part.background = Background::sample(vectors, kind)?;

@@ -10,7 +10,11 @@ use super::{
     generation::{self, Generation, Manifest},
     reader::DenseReader,
 };
-use crate::{error::Result, index::vectors::Kind, store::Snapshot};
+use crate::{
+    error::{Error, Result},
+    index::vectors::Kind,
+    store::Snapshot,
+};
 
 /// Whether so much has come since the last build that the next one pays: a tenth of what it holds, or anything where there
 /// is none.
@@ -39,11 +43,15 @@ pub struct Measured {
 }
 
 /// The graphs in use, and what they find: as it was stored, and if `again`, measured once more.
-pub fn recall(root: &Path, again: bool) -> Result<Vec<Measured>> {
+pub fn recall(root: &Path, again: bool, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Measured>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
-        let now = || measure(graph, &Ask::default(), RECALL_QUERIES).map(|measured| measured.recall);
+        let now = || match measure(graph, &Ask::default(), RECALL_QUERIES, stop) {
+            Ok(measured) => Ok(measured.recall),
+            Err(turnwise_nearest::Error::Stopped) => Err(Error::Interrupted { hint: None }),
+            Err(e) => Err(e.into()),
+        };
         let now = again.then(now).transpose()?;
         Ok(Measured { of: kind.name(), nodes: part.nodes, when_built: part.recall, now })
     };

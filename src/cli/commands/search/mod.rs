@@ -6,7 +6,7 @@ mod found;
 mod said;
 mod tune;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     cli::{
@@ -82,15 +82,22 @@ fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> R
         tokens: recipe.tokens.clone(),
         ..Settings::default()
     };
-    let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| match e.hint() {
-        Some(hint) => {
-            let hint = format!("{hint}; or search by words alone with --mode bm25");
-            match e {
-                Error::Unavailable { .. } | Error::Input { .. } => e.with_hint(hint),
-                other => other,
+    let index = context.existing_index()?;
+    let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| {
+        let hint = match e.hint() {
+            Some(_) if Path::new(&recipe.model).is_absolute() => format!(
+                "if the model lies elsewhere now, `turnwise encode -i {} --model FOLDER` tells the index where",
+                index.display()
+            ),
+            Some(hint) => hint.to_owned(),
+            None => return e,
+        };
+        match e {
+            Error::Unavailable { .. } | Error::Input { .. } => {
+                e.with_hint(format!("{hint}; or search by words alone with --mode bm25"))
             }
+            other => other,
         }
-        None => e,
     })?;
     searcher.with_encoder(Arc::from(encoder))
 }
