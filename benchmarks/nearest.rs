@@ -194,7 +194,7 @@ fn filters(frozen: &Frozen, queries: &[&[f32]]) {
         .map(|every| (every, Allowed::rows(frozen, |row| row % every == 0)));
     for round in 0..3 {
         for (every, allowed) in &sets {
-            let ask = Ask { k: K, allowed: (*every > 1).then_some(allowed), ..Ask::default() };
+            let ask = Ask { k: K, ef: 64, allowed: (*every > 1).then_some(allowed), ..Ask::default() };
             let truth: Vec<f32> = if round > 0 {
                 Vec::new()
             } else {

@@ -41,7 +41,7 @@ pub struct Ask<'a> {
 
 impl Default for Ask<'_> {
     fn default() -> Self {
-        Ask { k: 10, ef: 64, rerank: 32, allowed: None, exact: false, way: Way::Faster }
+        Ask { k: 10, ef: 128, rerank: 32, allowed: None, exact: false, way: Way::Faster }
     }
 }
 

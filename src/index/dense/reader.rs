@@ -38,7 +38,8 @@ pub struct Look<'a> {
 
 impl Default for Look<'_> {
     fn default() -> Self {
-        Look { k: 10, ef: 64, exact: false, among: None }
+        let Ask { k, ef, .. } = Ask::default();
+        Look { k, ef, exact: false, among: None }
     }
 }
 
