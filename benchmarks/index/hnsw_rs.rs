@@ -1,5 +1,5 @@
-//! hnsw_rs as a peer: its own graph, its own search, on the vectors themselves. Its distance is ours: its own would take the
-//! most of the time, and ends the process where a product is a rounding error above 1.
+//! hnsw_rs as a peer: its own graph, its own search, on the vectors themselves. Its distance is ours: its own ends the
+//! process where a product is above 1 by a rounding error.
 
 use std::{cell::RefCell, path::Path};
 

@@ -2,8 +2,9 @@
 //!
 //! [`Points`] are vectors that can be searched: of one width, finite, and of length 1 where the metric is the cosine;
 //! equal ones are one point. A graph over them is built on 8-bit codes, by hnsw_rs ([`Builder::HnswRs`]) or by our own
-//! builder, and [frozen](freeze) into one file that is mapped and searched as it lies: codes, neighbour lists of
-//! fixed length, the vectors themselves for the exact scores of the best. Any number of processes may map it.
+//! builder, and [frozen](freeze) into one file that is mapped and searched as it lies: what a walk reads of each node,
+//! neighbour lists of fixed length, the vectors themselves for the exact scores of the best. Any number of processes may
+//! map it.
 //!
 //! This is a crate of its own for the compiler's sake, as the encoder's kernels are: in development builds it alone is
 //! fully optimised.

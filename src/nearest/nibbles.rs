@@ -11,7 +11,8 @@ use crate::{
     points::Points,
     products::products,
     quantizer::{Quantizer, range, stride},
-    simd::{CODE_STEP, Simd, Task},
+    simd::{CODE_STEP, Simd},
+    skim::Skim,
     walk::Near,
 };
 
@@ -108,40 +109,27 @@ impl Sample {
             products(query, &self.vectors, self.dim, &mut exact);
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
-            let rough = Level::best().proven().run(All { near: Rough::new(nibbles.bytes(), &signed), count });
-            let nearest = first(NEAREST, at, count, |node| -exact[node]);
-            let among = first(AMONG, at, count, |node| rough[node]);
-            nearest.iter().filter(|node| among.contains(node)).count()
+            let near = Rough::new(nibbles.bytes(), &signed);
+            // One more, as each is nearest to itself.
+            let (keep, mut among) = (AMONG + 1, Vec::new());
+            let skim = Skim { near, nodes: count, allowed: None, keep, candidates: &mut among };
+            Level::best().proven().run(skim);
+            let nearest = nearest_but(at, &exact);
+            nearest.iter().filter(|node| among.iter().any(|c| c.node as usize == **node)).count()
         });
         let found: usize = found.sum();
         found as f64 >= ENOUGH * (tries * NEAREST.min(count.saturating_sub(1))) as f64
     }
 }
 
-/// The first `k` in the order of a number, without `own`.
-fn first(k: usize, own: usize, count: usize, apart: impl Fn(usize) -> f32) -> Vec<usize> {
-    let mut all: Vec<usize> = (0..count).filter(|node| *node != own).collect();
-    if all.len() > k {
-        all.select_nth_unstable_by(k, |a, b| apart(*a).total_cmp(&apart(*b)));
-        all.truncate(k);
+/// The places of the greatest scores, but for one's own.
+fn nearest_but(own: usize, scores: &[f32]) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..scores.len()).filter(|node| *node != own).collect();
+    if all.len() > NEAREST {
+        all.select_nth_unstable_by(NEAREST, |a, b| scores[*b].total_cmp(&scores[*a]));
+        all.truncate(NEAREST);
     }
     all
-}
-
-/// How far all are.
-struct All<'a> {
-    near: Rough<'a>,
-    count: usize,
-}
-
-impl Task for All<'_> {
-    type Output = Vec<f32>;
-
-    #[inline(always)]
-    fn run<S: Simd>(self) -> Vec<f32> {
-        // SAFETY: there are nibbles of so many.
-        (0..self.count as u32).map(|node| unsafe { self.near.apart::<S>(node) }).collect()
-    }
 }
 
 /// How far nodes are from a row of codes, roughly.

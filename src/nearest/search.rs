@@ -77,6 +77,8 @@ impl Hit {
 pub struct Allowed {
     words: Vec<u64>,
     count: usize,
+    /// Of the graph it is for.
+    nodes: usize,
 }
 
 impl Allowed {
@@ -90,7 +92,7 @@ impl Allowed {
                 count += 1;
             }
         }
-        Allowed { words, count }
+        Allowed { words, count, nodes: frozen.nodes() }
     }
 
     /// How many.
@@ -131,6 +133,10 @@ impl Frozen {
         out.clear();
         let usable = prepared(self.header.metric, self.header.dim, query, &mut scratch.query)
             .map_err(|what| Error::Input(format!("the query: {what}")))?;
+        // What follows reads nodes without asking whether they are there.
+        if ask.allowed.is_some_and(|allowed| allowed.nodes != self.nodes()) {
+            return Err(Error::Input("what is allowed are nodes of another graph".to_owned()));
+        }
         let there = ask.allowed.map_or(self.nodes(), Allowed::count);
         let k = ask.k.min(there);
         if !usable || k == 0 {

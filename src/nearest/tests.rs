@@ -165,6 +165,10 @@ fn odd_queries_have_sensible_answers() {
     };
     assert_eq!(refuse(&[1.0; 7]), "the query: a vector of 7 numbers among vectors of 8");
     assert!(refuse(&[f32::INFINITY; 8]).contains("number 1 of the vector is inf"));
+    let other = points(Metric::Cosine, &clustered(51, 8, 7)).frozen(&options()).unwrap();
+    let allowed = Allowed::rows(&other, |_| true);
+    let ask = Ask { allowed: Some(&allowed), ..Ask::default() };
+    assert!(frozen.search(&vectors[0], &ask, &mut Scratch::default(), &mut Vec::new()).is_err());
     let none = Points::new(Metric::L2, 8).unwrap().frozen(&options()).unwrap();
     assert!(found(&none, &[1.0; 8], &Ask::default()).is_empty());
 }

@@ -85,7 +85,7 @@ fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> R
     let index = context.existing_index()?;
     let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| {
         let hint = match e.hint() {
-            Some(_) if Path::new(&recipe.model).is_absolute() => format!(
+            Some(_) if Path::new(&recipe.model).is_absolute() && !Path::new(&recipe.model).exists() => format!(
                 "if the model lies elsewhere now, `turnwise encode -i {} --model FOLDER` tells the index where",
                 index.display()
             ),
