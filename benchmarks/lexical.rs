@@ -11,6 +11,12 @@ use std::{
     time::Instant,
 };
 
+use tantivy::{
+    Index, Term,
+    collector::TopDocs,
+    query::{BooleanQuery, Occur, Query, TermQuery},
+    schema::IndexRecordOption,
+};
 use turnwise::{
     corpus::{Dialogue, Role, formats::ReadOptions, walk},
     ids::DialogueId,
@@ -145,7 +151,28 @@ fn measure(dialogues: &[Dialogue]) {
             let dialogues =
                 |query: &LexicalQuery| lexical.find(Kind::Dialogues, query, k, None).unwrap().len();
             print(&format!("dialogues, top {k}"), &queries, dialogues);
+            for side in ["utterances", "dialogues"] {
+                let search = by_tantivy(&root.join("lexical").join(side), k);
+                print(&format!("Tantivy, {side}, top {k}"), &queries, search);
+            }
         }
+    }
+}
+
+/// Tantivy's own search and collector over the same files: the places in the index of as many documents, without their
+/// ids, and with equal scores in the order of the places.
+fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {
+    let index = Index::open_in_dir(folder).unwrap();
+    let text = index.schema().get_field("text").unwrap();
+    let searcher = index.reader().unwrap().searcher();
+    move |query| {
+        let clause = |term: &String| {
+            let term = Term::from_field_text(text, term);
+            let clause: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+            (Occur::Should, clause)
+        };
+        let query = BooleanQuery::new(query.terms().iter().map(clause).collect());
+        searcher.search(&query, &TopDocs::with_limit(k).order_by_score()).unwrap().len()
     }
 }
 
@@ -190,7 +217,7 @@ fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) ->
     fastest.sort_by(f64::total_cmp);
     let at = |part: f64| fastest[((fastest.len() - 1) as f64 * part) as usize];
     println!(
-        "  {what:<20} {:.3} ms CPU in the mean ({:.3} by the clock); p50 {:.3}, p95 {:.3}, slowest {:.3} ms; {:.0} hits",
+        "  {what:<30} {:.3} ms CPU in the mean ({:.3} by the clock); p50 {:.3}, p95 {:.3}, slowest {:.3} ms; {:.0} hits",
         processor.unwrap_or(clock) * each,
         clock * each,
         at(0.5),

@@ -85,7 +85,7 @@ impl Searcher {
         let dense = DenseReader::open(root, &snapshot)?;
         Ok(Searcher {
             root: root.to_owned(),
-            lexical: Lexical::open(root),
+            lexical: Lexical::open_at(root, &snapshot),
             dense,
             snapshot,
             encoder: None,
@@ -176,11 +176,18 @@ impl Searcher {
         let root = self.root.display();
         if mode != Mode::Dense
             && let Ok(lexical) = &self.lexical
-            && !lexical.is_current(&self.snapshot)
         {
-            warnings.push(format!(
-                "the search index is behind the records; `turnwise index build -i {root}` brings it up to date"
-            ));
+            if !lexical.is_current(&self.snapshot) {
+                warnings.push(format!(
+                    "the search index is behind the records; `turnwise index build -i {root}` brings it up to date"
+                ));
+            } else if lexical.tail() > LONG_LEXICAL_TAIL {
+                warnings.push(format!(
+                    "{} utterances had to be taken into memory before they could be searched by words; `turnwise index build \
+                     -i {root}` takes them in once for all",
+                    lexical.tail()
+                ));
+            }
         }
         if mode != Mode::Bm25
             && let Some(dense) = &self.dense
@@ -205,5 +212,7 @@ impl Searcher {
     }
 }
 
+/// So many utterances are taken into memory without it being worth a word.
+const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// So many dialogues are looked at one by one without it being worth a word.
 const LONG_TAIL: usize = 10_000;

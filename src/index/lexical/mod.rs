@@ -3,11 +3,17 @@
 //! Both indexes follow the log: they remember how far they have come and take in what was appended since. They hold
 //! terms and ids only; texts stay in the records.
 
+mod best;
 mod compact;
 mod explain;
+mod expression;
+mod names;
+mod overlay;
 mod query;
 mod select;
 mod side;
+mod sum;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -30,13 +36,15 @@ use crate::{
     text::Analyzer,
 };
 use side::Side;
-use top::Best;
+use top::Found;
 
 /// The lexical index of an index folder.
 pub struct Lexical {
     analyzer: Analyzer,
     utterances: Side,
     dialogues: Side,
+    /// So many utterances of it are in memory only.
+    tail: u64,
 }
 
 /// An utterance or a dialogue that was found.
@@ -77,7 +85,7 @@ impl Lexical {
         let analyzer = name.parse().map_err(|e| unknown_analyzer(root, &name, &e))?;
         let side = |name: &str| Side::open(&folder.join(name), analyzer);
         match (side(UTTERANCES)?, side(DIALOGUES)?) {
-            (Some(utterances), Some(dialogues)) => Ok(Lexical { analyzer, utterances, dialogues }),
+            (Some(utterances), Some(dialogues)) => Ok(Lexical { analyzer, utterances, dialogues, tail: 0 }),
             _ => Err(other_version(root)),
         }
     }
@@ -124,7 +132,7 @@ impl Lexical {
         k: usize,
         selected: Option<&Selected>,
     ) -> Result<Vec<LexicalHit>> {
-        let hit = |best: Best| {
+        let hit = |best: Found| {
             Ok(LexicalHit {
                 score: best.score,
                 dialogue: DialogueId::new(best.dialogue)?,
@@ -155,7 +163,7 @@ impl Lexical {
         query: &LexicalQuery,
         k: usize,
         selected: Option<&Selected>,
-    ) -> Result<Vec<Best>> {
+    ) -> Result<Vec<Found>> {
         if query.is_empty() {
             return Ok(Vec::new());
         }

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use tantivy::{
     Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term,
     directory::{Directory, INDEX_WRITER_LOCK, error::LockError},
+    indexer::NoMergePolicy,
     schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions},
 };
 
-use super::{tokenizer::Analyzed, top::Columns};
+use super::{overlay::Overlay, tokenizer::Analyzed, top::Columns};
 use crate::{
     error::{Error, IoContext, Result},
     ids::Seq,
@@ -37,6 +38,8 @@ pub(super) struct Side {
     pub(super) folder: PathBuf,
     pub(super) index: Index,
     pub(super) fields: Fields,
+    /// Whether what is written to it stays there.
+    in_memory: bool,
     seen: OnceLock<Seen>,
 }
 
@@ -87,9 +90,17 @@ impl Side {
         Ok((index.schema() == schema).then(|| Side::wrap(folder, index, fields, analyzer)))
     }
 
+    /// Opens what [`Side::create`] made, so that what is written to it stays in memory.
+    pub(super) fn over(folder: &Path, analyzer: Analyzer) -> Result<Self> {
+        let overlay = Overlay::over(folder).map_err(|e| damaged(folder, &e))?;
+        let index = Index::open(overlay).map_err(|e| damaged(folder, &e))?;
+        let (_, fields) = schema(analyzer);
+        Ok(Side { in_memory: true, ..Side::wrap(folder, index, fields, analyzer) })
+    }
+
     fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
         index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
-        Side { folder: folder.to_owned(), index, fields, seen: OnceLock::new() }
+        Side { folder: folder.to_owned(), index, fields, in_memory: false, seen: OnceLock::new() }
     }
 
     /// What a folder remembers, whatever its fields; `None` before the first commit.
@@ -113,10 +124,14 @@ impl Side {
     }
 
     pub(super) fn writer(&self) -> Result<IndexWriter> {
-        let threads = rayon::current_num_threads().clamp(1, 4);
-        self.index
-            .writer_with_num_threads(threads, WRITER_BYTES * threads)
-            .map_err(|e| failed(&self.folder, &e))
+        // In memory there is not much, and nothing is to be merged with what is on disk.
+        let threads = if self.in_memory { 1 } else { rayon::current_num_threads().clamp(1, 4) };
+        let writer = self.index.writer_with_num_threads(threads, WRITER_BYTES * threads);
+        let writer = writer.map_err(|e| failed(&self.folder, &e))?;
+        if self.in_memory {
+            writer.set_merge_policy(Box::new(NoMergePolicy));
+        }
+        Ok(writer)
     }
 
     pub(super) fn forget(&self, writer: &IndexWriter, dialogue: &str) {

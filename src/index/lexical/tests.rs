@@ -6,7 +6,7 @@ use crate::{
     store::{Prepared, Store},
 };
 
-fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
+pub(super) fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
     let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
     for text in texts {
         dialogue.push("a", Role::User, *text);
@@ -15,23 +15,23 @@ fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
     store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
 }
 
-fn put(store: &mut Store, id: &str, text: &str) {
+pub(super) fn put(store: &mut Store, id: &str, text: &str) {
     put_turns(store, id, &[text]);
 }
 
-fn update(root: &Path) -> u64 {
+pub(super) fn update(root: &Path) -> u64 {
     Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
 }
 
 /// An index without dialogues.
-fn begun() -> (tempfile::TempDir, Store) {
+pub(super) fn begun() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open_or_create(dir.path(), "test").unwrap();
     (dir, store)
 }
 
 /// Commits what was put, and brings the lexical index up to it.
-fn take_in(store: &mut Store, root: &Path) {
+pub(super) fn take_in(store: &mut Store, root: &Path) {
     store.commit(None).unwrap();
     update(root);
 }
@@ -47,7 +47,7 @@ fn found(root: &Path, query: &str) -> Vec<String> {
     hits.iter().map(name).collect()
 }
 
-fn name(hit: &LexicalHit) -> String {
+pub(super) fn name(hit: &LexicalHit) -> String {
     hit.turn.map_or_else(|| hit.dialogue.to_string(), |turn| format!("{}#{turn}", hit.dialogue))
 }
 

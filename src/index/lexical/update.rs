@@ -91,6 +91,14 @@ fn remembered(root: &Path) -> Result<Analyzer> {
     }
 }
 
+/// Brings a lexical index up to a snapshot of its log, and gives how many utterances were taken in.
+pub(super) fn take_in(lexical: &Lexical, snapshot: &Snapshot) -> Result<u64> {
+    let from = |side: &Side| side.progress().map_or(Position::START, |progress| progress.at);
+    let target = target(lexical.analyzer, snapshot);
+    let run = Run { snapshot, target: &target, stop: &|| false };
+    run.take_in(lexical, [from(&lexical.utterances), from(&lexical.dialogues)], &mut |_| {})
+}
+
 struct Run<'a> {
     snapshot: &'a Snapshot,
     target: &'a Progress,
@@ -110,6 +118,7 @@ impl Run<'_> {
             analyzer,
             utterances: Side::create(&new.join(UTTERANCES), analyzer)?,
             dialogues: Side::create(&new.join(DIALOGUES), analyzer)?,
+            tail: 0,
         };
         let taken = self.take_in(&lexical, [Position::START; 2], progress);
         drop(lexical);

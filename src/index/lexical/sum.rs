@@ -1,0 +1,222 @@
+//! The documents whose sums over the terms of a query are the greatest, exactly.
+//!
+//! Documents are summed up a window at a time: first the lists of the terms that give most, each added whole, and then,
+//! for the documents that can still come among the best, those of the terms that alone bring no document there (the
+//! MaxScore of Turtle and Flood, in windows as Lucene has it). A document's scores are added in double precision, in
+//! which a sum of a few single ones comes out the same in any order: equal documents have equal sums.
+
+use tantivy::{
+    DocId, Searcher, SegmentReader, TantivyError, Term, fieldnorm::FieldNormReader,
+    postings::BlockSegmentPostings, query::Bm25Weight, schema::IndexRecordOption,
+};
+
+use super::{
+    Selected,
+    best::{Best, Wanted},
+    side::Seen,
+};
+
+/// So many documents are summed up at a time: their sums lie in the nearest cache.
+const WINDOW: usize = 2048;
+/// Decoding a block of postings costs about as much as looking up so many documents.
+const LOOKED_UP: usize = 2;
+/// So many postings are in a block of Tantivy's.
+const BLOCK: usize = 128;
+
+/// The documents of each segment that score no less than the `k`th best of all, in their order.
+pub(super) fn best(
+    seen: &Seen,
+    terms: &[Term],
+    k: usize,
+    selected: Option<&Selected>,
+) -> tantivy::Result<Vec<Vec<(DocId, f32)>>> {
+    let mut weights: Vec<Weight<'_>> =
+        terms.iter().map(|term| Weight::of(term, &seen.searcher)).collect::<Result<_, _>>()?;
+    weights.sort_by(|a, b| b.most.total_cmp(&a.most));
+    let mut best = Best::of(k);
+    for (n, segment) in seen.searcher.segment_readers().iter().enumerate() {
+        let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
+        best.begin_segment();
+        if let Some(run) = Run::over(segment, &weights)? {
+            run.run(&wanted, &mut best)?;
+        }
+    }
+    Ok(best.finish())
+}
+
+/// What a term gives a document.
+struct Weight<'a> {
+    term: &'a Term,
+    bm25: Bm25Weight,
+    /// What one occurrence gives, by how long the document is.
+    once: [f32; 256],
+    /// No document gets more.
+    most: f64,
+}
+
+impl<'a> Weight<'a> {
+    fn of(term: &'a Term, searcher: &Searcher) -> tantivy::Result<Self> {
+        let bm25 = Bm25Weight::for_terms(searcher, std::slice::from_ref(term))?;
+        let once = std::array::from_fn(|norm| bm25.score(norm as u8, 1));
+        let most = f64::from(bm25.max_score());
+        Ok(Weight { term, bm25, once, most })
+    }
+
+    fn score(&self, norm: u8, frequency: u32) -> f64 {
+        f64::from(match frequency {
+            1 => self.once[usize::from(norm)],
+            more => self.bm25.score(norm, more),
+        })
+    }
+}
+
+/// The sums of some documents in a row.
+struct Window {
+    /// The first document.
+    start: DocId,
+    sums: Box<[f64; WINDOW]>,
+    /// A bit for each document that has a sum.
+    summed: [u64; WINDOW / 64],
+}
+
+impl Window {
+    fn new() -> Self {
+        Window { start: 0, sums: Box::new([0.0; WINDOW]), summed: [0; WINDOW / 64] }
+    }
+
+    fn begin(&mut self, start: DocId) {
+        self.start = start;
+        self.sums.fill(0.0);
+        self.summed.fill(0);
+    }
+
+    fn place(&self, doc: DocId) -> usize {
+        (doc - self.start) as usize
+    }
+}
+
+/// The documents of a segment with one of the terms.
+struct List<'a> {
+    postings: BlockSegmentPostings,
+    /// Where in the block that is loaded.
+    at: usize,
+    weight: &'a Weight<'a>,
+}
+
+impl List<'_> {
+    /// The first document that was not passed yet.
+    fn next(&self) -> Option<DocId> {
+        self.postings.docs().get(self.at).copied()
+    }
+
+    /// Adds its scores to all documents of a window.
+    fn add_all(&mut self, norms: &FieldNormReader, window: &mut Window) {
+        self.at = self.postings.seek(window.start);
+        loop {
+            let docs = &self.postings.docs()[self.at..];
+            let inside = docs.partition_point(|doc| window.place(*doc) < WINDOW);
+            for (doc, frequency) in docs[..inside].iter().zip(&self.postings.freqs()[self.at..]) {
+                let place = window.place(*doc) % WINDOW;
+                window.sums[place] += self.weight.score(norms.fieldnorm_id(*doc), *frequency);
+                window.summed[place / 64] |= 1 << (place % 64);
+            }
+            self.at += inside;
+            if self.at < BLOCK {
+                return;
+            }
+            self.postings.advance();
+            self.at = 0;
+        }
+    }
+
+    /// Adds its scores to some documents, which are in their order.
+    fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
+        for place in places {
+            let doc = window.start + DocId::from(*place);
+            self.at = self.postings.seek(doc);
+            if self.next() == Some(doc)
+                && let Some(frequency) = self.postings.freqs().get(self.at)
+            {
+                window.sums[usize::from(*place)] += self.weight.score(norms.fieldnorm_id(doc), *frequency);
+            }
+        }
+    }
+}
+
+/// One segment, while it is gone through.
+struct Run<'a> {
+    /// Those that give most first.
+    lists: Vec<List<'a>>,
+    /// What the lists from each on give at most, together; 0 after the last.
+    rest: Vec<f64>,
+    norms: FieldNormReader,
+    documents: usize,
+}
+
+impl<'a> Run<'a> {
+    /// `None` if the segment has none of the terms.
+    fn over(segment: &SegmentReader, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
+        let Some(field) = weights.first().map(|weight| weight.term.field()) else { return Ok(None) };
+        let index = segment.inverted_index(field)?;
+        let mut lists = Vec::new();
+        for weight in weights {
+            let postings = index.read_block_postings(weight.term, IndexRecordOption::WithFreqs)?;
+            lists.extend(postings.map(|postings| List { postings, at: 0, weight }));
+        }
+        let mut rest = vec![0.0; lists.len() + 1];
+        for (n, list) in lists.iter().enumerate().rev() {
+            rest[n] = rest[n + 1] + list.weight.most;
+        }
+        let norms = segment.get_fieldnorms_reader(field)?;
+        let documents = segment.max_doc() as usize;
+        Ok((!lists.is_empty()).then_some(Run { lists, rest, norms, documents }))
+    }
+
+    fn run(mut self, wanted: &Wanted<'_>, best: &mut Best) -> tantivy::Result<()> {
+        let mut window = Window::new();
+        let mut places = Vec::new();
+        let mut passed = 0;
+        loop {
+            let least = best.least();
+            // A document without any of the first of the lists is not among the best.
+            let first = self.rest.iter().position(|rest| (*rest as f32) < least).unwrap_or(self.lists.len());
+            let (first, others) = self.lists.split_at_mut(first);
+            let Some(start) = first.iter().filter_map(List::next).min() else { return Ok(()) };
+            if std::mem::replace(&mut passed, start + WINDOW as DocId) > start {
+                return Err(TantivyError::InternalError("postings are out of order".to_owned()));
+            }
+            window.begin(start);
+            for list in &mut *first {
+                list.add_all(&self.norms, &mut window);
+            }
+            let rest = &self.rest[first.len()..];
+            places.clear();
+            for (n, word) in window.summed.iter().enumerate() {
+                let mut word = *word;
+                while word != 0 {
+                    let place = n * 64 + word.trailing_zeros() as usize;
+                    word &= word - 1;
+                    if (window.sums[place] + rest[0]) as f32 >= least && wanted.holds(start + place as DocId)
+                    {
+                        places.push(place as u16);
+                    }
+                }
+            }
+            for (list, rest) in others.iter_mut().zip(&rest[1..]) {
+                let postings = list.postings.doc_freq() as usize * WINDOW / self.documents;
+                if places.len() * BLOCK < postings * LOOKED_UP {
+                    list.add_to(&self.norms, &places, &mut window);
+                } else {
+                    list.add_all(&self.norms, &mut window);
+                }
+                places.retain(|place| (window.sums[usize::from(*place)] + rest) as f32 >= least);
+            }
+            for place in &places {
+                best.offer(start + DocId::from(*place), window.sums[usize::from(*place)] as f32);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
