@@ -13,13 +13,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
 #[path = "index/hnsw_rs.rs"]
 mod peer;
 
 use turnwise_nearest::{
-    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, Way, freeze,
+    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, Watch, Way, freeze,
 };
 
 const K: usize = 10;
@@ -41,7 +44,8 @@ fn main() {
     let threads = number("--threads", 1);
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
 
-    let (base, queries) = (floats(base), floats(queries));
+    let (base, queries) = (Mapped::open(base), floats(queries));
+    let base = base.floats();
     let efs: Vec<usize> = named("--efs").map_or_else(
         || EFS.to_vec(),
         |list| list.split(',').map(|ef| ef.parse().expect("a number")).collect(),
@@ -49,20 +53,22 @@ fn main() {
     let path = std::path::Path::new(path);
     let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
     if arguments.iter().any(|a| a == "--scan") {
-        return crossover(&base, &queries, dim, &options);
+        return crossover(base, &queries, dim, &options);
     }
-    let truth = || named("--truth").map_or_else(|| tenths(&base, &queries), floats);
+    let truth = || named("--truth").map_or_else(|| tenths(base, &queries), floats);
     if arguments.iter().any(|a| a == "--peer") {
-        return hnsw_rs(&base, &queries, dim, path, &options, &efs, &truth());
+        return hnsw_rs(base, &queries, dim, path, &options, &efs, &truth());
     }
     if !path.exists() {
-        let points = points(&base, dim);
+        let points = points(base, dim);
         let (clock, cpu) = (Instant::now(), processor_time());
-        freeze(&points, &options, path, &|| false).unwrap();
+        let memory = Memory::default();
+        freeze(&points, &options, path, &memory).unwrap();
         println!(
-            r#"{{"build_seconds": {:.3}, "build_cpu_seconds": {:.3}, "threads": {threads}}}"#,
+            r#"{{"build_seconds": {:.3}, "build_cpu_seconds": {:.3}, "threads": {threads}, "own_bytes": {}}}"#,
             clock.elapsed().as_secs_f64(),
             (processor_time() - cpu).as_secs_f64(),
+            memory.0.into_inner(),
         );
     }
     let opening = Instant::now();
@@ -93,6 +99,20 @@ fn main() {
         info.bytes - info.nodes * dim * number,
         resident(path),
     );
+}
+
+/// The most memory that was no file's.
+#[derive(Default)]
+struct Memory(AtomicUsize);
+
+impl Watch for Memory {
+    fn stop(&self) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let own = own.and_then(|kib| kib.split_whitespace().next()?.parse::<usize>().ok());
+        self.0.fetch_max(own.unwrap_or(0) << 10, Ordering::Relaxed);
+        false
+    }
 }
 
 /// What of a mapped file is in memory.
@@ -152,7 +172,7 @@ fn tell(setting: &str, (cpu, times, found): Run, truth: &[f32]) {
     );
 }
 
-fn points(base: &[f32], dim: usize) -> Points {
+fn points(base: &[f32], dim: usize) -> Points<'_> {
     let mut points = Points::new(Metric::Cosine, dim).unwrap();
     for (row, vector) in base.chunks_exact(dim).enumerate() {
         points.push(row as u32, vector).unwrap();
@@ -267,6 +287,22 @@ fn percentile(times: &[Duration], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable();
     times[((times.len() as f64 * part) as usize).min(times.len() - 1)].as_secs_f64() * 1e6
+}
+
+/// Vectors that stay in their file, as those of an index do.
+struct Mapped(memmap2::Mmap);
+
+impl Mapped {
+    fn open(path: &str) -> Self {
+        let file = std::fs::File::open(path).expect("a file of f32");
+        // SAFETY: nobody writes to it meanwhile.
+        Mapped(unsafe { memmap2::Mmap::map(&file) }.expect("a file that can be mapped"))
+    }
+
+    fn floats(&self) -> &[f32] {
+        // SAFETY: any bits are a number, and pages are aligned.
+        unsafe { self.0.align_to().1 }
+    }
 }
 
 fn floats(path: &str) -> Vec<f32> {

@@ -4,13 +4,13 @@
 
 BASE and QUERIES as for compare.py. Where more vectors are asked for than BASE has, the others lie between real ones: each
 is one of BASE with half of the way from a second to a third added, brought to length 1. So they keep to the directions
-that real ones have; they are not texts. Memory is the most that the building process had, with the vectors themselves.
+that real ones have; they are not texts. Memory is the most that the
+building process had of its own, without the files of vectors that it maps.
 """
 
 import argparse
 import json
 import pathlib
-import re
 import subprocess
 
 import numpy as np
@@ -40,11 +40,10 @@ def tenths(base, queries):
     return best.min(axis=1).astype("<f4")
 
 
-def measured(command):
-    """What a program prints, and the most memory it had."""
-    process = subprocess.run(["/usr/bin/time", "-v", *map(str, command)], check=True, capture_output=True, text=True)
-    memory = int(re.search(r"Maximum resident set size \(kbytes\): (\d+)", process.stderr).group(1)) << 10
-    return [json.loads(line) for line in process.stdout.splitlines()], memory
+def printed(command):
+    """What a program prints."""
+    process = subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def row(program, work, base, queries, threads):
@@ -55,11 +54,11 @@ def row(program, work, base, queries, threads):
     file.unlink(missing_ok=True)
     command = [program, work / "base.f32", work / "queries.f32", base.shape[1], file, "--builder", "native"]
     command += ["--truth", work / "tenths.f32"]
-    built, memory = measured([*command, "--threads", threads, "--efs", "64"])
-    lines, _ = measured(command)
+    built = printed([*command, "--threads", threads, "--efs", "64"])
+    lines = printed(command)
     file.unlink()
     build, opened = built[0], lines[0]
-    cells = [f"{len(base):,}", f"{build['build_seconds']:.0f}", f"{build['build_cpu_seconds']:.0f}", f"{memory / 2**30:.2f}"]
+    cells = [f"{len(base):,}", f"{build['build_seconds']:.0f}", f"{build['build_cpu_seconds']:.0f}", f"{build['own_bytes'] / 2**30:.2f}"]
     cells += [f"{opened['file_bytes'] / len(base):,.0f}", f"{lines[-1]['walked_bytes'] / len(base):,.0f}"]
     cells.append(f"{opened['open_ms']:.2f}")
     for least in (0.95, 0.99):

@@ -12,6 +12,7 @@ mod printer;
 mod progress;
 mod settings;
 mod signals;
+mod watching;
 
 use std::{ffi::OsString, io, process::ExitCode};
 

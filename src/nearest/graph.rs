@@ -6,7 +6,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A hierarchical graph over nodes 0, 1, …; nodes are in the order of falling levels, so that those of a level are the
 /// first ones.
 pub(crate) struct Graph {
-    /// The point of each node.
+    /// The point of each node, as the builder numbers them.
     pub(crate) points: Vec<u32>,
     /// The lists of each level, the whole one first.
     pub(crate) levels: Vec<Links>,

@@ -30,6 +30,7 @@ mod skim;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod watch;
 
 pub use build::{BuildOptions, Builder, freeze};
 pub use error::{Error, Result};
@@ -41,3 +42,4 @@ pub use products::products;
 pub use recall::{Recall, measure};
 pub use search::{Allowed, Ask, Hit, Scratch, Way};
 pub use simd::Level;
+pub use watch::{Step, Watch};

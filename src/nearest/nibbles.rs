@@ -10,7 +10,7 @@ use crate::{
     aligned::Aligned,
     points::Points,
     products::products,
-    quantizer::{Quantizer, range, stride},
+    quantizer::{Quantizer, range, spread, stride},
     simd::{CODE_STEP, Simd},
     skim::Skim,
     walk::Near,
@@ -44,43 +44,44 @@ pub(crate) struct Nibbles {
 
 impl Nibbles {
     /// Of points, where they are fine enough: tried with a sample of them. A distance, unlike a product, has no use for them.
-    pub(crate) fn fine_enough(points: &Points) -> Option<Self> {
+    pub(crate) fn fine_enough(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
-        (products && Sample::of(points).shows_them_fine()).then(|| Nibbles::new(&points.vectors, points.dim))
+        let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
+        (products && Sample::of(points).shows_them_fine())
+            .then(|| Nibbles::new(order.len(), points.dim, points.numbers(), give))
     }
 
     /// Number `x` is `(2n − 15) · step / 2` for its nibble `n`.
-    fn new(vectors: &[f32], dim: usize) -> Self {
+    fn new(rows: usize, dim: usize, numbers: Vec<f32>, give: impl Fn(usize, &mut Vec<f32>) + Sync) -> Self {
         // Sixteen steps, as wide as the range.
-        let scale = 8.0 / range(vectors, WITHIN);
+        let scale = 8.0 / range(numbers, WITHIN);
         let scale = if scale.is_finite() { scale } else { 0.0 };
         let nibble = |value: f32| (value * scale + 8.0).floor().clamp(0.0, 15.0) as u8;
         let row = row_bytes(dim);
-        let mut bytes = Aligned::filled(vectors.len() / dim * row, 0);
-        for (row, vector) in bytes.bytes_mut().chunks_exact_mut(row).zip(vectors.chunks_exact(dim)) {
+        let mut bytes = Aligned::filled(rows * row, 0);
+        let each = bytes.bytes_mut().par_chunks_exact_mut(row).enumerate();
+        each.for_each_init(Vec::new, |vector, (row, bytes)| {
+            give(row, vector);
             for (at, value) in vector.iter().enumerate() {
-                let byte = &mut row[at / CODE_STEP * HALF + at % HALF];
+                let byte = &mut bytes[at / CODE_STEP * HALF + at % HALF];
                 *byte |= nibble(*value) << (4 * (at % CODE_STEP / HALF));
             }
-        }
+        });
         Nibbles { row, bytes }
+    }
+
+    /// Those of vectors that lie one after the other.
+    fn of_flat(vectors: &[f32], dim: usize) -> Self {
+        let give = |row: usize, out: &mut Vec<f32>| vectors[row * dim..][..dim].clone_into(out);
+        Nibbles::new(vectors.len() / dim, dim, spread(vectors.len(), |at| vectors[at]), give)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
 
-    pub(crate) fn row(&self, point: u32) -> &[u8] {
-        &self.bytes()[point as usize * self.row..][..self.row]
-    }
-
-    /// The same rows in another order.
-    pub(crate) fn in_order(&self, points: &[u32]) -> Self {
-        let mut bytes = Aligned::filled(points.len() * self.row, 0);
-        for (row, point) in bytes.bytes_mut().chunks_exact_mut(self.row).zip(points) {
-            row.copy_from_slice(self.row(*point));
-        }
-        Nibbles { row: self.row, bytes }
+    pub(crate) fn row(&self, row: u32) -> &[u8] {
+        &self.bytes()[row as usize * self.row..][..self.row]
     }
 }
 
@@ -91,16 +92,20 @@ struct Sample {
 }
 
 impl Sample {
-    fn of(points: &Points) -> Self {
+    fn of(points: &Points<'_>) -> Self {
         let count = points.len().min(SAMPLE);
-        let rows = (0..count).map(|n| n * points.len() / count);
-        Sample { dim: points.dim, vectors: rows.flat_map(|row| points.vector(row)).copied().collect() }
+        let (mut vectors, mut vector) = (Vec::with_capacity(count * points.dim), Vec::new());
+        for n in 0..count {
+            points.prepare((n * points.len() / count) as u32, &mut vector);
+            vectors.extend_from_slice(&vector);
+        }
+        Sample { dim: points.dim, vectors }
     }
 
     /// Whether those that are nearest by the vectors are among the first by the nibbles.
     fn shows_them_fine(&self) -> bool {
         let count = self.vectors.len() / self.dim;
-        let nibbles = Nibbles::new(&self.vectors, self.dim);
+        let nibbles = Nibbles::of_flat(&self.vectors, self.dim);
         let tries = count.min(TRIES);
         let found = (0..tries).into_par_iter().map(|n| {
             let at = n * count / tries;
@@ -173,13 +178,13 @@ impl Near for Rough<'_> {
 mod tests {
     use super::*;
 
-    fn points(vectors: impl Iterator<Item = Vec<f32>>) -> Points {
-        let mut points: Option<Points> = None;
-        for (row, vector) in vectors.enumerate() {
-            let points = points.get_or_insert_with(|| Points::new(Metric::Cosine, vector.len()).unwrap());
-            points.push(row as u32, &vector).unwrap();
+    fn are_fine_enough(vectors: &[Vec<f32>]) -> bool {
+        let mut points = Points::new(Metric::Cosine, vectors[0].len()).unwrap();
+        for (row, vector) in vectors.iter().enumerate() {
+            points.push(row as u32, vector).unwrap();
         }
-        points.unwrap()
+        let order: Vec<u32> = (0..points.len() as u32).collect();
+        Nibbles::fine_enough(&points, &order).is_some()
     }
 
     /// Random numbers with a bell's shape, the same every time.
@@ -198,8 +203,8 @@ mod tests {
         for dim in [1, 32, 64, 100, 384] {
             let mut number = bell(dim as u64);
             let vectors: Vec<f32> = (0..50 * dim).map(|_| number()).collect();
-            let nibbles = Nibbles::new(&vectors, dim);
-            let step = range(&vectors, WITHIN) / 8.0;
+            let nibbles = Nibbles::of_flat(&vectors, dim);
+            let step = range(vectors.clone(), WITHIN) / 8.0;
             for (row, vector) in vectors.chunks_exact(dim).enumerate() {
                 let row = nibbles.row(row as u32);
                 for (at, value) in vector.iter().enumerate() {
@@ -212,17 +217,17 @@ mod tests {
                 }
             }
         }
-        assert!(Nibbles::new(&[0.0; 8], 4).bytes().iter().all(|byte| [0, 0x88, 8].contains(byte)));
+        assert!(Nibbles::of_flat(&[0.0; 8], 4).bytes().iter().all(|byte| [0, 0x88, 8].contains(byte)));
     }
 
     #[test]
     fn they_are_kept_where_they_are_fine_enough() {
         let mut number = bell(3);
-        let even = points((0..2_000).map(|_| (0..384).map(|_| number()).collect()));
-        assert!(Nibbles::fine_enough(&even).is_some());
+        let even: Vec<Vec<f32>> = (0..2_000).map(|_| (0..384).map(|_| number()).collect()).collect();
+        assert!(are_fine_enough(&even));
         // A few numbers far greater than all others leave these two steps.
         let sizes: Vec<f32> = (0..384).map(|at| if at % 8 == 0 { 10.0 } else { 0.3 }).collect();
-        let uneven = points((0..2_000).map(|_| sizes.iter().map(|size| size * size * number()).collect()));
-        assert!(Nibbles::fine_enough(&uneven).is_none());
+        let uneven = |_| sizes.iter().map(|size| size * size * number()).collect();
+        assert!(!are_fine_enough(&(0..2_000).map(uneven).collect::<Vec<_>>()));
     }
 }

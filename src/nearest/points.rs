@@ -1,8 +1,8 @@
 //! Vectors that can be searched.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::HashMap;
 
-use crate::{Error, Metric, Result};
+use crate::{Error, Metric, Result, quantizer::spread};
 
 /// The widest vector. Products of wider rows of codes would no longer be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
@@ -18,20 +18,25 @@ pub enum Originals {
 }
 
 /// Vectors that can be searched: of one width, finite, of length 1 if the metric is the cosine. Equal ones are one point,
-/// which many rows may share.
-pub struct Points {
+/// which many rows may share. They stay where they are, and are brought to their length whenever they are looked at: a file
+/// that is mapped need not fit into memory a second time.
+pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
-    /// One after the other.
-    pub(crate) vectors: Vec<f32>,
-    /// The rows of each point.
-    pub(crate) rows: Vec<Vec<u32>>,
-    /// Points by the hash of their vector.
-    seen: HashMap<u64, Vec<u32>>,
-    scratch: Vec<f32>,
+    lent: Vec<&'a [f32]>,
+    /// Each row with its point.
+    rows: Vec<(u32, u32)>,
+    /// The last point with a hash.
+    seen: HashMap<u64, u32>,
+    /// Of each point, the one before it with the same hash.
+    before: Vec<u32>,
+    scratch: [Vec<f32>; 2],
 }
 
-impl Points {
+/// No point before.
+const NONE: u32 = u32::MAX;
+
+impl<'a> Points<'a> {
     /// No points yet, of this width.
     pub fn new(metric: Metric, dim: usize) -> Result<Self> {
         if dim == 0 || dim > MAX_DIM {
@@ -40,52 +45,93 @@ impl Points {
         Ok(Points {
             metric,
             dim,
-            vectors: Vec::new(),
+            lent: Vec::new(),
             rows: Vec::new(),
             seen: HashMap::new(),
-            scratch: Vec::new(),
+            before: Vec::new(),
+            scratch: Default::default(),
         })
     }
 
     /// Adds a row's vector. One that is all zeros has no cosine with anything: it is left out, and `false` is given.
-    pub fn push(&mut self, row: u32, vector: &[f32]) -> Result<bool> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let usable = prepared(self.metric, self.dim, vector, &mut scratch);
+    pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
+        let [mut new, mut other] = std::mem::take(&mut self.scratch);
+        let usable = prepared(self.metric, self.dim, vector, &mut new);
         if usable == Ok(true) {
-            self.enter(row, &scratch);
-        }
-        self.scratch = scratch;
-        usable.map_err(|what| Error::Input(format!("row {row}: {what}")))
-    }
-
-    fn enter(&mut self, row: u32, vector: &[f32]) {
-        let candidates = match self.seen.entry(hash(vector)) {
-            Entry::Occupied(candidates) => candidates.into_mut(),
-            Entry::Vacant(vacant) => vacant.insert(Vec::new()),
-        };
-        let at = |point: u32| point as usize * self.dim..(point as usize + 1) * self.dim;
-        match candidates.iter().find(|point| self.vectors[at(**point)] == *vector) {
-            Some(point) => self.rows[*point as usize].push(row),
-            None => {
-                candidates.push(self.rows.len() as u32);
-                self.vectors.extend_from_slice(vector);
-                self.rows.push(vec![row]);
+            let last = self.seen.get(&hash(&new)).copied().unwrap_or(NONE);
+            let mut point = last;
+            while point != NONE {
+                self.prepare(point, &mut other);
+                if new == other {
+                    break;
+                }
+                point = self.before[point as usize];
             }
+            if point == NONE {
+                point = self.lent.len() as u32;
+                self.lent.push(vector);
+                self.before.push(last);
+                self.seen.insert(hash(&new), point);
+            }
+            self.rows.push((point, row));
         }
+        self.scratch = [new, other];
+        usable.map_err(|what| Error::Input(format!("row {row}: {what}")))
     }
 
     /// How many different vectors there are.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.lent.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.lent.is_empty()
     }
 
-    pub(crate) fn vector(&self, point: usize) -> &[f32] {
-        &self.vectors[point * self.dim..(point + 1) * self.dim]
+    /// A point's vector, in the form in which it is compared.
+    pub(crate) fn prepare(&self, point: u32, out: &mut Vec<f32>) {
+        // It was usable when it came.
+        let _ = prepared(self.metric, self.dim, self.lent[point as usize], out);
+    }
+
+    /// Numbers of the vectors, spread evenly over all of them.
+    pub(crate) fn numbers(&self) -> Vec<f32> {
+        let (mut vector, mut at) = (Vec::new(), NONE);
+        spread(self.len() * self.dim, |number| {
+            let point = (number / self.dim) as u32;
+            if point != at {
+                self.prepare(point, &mut vector);
+                at = point;
+            }
+            vector[number % self.dim]
+        })
+    }
+
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows in an order of the points: where those of each begin, and where the last end; then all of them.
+    pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let mut place = vec![0u32; order.len()];
+        let mut ends = vec![0u32; order.len() + 1];
+        for (at, point) in order.iter().enumerate() {
+            place[*point as usize] = at as u32;
+        }
+        for (point, _) in &self.rows {
+            ends[place[*point as usize] as usize + 1] += 1;
+        }
+        for at in 1..ends.len() {
+            ends[at] += ends[at - 1];
+        }
+        let (mut next, mut rows) = (ends.clone(), vec![0; self.rows.len()]);
+        for (point, row) in &self.rows {
+            let next = &mut next[place[*point as usize] as usize];
+            rows[*next as usize] = *row;
+            *next += 1;
+        }
+        (ends, rows)
     }
 }
 
@@ -138,8 +184,13 @@ mod tests {
         assert!(points.push(8, &[0.0, 1.0, 0.0]).unwrap());
         assert!(points.push(9, &[6.0, -0.0, 8.0]).unwrap());
         assert!(!points.push(10, &[0.0; 3]).unwrap());
-        assert_eq!((points.len(), &points.rows[0], &points.rows[1]), (2, &vec![7, 9], &vec![8]));
-        assert_eq!(points.vector(0), [0.6, 0.0, 0.8]);
+        assert!(points.push(11, &[0.0, 2.0, 0.0]).unwrap());
+        assert_eq!(points.len(), 2);
+        assert_eq!(points.rows(&[0, 1]), (vec![0, 2, 4], vec![7, 9, 8, 11]));
+        assert_eq!(points.rows(&[1, 0]), (vec![0, 2, 4], vec![8, 11, 7, 9]));
+        let mut vector = Vec::new();
+        points.prepare(0, &mut vector);
+        assert_eq!(vector, [0.6, 0.0, 0.8]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! From numbers to 8-bit codes and back.
 
+use rayon::prelude::*;
+
 use crate::{aligned::Aligned, simd::CODE_STEP};
 
 /// The greatest code; the least is its negative.
@@ -16,9 +18,9 @@ pub(crate) struct Quantizer {
 }
 
 impl Quantizer {
-    /// Fitted to vectors.
-    pub(crate) fn fit(vectors: &[f32]) -> Self {
-        Quantizer { scale: scale(range(vectors, WITHIN)) }
+    /// Fitted to numbers of all vectors.
+    pub(crate) fn fit(numbers: Vec<f32>) -> Self {
+        Quantizer { scale: scale(range(numbers, WITHIN)) }
     }
 
     /// The finest for one vector.
@@ -37,31 +39,41 @@ impl Quantizer {
         (value * self.scale).round().clamp(-GREATEST, GREATEST) as i8
     }
 
-    /// The codes of vectors, row by row.
-    pub(crate) fn encode_all(self, vectors: &[f32], dim: usize) -> Aligned {
+    /// The codes of so many vectors, which are given one by one.
+    pub(crate) fn encode(
+        self,
+        rows: usize,
+        dim: usize,
+        give: impl Fn(usize, &mut Vec<f32>) + Sync,
+    ) -> Aligned {
         let stride = stride(dim);
-        let rows = vectors.len() / dim;
         let mut codes = Aligned::filled(rows * stride, 128);
-        for (row, vector) in vectors.chunks_exact(dim).enumerate() {
-            let row = &mut codes.bytes_mut()[row * stride..][..dim];
-            for (code, value) in row.iter_mut().zip(vector) {
+        let each = codes.bytes_mut().par_chunks_exact_mut(stride).enumerate();
+        each.for_each_init(Vec::new, |vector, (row, codes)| {
+            give(row, vector);
+            for (code, value) in codes.iter_mut().zip(vector) {
                 *code = self.code(*value) as u8 ^ 128;
             }
-        }
+        });
         codes
     }
 }
 
-/// The size within which this part of all numbers lies; 0 where there is none but 0.
-pub(crate) fn range(vectors: &[f32], within: f64) -> f32 {
+/// Some of so many numbers, spread evenly over all of them.
+pub(crate) fn spread(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // An odd step visits every place of a row whose width is a power of two.
-    let step = (vectors.len() / SAMPLE).max(1) | 1;
-    let mut sizes: Vec<f32> = vectors.iter().step_by(step).map(|v| v.abs()).collect();
-    if sizes.is_empty() {
+    let step = (count / SAMPLE).max(1) | 1;
+    (0..count).step_by(step).map(number).collect()
+}
+
+/// The size within which this part of the numbers lies; 0 where there is none but 0.
+pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
+    if numbers.is_empty() {
         return 0.0;
     }
-    let at = ((sizes.len() as f64 * within) as usize).min(sizes.len() - 1);
-    let (_, range, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
+    numbers.iter_mut().for_each(|number| *number = number.abs());
+    let at = ((numbers.len() as f64 * within) as usize).min(numbers.len() - 1);
+    let (_, range, above) = numbers.select_nth_unstable_by(at, f32::total_cmp);
     // Where most numbers are 0 the few others make the range.
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
@@ -84,8 +96,8 @@ mod tests {
     #[test]
     fn codes_are_numbers_rounded() {
         let vectors: Vec<f32> = (0..1000).map(|i| (i as f32 / 500.0) - 1.0).collect();
-        let quantizer = Quantizer::fit(&vectors);
-        let codes = quantizer.encode_all(&vectors, 10);
+        let quantizer = Quantizer::fit(vectors.clone());
+        let codes = quantizer.encode(100, 10, |row, out| vectors[row * 10..][..10].clone_into(out));
         assert_eq!(codes.bytes().len(), 100 * 64);
         for (row, vector) in vectors.chunks(10).enumerate() {
             let codes = &codes.bytes()[row * 64..][..64];
@@ -100,11 +112,11 @@ mod tests {
     #[test]
     fn odd_ranges_have_scales() {
         for vectors in [&[0.0, 0.0][..], &[], &[f32::MAX, 0.0], &[1e-40, 0.0]] {
-            let scale = Quantizer::fit(vectors).scale;
+            let scale = Quantizer::fit(vectors.to_vec()).scale;
             assert!(scale.is_finite() && scale > 0.0, "{vectors:?}: {scale}");
         }
         let mut few = vec![0.0f32; 100_000];
         few[5] = 2.0;
-        assert_eq!(Quantizer::fit(&few).code(2.0), 127);
+        assert_eq!(Quantizer::fit(few).code(2.0), 127);
     }
 }

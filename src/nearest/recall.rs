@@ -1,8 +1,10 @@
 //! How much of what is nearest a search finds.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 
-use crate::{Ask, Error, Frozen, Result, Scratch, exact::Scans, file::Header, points::prepared};
+use crate::{Ask, Error, Frozen, Result, Scratch, Step, Watch, exact::Scans, file::Header, points::prepared};
 
 /// Recall, measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,13 +21,8 @@ pub struct Recall {
 const TOGETHER: usize = 16;
 
 /// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
-/// besides itself. `stop` is asked now and then.
-pub fn measure(
-    frozen: &Frozen,
-    ask: &Ask,
-    queries: usize,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Recall> {
+/// besides itself. `watch` is asked and told now and then.
+pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Watch) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
     let k = ask.k.min(nodes.saturating_sub(1));
@@ -34,10 +31,11 @@ pub fn measure(
     }
     let asked: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
     let ask = Ask { k: k + 1, exact: false, allowed: None, ..*ask };
+    let done = AtomicUsize::new(0);
     let found = asked
         .par_chunks(TOGETHER)
         .map(|asked| {
-            if stop() {
+            if watch.stop() {
                 return Err(Error::Stopped);
             }
             let mut exact = Vec::new();
@@ -57,6 +55,8 @@ pub fn measure(
                 let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
                 found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
             }
+            let done = done.fetch_add(asked.len(), Ordering::Relaxed) + asked.len();
+            watch.done(Step::Measuring, done, queries);
             Ok(found)
         })
         .try_reduce(|| 0, |a, b| Ok(a + b))?;

@@ -22,7 +22,7 @@ fn clustered(count: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
     (0..count).map(|i| centres[i % centres.len()].iter().map(|c| c + 0.6 * number()).collect()).collect()
 }
 
-fn points(metric: Metric, vectors: &[Vec<f32>]) -> Points {
+fn points(metric: Metric, vectors: &[Vec<f32>]) -> Points<'_> {
     let mut points = Points::new(metric, vectors[0].len()).unwrap();
     for (row, vector) in vectors.iter().enumerate() {
         points.push(row as u32, vector).unwrap();
@@ -80,7 +80,8 @@ fn walking_finds_what_is_nearest_whoever_built() {
     for (metric, dim) in
         [(Metric::Cosine, 384), (Metric::Cosine, 32), (Metric::InnerProduct, 100), (Metric::L2, 96)]
     {
-        let points = points(metric, &clustered(6_000, dim, 5));
+        let vectors = clustered(6_000, dim, 5);
+        let points = points(metric, &vectors);
         let ask = Ask { ef: 100, rerank: 50, ..Ask::default() };
         let recalls = Builder::ALL.map(|builder| {
             let recall =
@@ -126,7 +127,8 @@ fn skimming_finds_what_looking_closely_finds() {
 #[test]
 fn our_graph_is_the_same_at_any_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
-    let points = points(Metric::Cosine, &clustered(4_000, 64, 12));
+    let vectors = clustered(4_000, 64, 12);
+    let points = points(Metric::Cosine, &vectors);
     let options = BuildOptions { builder: Builder::Native, ..options() };
     let files = [1, 2, 5].map(|threads| {
         let path = dir.path().join(format!("{threads}.graph"));

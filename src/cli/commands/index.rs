@@ -17,6 +17,7 @@ use crate::{
         printer::{DIM, counted, grouped},
         progress::Progress,
         signals,
+        watching::Watching,
     },
     error::{Error, Result},
     index::{
@@ -45,8 +46,13 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let analyzer = args.analyzer.or(remove_damaged(&root, context)?);
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
-    let graphs =
-        dense::build(&root, &snapshot, &options(args.graph), context.command_line, &signals::stopped)?;
+    let graphs = dense::build(
+        &root,
+        &snapshot,
+        &options(args.graph),
+        context.command_line,
+        &Watching::new(context.printer),
+    )?;
     Built::tell(false, taken, graphs, &root, context)
 }
 
@@ -76,7 +82,7 @@ pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
         context.printer.warn("the graphs over the vectors are damaged and are made anew");
     }
     let options = BuildOptions { builder, ..BuildOptions::default() };
-    dense::build(root, &snapshot, &options, context.command_line, &signals::stopped)?;
+    dense::build(root, &snapshot, &options, context.command_line, &Watching::new(context.printer))?;
     Ok(())
 }
 
@@ -87,8 +93,13 @@ pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()
     let mut show = |done| progress.set(done, done);
     let taken = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
     drop(progress);
-    let graphs =
-        dense::rebuild(&root, &snapshot, &options(args.graph), context.command_line, &signals::stopped)?;
+    let graphs = dense::rebuild(
+        &root,
+        &snapshot,
+        &options(args.graph),
+        context.command_line,
+        &Watching::new(context.printer),
+    )?;
     Built::tell(true, taken, graphs, &root, context)
 }
 
@@ -159,7 +170,13 @@ pub(super) fn graphs(
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    dense::build(root, snapshot, &BuildOptions::default(), context.command_line, &signals::stopped)
+    dense::build(
+        root,
+        snapshot,
+        &BuildOptions::default(),
+        context.command_line,
+        &Watching::new(context.printer),
+    )
 }
 
 /// Brings the lexical index up to a snapshot.

@@ -10,7 +10,7 @@ use crate::{
         commands::{index, vectors as kept},
         printer::{bytes, counted, grouped},
         progress::Progress,
-        signals,
+        watching::Watching,
     },
     error::{Error, Result},
     index::{
@@ -52,8 +52,11 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     drop(progress);
     report.damage.extend(search_damage(&root)?);
     let of_graphs = graph_damage(&root)?;
-    let graphs =
-        if of_graphs.is_none() { dense::recall(&root, recall, &signals::stopped)? } else { Vec::new() };
+    let graphs = if of_graphs.is_none() {
+        dense::recall(&root, recall, &Watching::new(context.printer))?
+    } else {
+        Vec::new()
+    };
     report.damage.extend(of_graphs);
     let mut checked = vectors::check(&root)?;
     if let Some(checked) = &mut checked {

@@ -9,6 +9,7 @@ use super::{
     Background, folder,
     generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
+    watch::{Of, Step, Watch},
 };
 use crate::{
     corpus::Dialogue,
@@ -45,13 +46,13 @@ pub fn build(
     snapshot: &Snapshot,
     options: &BuildOptions,
     command: &str,
-    stop: &(dyn Fn() -> bool + Sync),
+    watch: &dyn Watch,
 ) -> Result<Option<Built>> {
     let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(manifest) => Ok(Some(Built { new: false, manifest })),
-        None => make(root, snapshot, &vectors, options, stop).map(Some),
+        None => make(root, snapshot, &vectors, options, watch).map(Some),
     }
 }
 
@@ -61,11 +62,11 @@ pub fn rebuild(
     snapshot: &Snapshot,
     options: &BuildOptions,
     command: &str,
-    stop: &(dyn Fn() -> bool + Sync),
+    watch: &dyn Watch,
 ) -> Result<Option<Built>> {
     let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
-    make(root, snapshot, &vectors, options, stop).map(Some)
+    make(root, snapshot, &vectors, options, watch).map(Some)
 }
 
 /// The lock of an index's graphs.
@@ -79,14 +80,14 @@ pub(super) fn make(
     snapshot: &Snapshot,
     vectors: &VectorReader,
     options: &BuildOptions,
-    stop: &(dyn Fn() -> bool + Sync),
+    watch: &dyn Watch,
 ) -> Result<Built> {
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
     let last = generation::all(root).into_iter().map(|(number, _)| number).max().unwrap_or(0);
     let path = parent.join((last + 1).to_string());
     fs::create_dir(&path).at("create", &path)?;
-    let manifest = fill(&path, snapshot, vectors, options, stop).inspect_err(|_| {
+    let manifest = fill(&path, snapshot, vectors, options, watch).inspect_err(|_| {
         // What cannot be removed now is removed by the next build.
         let _ = files::remove_folder(&path);
     })?;
@@ -123,9 +124,9 @@ fn fill(
     snapshot: &Snapshot,
     vectors: &VectorReader,
     options: &BuildOptions,
-    stop: &(dyn Fn() -> bool + Sync),
+    watch: &dyn Watch,
 ) -> Result<Manifest> {
-    let keys = keys(snapshot, stop)?;
+    let keys = keys(snapshot, watch)?;
     let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
     Dialogues::write(path, &dialogues)?;
     // Within a dialogue, too, the later turn is the greater id.
@@ -140,10 +141,10 @@ fn fill(
     let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
         let (points, mut part) = gather(vectors, kind, keys)?;
         let path = graph_path(path, kind);
-        freeze(&points, options, &path, stop)?;
+        freeze(&points, options, &path, &Of(kind, watch))?;
         drop(points);
         let frozen = Frozen::open(&path)?;
-        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, stop)?;
+        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &Of(kind, watch))?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
         part.background = Background::sample(vectors, kind)?;
@@ -167,7 +168,7 @@ fn fill(
 }
 
 /// All dialogues, ids descending.
-fn keys(snapshot: &Snapshot, stop: &dyn Fn() -> bool) -> Result<Vec<Keys>> {
+fn keys(snapshot: &Snapshot, watch: &dyn Watch) -> Result<Vec<Keys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
     while let Some(record) = records.next_record() {
@@ -179,8 +180,11 @@ fn keys(snapshot: &Snapshot, stop: &dyn Fn() -> bool) -> Result<Vec<Keys>> {
             turns: dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect(),
             id: dialogue.id,
         });
-        if all.len().is_multiple_of(1_000) && stop() {
-            return Err(Error::from(turnwise_nearest::Error::Stopped));
+        if all.len().is_multiple_of(1_000) {
+            if watch.stop() {
+                return Err(Error::from(turnwise_nearest::Error::Stopped));
+            }
+            watch.done(Step::Reading, all.len() as u64, snapshot.totals().dialogues);
         }
     }
     all.sort_unstable_by(|a, b| b.id.cmp(&a.id));
@@ -188,11 +192,11 @@ fn keys(snapshot: &Snapshot, stop: &dyn Fn() -> bool) -> Result<Vec<Keys>> {
 }
 
 /// The vectors of keys; the number of a key is the row.
-fn gather(
-    vectors: &VectorReader,
+fn gather<'a>(
+    vectors: &'a VectorReader,
     kind: Kind,
     keys: &mut dyn Iterator<Item = IdKey>,
-) -> Result<(Points, Part)> {
+) -> Result<(Points<'a>, Part)> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     let mut part = Part::default();
     for key in keys {

@@ -8,6 +8,7 @@ use super::{
     build::{self, set_of},
     folder,
     generation::{self, Generation},
+    watch::Watch,
 };
 use crate::{
     error::{Error, Result},
@@ -18,12 +19,7 @@ use crate::{
 /// Builds a new generation if that in use is of other vectors or another log than there are now, and gives whether it
 /// did. What is left of builds that were killed goes, and so do graphs of vectors that are no more. An index that has
 /// no graphs gets none.
-pub fn compact(
-    root: &Path,
-    snapshot: &Snapshot,
-    command: &str,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<bool> {
+pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Watch) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);
     }
@@ -46,5 +42,5 @@ pub fn compact(
     };
     let Some(vectors) = VectorReader::open(root)? else { return Ok(false) };
     let options = BuildOptions { builder: builder.unwrap_or(Builder::Native), ..BuildOptions::default() };
-    build::make(root, snapshot, &vectors, &options, stop).map(|_| true)
+    build::make(root, snapshot, &vectors, &options, watch).map(|_| true)
 }

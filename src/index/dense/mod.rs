@@ -26,6 +26,7 @@ mod places;
 mod reader;
 mod state;
 mod sweep;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use reader::{Among, DenseHit, DenseReader, Look};
 pub use state::{Measured, builder, in_use, is_worth_building, recall, verify};
 pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
+pub use watch::{Step, Watch};
 
 use std::path::{Path, PathBuf};
 

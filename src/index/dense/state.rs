@@ -9,6 +9,7 @@ use super::{
     build::RECALL_QUERIES,
     generation::{self, Generation, Manifest},
     reader::DenseReader,
+    watch::{Of, Watch},
 };
 use crate::{
     error::{Error, Result},
@@ -43,11 +44,11 @@ pub struct Measured {
 }
 
 /// The graphs in use, and what they find: as it was stored, and if `again`, measured once more.
-pub fn recall(root: &Path, again: bool, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Measured>> {
+pub fn recall(root: &Path, again: bool, watch: &dyn Watch) -> Result<Vec<Measured>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));
-        let now = || match measure(graph, &Ask::default(), RECALL_QUERIES, stop) {
+        let now = || match measure(graph, &Ask::default(), RECALL_QUERIES, &Of(kind, watch)) {
             Ok(measured) => Ok(measured.recall),
             Err(turnwise_nearest::Error::Stopped) => Err(Error::Interrupted { hint: None }),
             Err(e) => Err(e.into()),

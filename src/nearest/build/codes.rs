@@ -7,7 +7,7 @@ use crate::{
     simd::{Proven, Simd, Task},
 };
 
-/// The codes of all points.
+/// The codes of all points, in the order in which the builder has them.
 pub(crate) struct Codes {
     pub(crate) metric: Metric,
     pub(crate) stride: usize,
@@ -19,10 +19,11 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    pub(crate) fn new(points: &Points, level: Level) -> Self {
-        let quantizer = Quantizer::fit(&points.vectors);
+    /// Those of some points, in their order.
+    pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Level) -> Self {
+        let quantizer = Quantizer::fit(points.numbers());
         let stride = stride(points.dim);
-        let bytes = quantizer.encode_all(&points.vectors, points.dim);
+        let bytes = quantizer.encode(order.len(), points.dim, |row, out| points.prepare(order[row], out));
         let square = |code: &u8| (i32::from(*code) - 128).pow(2) as u32;
         let norms = bytes.bytes().chunks_exact(stride).map(|row| row.iter().map(square).sum()).collect();
         Codes { metric: points.metric, stride, quantizer, bytes, norms, level: level.proven() }
@@ -32,23 +33,13 @@ impl Codes {
         self.norms.len()
     }
 
-    /// The same rows in another order.
-    pub(crate) fn in_order(&self, points: &[u32]) -> Self {
-        let mut bytes = Aligned::filled(points.len() * self.stride, 128);
-        for (row, point) in bytes.bytes_mut().chunks_exact_mut(self.stride).zip(points) {
-            row.copy_from_slice(self.row(*point));
-        }
-        let norms = points.iter().map(|point| self.norms[*point as usize]).collect();
-        Codes { bytes, norms, ..*self }
-    }
-
     /// The squared lengths where distances are compared, nothing where products are.
     pub(crate) fn distance_norms(&self) -> &[u32] {
         if self.metric == Metric::InnerProduct { &[] } else { &self.norms }
     }
 
-    pub(crate) fn row(&self, point: u32) -> &[u8] {
-        &self.bytes.bytes()[point as usize * self.stride..][..self.stride]
+    pub(crate) fn row(&self, row: u32) -> &[u8] {
+        &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
     /// How far apart two points are: never negative, and smaller is nearer.

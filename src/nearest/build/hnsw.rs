@@ -3,40 +3,42 @@
 //! It is kept from what ends or panics it: parameters beyond its tables, vectors that are not numbers, distances below 0.
 //! It sees rows of codes, for which neither can happen, and a distance of ours.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hnsw_rs::{anndists::dist::distances::Distance, prelude::Hnsw};
 use rayon::prelude::*;
 
 use super::{BuildOptions, Codes, codes::Apart};
 use crate::{
-    Error, Metric, Result,
+    Error, Metric, Result, Step, Watch,
     graph::{Built, Graph},
     simd::Proven,
 };
 
+/// After so many points somebody is asked and told.
+const SOME: u32 = 64;
 /// Levels that its tables have room for.
 const LEVELS: usize = 16;
 
-pub(super) fn build(
-    codes: &Codes,
-    options: &BuildOptions,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Graph> {
+pub(super) fn build(codes: &Codes, options: &BuildOptions, watch: &dyn Watch) -> Result<Graph> {
     let n = codes.len();
     let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };
     let hnsw: Hnsw<'_, u8, CodeDistance> = Hnsw::new(options.m, n.max(1), LEVELS, options.ef, distance);
     // The first point must be there before others are inserted at the same time.
     let insert = |point: u32| hnsw.insert((&distance.row(codes, point), point as usize));
-    let stopped = AtomicBool::new(false);
+    let (stopped, some) = (AtomicBool::new(false), AtomicUsize::new(0));
     if n > 0 {
         insert(0);
         (1..n as u32).into_par_iter().for_each(|point| {
-            if point.is_multiple_of(64) && stop() {
+            if point.is_multiple_of(SOME) && watch.stop() {
                 stopped.store(true, Ordering::Relaxed);
             }
             if !stopped.load(Ordering::Relaxed) {
                 insert(point);
+            }
+            if point.is_multiple_of(SOME) {
+                let done = some.fetch_add(1, Ordering::Relaxed) + 1;
+                watch.done(Step::Linking, done * SOME as usize, n);
             }
         });
     }

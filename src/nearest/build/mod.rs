@@ -8,7 +8,7 @@ mod reach;
 use std::{io::BufWriter, path::Path};
 
 use crate::{
-    Error, Frozen, Originals, Points, Result,
+    Error, Frozen, Originals, Points, Result, Watch,
     file::{self, Parts},
     graph::Graph,
     nibbles::Nibbles,
@@ -60,55 +60,57 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points and writes it, frozen, to a file that does not exist yet. `stop` is asked now and then.
+/// Builds a graph over points and writes it, frozen, to a file that does not exist yet. `watch` is asked and told now and then.
 /// The file is flushed; giving it its final name is the caller's.
-pub fn freeze(
-    points: &Points,
-    options: &BuildOptions,
-    path: &Path,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
+pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &dyn Watch) -> Result<()> {
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
-    let (codes, nibbles, graph) = build(points, options, stop)?;
+    let made = build(points, options, watch)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
     let mut out = BufWriter::with_capacity(1 << 20, out);
-    file::write(
-        &Parts { points, codes: &codes, nibbles: nibbles.as_ref(), graph: &graph, options },
-        &mut out,
-    )
-    .map_err(io("write"))?;
+    file::write(&Parts { points, options, made: &made }, &mut out).map_err(io("write"))?;
     let out = out.into_inner().map_err(|e| io("write")(e.into_error()))?;
     out.sync_all().map_err(io("flush"))
 }
 
-impl Points {
+impl Points<'_> {
     /// A frozen graph in memory.
     pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
-        let (codes, nibbles, graph) = build(self, options, &|| false)?;
+        let made = build(self, options, &|| false)?;
         let mut bytes = Vec::new();
-        let parts = Parts { points: self, codes: &codes, nibbles: nibbles.as_ref(), graph: &graph, options };
-        file::write(&parts, &mut bytes).map_err(|e| Error::Input(e.to_string()))?;
+        file::write(&Parts { points: self, options, made: &made }, &mut bytes)
+            .map_err(|e| Error::Input(e.to_string()))?;
         Frozen::from_bytes(&bytes)
     }
 }
 
-fn build(
-    points: &Points,
-    options: &BuildOptions,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<(Codes, Option<Nibbles>, Graph)> {
+/// What a builder leaves.
+pub(crate) struct Made {
+    /// The point of each row of codes.
+    pub(crate) order: Vec<u32>,
+    pub(crate) codes: Codes,
+    /// Instead of codes, if they are fine enough.
+    pub(crate) nibbles: Option<Nibbles>,
+    /// Over the rows of codes.
+    pub(crate) graph: Graph,
+}
+
+fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Watch) -> Result<Made> {
     check(options)?;
     if points.len() > MAX_NODES {
         return Err(Error::Input(format!("{} vectors; at most {MAX_NODES} are possible", points.len())));
     }
-    let codes = Codes::new(points, Level::best());
-    let nibbles = Nibbles::fine_enough(points);
+    let order = match options.builder {
+        Builder::HnswRs => (0..points.len() as u32).collect(),
+        Builder::Native => native::order(points.len(), options.m),
+    };
+    let codes = Codes::new(points, &order, Level::best());
+    let nibbles = Nibbles::fine_enough(points, &order);
     let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, options, stop)?,
-        Builder::Native => native::build(&codes, nibbles.as_ref(), options, stop)?,
+        Builder::HnswRs => hnsw::build(&codes, options, watch)?,
+        Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, watch)?,
     };
     reach::repair(&mut graph, &codes);
-    Ok((codes, nibbles, graph))
+    Ok(Made { order, codes, nibbles, graph })
 }
 
 fn check(options: &BuildOptions) -> Result<()> {

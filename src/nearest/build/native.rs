@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::{BuildOptions, Codes};
 use crate::{
-    Error, Result,
+    Error, Result, Step, Watch,
     graph::{Graph, Links, NONE},
     nibbles::{Nibbles, Rough},
     simd::{Simd, Task},
@@ -20,50 +20,47 @@ const PART: usize = 50;
 /// and at most so many.
 const MOST: usize = 4_000;
 
-/// With nibbles, a new node finds its neighbours by them; which of those it takes is told by codes.
+/// The codes are in the order of the nodes (see [`order`]). With nibbles, a new node finds its neighbours by them; which of those it takes is told by codes.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
+    order: &[u32],
     options: &BuildOptions,
-    stop: &(dyn Fn() -> bool + Sync),
+    watch: &dyn Watch,
 ) -> Result<Graph> {
-    let levels = levels(codes.len(), options.m);
-    let mut points: Vec<u32> = (0..codes.len() as u32).collect();
-    points.sort_by_key(|p| std::cmp::Reverse(levels[*p as usize]));
-    let level_of: Vec<usize> = points.iter().map(|p| levels[*p as usize]).collect();
+    let level_of: Vec<usize> = order.iter().map(|point| level(*point, options.m)).collect();
     let top = level_of.first().copied().unwrap_or(0);
     let links = |level: usize| {
         let nodes = level_of.iter().take_while(|l| **l >= level).count();
         Links::empty(nodes, if level == 0 { 2 * options.m } else { options.m })
     };
-    let mut growing = Growing {
-        codes: codes.in_order(&points),
-        nibbles: nibbles.map(|nibbles| nibbles.in_order(&points)),
-        links: (0..=top).map(links).collect(),
-        level_of,
-        ef: options.ef,
-    };
+    let mut growing =
+        Growing { codes, nibbles, links: (0..=top).map(links).collect(), level_of, ef: options.ef };
     let mut done = 1;
     while done < codes.len() {
-        if stop() {
+        if watch.stop() {
             return Err(Error::Stopped);
         }
         let batch = done..codes.len().min(done + (done / PART).clamp(1, MOST));
         growing.take_in(batch.clone());
         done = batch.end;
+        watch.done(Step::Linking, done, codes.len());
     }
-    Ok(Graph { points, levels: growing.links })
+    Ok(Graph { points: (0..codes.len() as u32).collect(), levels: growing.links })
 }
 
-/// The level of each point: falling geometrically, by a hash of its number.
-fn levels(points: usize, m: usize) -> Vec<usize> {
-    let scale = 1.0 / (m as f64).ln();
-    let level = |point: usize| {
-        let uniform = ((mixed(point as u64) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        // hnsw_rs has 16 levels; so many are never needed.
-        ((-uniform.ln() * scale) as usize).min(15)
-    };
-    (0..points).map(level).collect()
+/// The order in which points become nodes: that of falling levels.
+pub(super) fn order(points: usize, m: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..points as u32).collect();
+    order.sort_by_key(|point| std::cmp::Reverse(level(*point, m)));
+    order
+}
+
+/// The level of a point: falling geometrically, by a hash of its number.
+fn level(point: u32, m: usize) -> usize {
+    let uniform = ((mixed(u64::from(point)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    // hnsw_rs has 16 levels; so many are never needed.
+    ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
 }
 
 /// SplitMix64.
@@ -74,10 +71,10 @@ fn mixed(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The graph while it grows. Codes are in the order of the nodes.
-struct Growing {
-    codes: Codes,
-    nibbles: Option<Nibbles>,
+/// The graph while it grows.
+struct Growing<'a> {
+    codes: &'a Codes,
+    nibbles: Option<&'a Nibbles>,
     links: Vec<Links>,
     level_of: Vec<usize>,
     ef: usize,
@@ -94,7 +91,7 @@ struct Scratch {
     chosen: Vec<u32>,
 }
 
-impl Growing {
+impl Growing<'_> {
     fn take_in(&mut self, batch: std::ops::Range<usize>) {
         let found: Vec<Vec<Vec<u32>>> = batch
             .clone()
@@ -185,7 +182,7 @@ impl Growing {
 
 /// The neighbours of a node that is not yet in the graph, level by level.
 struct Find<'a> {
-    growing: &'a Growing,
+    growing: &'a Growing<'a>,
     node: u32,
     scratch: &'a mut Scratch,
 }
@@ -209,7 +206,7 @@ impl Task for Find<'_> {
     }
 }
 
-impl Growing {
+impl Growing<'_> {
     /// Walks by one kind of nearness, and chooses by the other.
     #[inline(always)]
     fn find<S: Simd>(
@@ -249,7 +246,7 @@ impl Growing {
 
 /// The list of a node that others have chosen: with them, or the best of all if they are too many.
 struct Join<'a> {
-    growing: &'a Growing,
+    growing: &'a Growing<'a>,
     level: usize,
     node: u32,
     others: &'a [(u32, u32)],

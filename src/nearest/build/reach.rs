@@ -92,11 +92,13 @@ mod tests {
 
     #[test]
     fn islands_are_linked_from_the_nearest_node() {
+        let vectors: Vec<[f32; 1]> = (0..12).map(|i| [i as f32]).collect();
         let mut points = Points::new(Metric::L2, 1).unwrap();
-        for i in 0..12u32 {
-            points.push(i, &[i as f32]).unwrap();
+        for (i, vector) in vectors.iter().enumerate() {
+            points.push(i as u32, vector).unwrap();
         }
-        let codes = Codes::new(&points, Level::Portable);
+        let order: Vec<u32> = (0..12).collect();
+        let codes = Codes::new(&points, &order, Level::Portable);
         // 0…5 are a full ring of pairs, 6…8 and 9…11 know only themselves.
         let mut links = Links::empty(12, 2);
         for node in 0..12u32 {

@@ -6,20 +6,16 @@ use half::f16;
 
 use crate::{
     BuildOptions, Metric, Originals, Points,
-    build::Codes,
+    build::Made,
     file::{BLOCK, HEADER_BYTES, Header, Kind, Section},
-    graph::Graph,
-    nibbles::{Nibbles, row_bytes},
+    nibbles::row_bytes,
 };
 
 /// What a file is made of.
 pub(crate) struct Parts<'a> {
-    pub(crate) points: &'a Points,
-    pub(crate) codes: &'a Codes,
-    /// Instead of codes, if they are fine enough.
-    pub(crate) nibbles: Option<&'a Nibbles>,
-    pub(crate) graph: &'a Graph,
+    pub(crate) points: &'a Points<'a>,
     pub(crate) options: &'a BuildOptions,
+    pub(crate) made: &'a Made,
 }
 
 /// Writes a file. The header needs the checksums, and the checksums all the rest: everything is written twice, the first
@@ -36,8 +32,8 @@ pub(crate) fn write(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
         builder: parts.options.builder,
         m: parts.options.m,
         ef: parts.options.ef,
-        nodes: parts.graph.len(),
-        scale: parts.codes.quantizer.scale,
+        nodes: parts.made.graph.len(),
+        scale: parts.made.codes.quantizer.scale,
         sections: list,
         checks: crc32fast::hash(&checks),
     };
@@ -48,24 +44,24 @@ pub(crate) fn write(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
 
 /// Where the sections will lie.
 fn list(parts: &Parts, checks: usize) -> Vec<Section> {
-    let nodes = parts.graph.len();
+    let nodes = parts.made.graph.len();
     let number = match parts.options.originals {
         Originals::F32 => 4,
         Originals::F16 => 2,
     };
-    let mut lengths = vec![match parts.nibbles {
+    let mut lengths = vec![match parts.made.nibbles {
         Some(_) => (Kind::Nibbles, nodes * row_bytes(parts.points.dim)),
-        None => (Kind::Codes, nodes * parts.codes.stride),
+        None => (Kind::Codes, nodes * parts.made.codes.stride),
     }];
     lengths.push((Kind::Originals, nodes * parts.points.dim * number));
-    for (level, links) in parts.graph.levels.iter().enumerate() {
+    for (level, links) in parts.made.graph.levels.iter().enumerate() {
         lengths.push((Kind::Links(level as u32), links.flat.len() * 4));
     }
     if parts.points.metric == Metric::L2 {
         lengths.push((Kind::Norms, nodes * 4));
     }
     lengths.push((Kind::Starts, (nodes + 1) * 4));
-    lengths.push((Kind::Rows, parts.points.rows.iter().map(Vec::len).sum::<usize>() * 4));
+    lengths.push((Kind::Rows, parts.points.row_count() * 4));
     lengths.push((Kind::Checks, checks));
     let mut at = HEADER_BYTES;
     let place = |(kind, length): (Kind, usize)| {
@@ -77,36 +73,33 @@ fn list(parts: &Parts, checks: usize) -> Vec<Section> {
 }
 
 fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
-    let order = || parts.graph.points.iter().copied();
+    let Made { order, codes, nibbles, graph } = parts.made;
     let mut section = Padded { out, length: 0 };
-    for point in order() {
-        section.put(parts.nibbles.map_or_else(|| parts.codes.row(point), |nibbles| nibbles.row(point)))?;
+    for row in &graph.points {
+        section.put(nibbles.as_ref().map_or_else(|| codes.row(*row), |nibbles| nibbles.row(*row)))?;
     }
     section.end()?;
-    let mut row = Vec::new();
-    for point in order() {
-        let vector = parts.points.vector(point as usize).iter();
+    let points: Vec<u32> = graph.points.iter().map(|row| order[*row as usize]).collect();
+    let (mut vector, mut row) = (Vec::new(), Vec::new());
+    for point in &points {
+        parts.points.prepare(*point, &mut vector);
         row.clear();
         match parts.options.originals {
-            Originals::F32 => row.extend(vector.flat_map(|v| v.to_le_bytes())),
-            Originals::F16 => row.extend(vector.flat_map(|v| f16::from_f32(*v).to_le_bytes())),
+            Originals::F32 => row.extend(vector.iter().flat_map(|v| v.to_le_bytes())),
+            Originals::F16 => row.extend(vector.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes())),
         }
         section.put(&row)?;
     }
     section.end()?;
-    for links in &parts.graph.levels {
+    for links in &graph.levels {
         section.put_all(links.flat.iter().copied())?;
     }
     if parts.points.metric == Metric::L2 {
-        section.put_all(order().map(|point| parts.codes.norms[point as usize]))?;
+        section.put_all(graph.points.iter().map(|row| codes.norms[*row as usize]))?;
     }
-    let rows = || order().map(|point| &parts.points.rows[point as usize]);
-    let ends = rows().scan(0, |end, rows| {
-        *end += rows.len() as u32;
-        Some(*end)
-    });
-    section.put_all(std::iter::once(0).chain(ends))?;
-    section.put_all(rows().flatten().copied())
+    let (starts, rows) = parts.points.rows(&points);
+    section.put_all(starts.into_iter())?;
+    section.put_all(rows.into_iter())
 }
 
 /// Sections one after the other, each ended at a multiple of 64.

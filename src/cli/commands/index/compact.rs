@@ -14,6 +14,7 @@ use crate::{
         printer::{bytes, counted},
         progress::Progress,
         signals,
+        watching::Watching,
     },
     error::{Error, Result},
     index::{
@@ -81,7 +82,8 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         let mut show = |seen| progress.set(seen, seen);
         vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
     };
-    let graphs_made_anew = dense::compact(root, &snapshot, command, &signals::stopped).map_err(go_on)?;
+    let graphs_made_anew =
+        dense::compact(root, &snapshot, command, &Watching::new(context.printer)).map_err(go_on)?;
     drop(snapshot);
     warn(root, &records, context);
     Ok(Compacted {
