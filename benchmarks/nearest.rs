@@ -25,6 +25,10 @@ use turnwise_nearest::{
     Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, Watch, Way, freeze,
 };
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const K: usize = 10;
 const ROUNDS: usize = 1;
 /// As side.py has them.

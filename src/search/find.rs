@@ -1,6 +1,6 @@
 //! The search itself: candidates from both lists, more of them until there are hits enough.
 
-use std::time::Instant;
+use std::{cell::Cell, time::Instant};
 
 use super::{
     Searcher,
@@ -50,20 +50,23 @@ impl Searcher {
         query.warnings.extend(self.warnings(mode, query.kind));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
-        let fused = if mode == Mode::Hybrid { request.fusion.candidates } else { 1 };
+        let fusion = self.fusion(request);
+        let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let mut depth = wanted.max(reranked).max(fused).min(DEEPEST);
         // What others are like is found first and then left out.
         depth += usize::from(query.itself.is_some());
+        let too_low = Cell::new(0);
         let (lists, hits) = loop {
+            too_low.set(0);
             let lists = self.lists(request, &query, filtered, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
                 let cosine = |candidate: &Candidate| match &query.vector {
                     Some(vector) => self.cosine(query.kind, candidate, vector),
                     None => Ok(None),
                 };
-                let mut ranked = fuse(mode, &request.fusion, [&lists.dense, &lists.bm25], &cosine)?;
+                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;
                 self.rerank(request, &query, &mut ranked)?;
-                Hits { searcher: self, request, query: &query, mode }.of(ranked)
+                Hits { searcher: self, request, query: &query, mode, fusion, too_low: &too_low }.of(ranked)
             })?;
             if hits.len() >= request.k || lists.exhausted || depth >= DEEPEST {
                 break (lists, hits);
@@ -78,10 +81,12 @@ impl Searcher {
             mode,
             hits,
             effective,
+            fusion: (mode == Mode::Hybrid).then_some(fusion),
             candidates: Candidates {
                 dense: lists.dense.len(),
                 bm25: lists.bm25.len(),
                 admitted: filtered.map(|filtered| filtered.admitted().count()),
+                too_low: Some(too_low.get()).filter(|n| *n > 0),
             },
             warnings,
             terms: match &words {

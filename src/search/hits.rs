@@ -1,13 +1,13 @@
 //! From candidates to hits: records are read for those that are shown, and for what ties with them.
 
-use std::collections::HashMap;
+use std::{cell::Cell, collections::HashMap};
 
 use super::{
     Searcher,
     explain::Explanation,
     fuse::Candidate,
     query::Query,
-    request::{Group, Mode, SearchRequest},
+    request::{Fusion, Group, Mode, SearchRequest},
     response::Hit,
 };
 use crate::{
@@ -24,6 +24,9 @@ pub(super) struct Hits<'a> {
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
     pub(super) mode: Mode,
+    pub(super) fusion: Fusion,
+    /// How many were left out because they were not good enough.
+    pub(super) too_low: &'a Cell<usize>,
 }
 
 /// A candidate whose record has been read.
@@ -102,11 +105,11 @@ impl Hits<'_> {
     /// The hit of a candidate, unless it is not good enough.
     fn hit(&self, read: Read) -> Result<Option<Hit>> {
         let Read { candidate, dialogue, at } = read;
-        if self.request.min_score.is_some_and(|least| candidate.score < least) {
-            return Ok(None);
-        }
         let percentile = self.percentile(&candidate, &dialogue, at)?;
-        if self.request.min_percentile.is_some_and(|least| percentile.is_none_or(|p| p < least)) {
+        if self.request.min_score.is_some_and(|least| candidate.score < least)
+            || self.request.min_percentile.is_some_and(|least| percentile.is_none_or(|p| p < least))
+        {
+            self.too_low.set(self.too_low.get() + 1);
             return Ok(None);
         }
         let explanation =
@@ -173,7 +176,7 @@ impl Hits<'_> {
     }
 
     fn explanation(&self, candidate: &Candidate, dialogue: &Dialogue) -> Result<Explanation> {
-        let mut explanation = Explanation::of(self.mode, &self.request.fusion, candidate);
+        let mut explanation = Explanation::of(self.mode, &self.fusion, candidate);
         if let (Some(_), Some(words), Ok(lexical)) =
             (candidate.bm25, &self.query.words, &self.searcher.lexical)
         {

@@ -35,6 +35,7 @@ mod response;
 #[cfg(test)]
 mod tests;
 mod tune;
+mod tuning;
 
 use std::{
     path::{Path, PathBuf},
@@ -45,8 +46,8 @@ pub use explain::{Explanation, Fused};
 pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
-
 pub use tune::{Labelled, Quality, Tried, Tuned};
+pub use tuning::Tuning;
 
 use filtered::Filtered;
 
@@ -69,6 +70,7 @@ pub struct Searcher {
     lexical: Result<Lexical>,
     dense: Option<DenseReader>,
     encoder: Option<Arc<dyn Encoder>>,
+    tuning: Option<Tuning>,
     /// What was worked out for filters, the last first.
     filters: Mutex<Vec<Arc<Filtered>>>,
 }
@@ -89,6 +91,7 @@ impl Searcher {
             dense,
             snapshot,
             encoder: None,
+            tuning: Tuning::read(root)?,
             filters: Mutex::default(),
         })
     }

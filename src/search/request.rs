@@ -44,8 +44,10 @@ pub struct SearchRequest {
     pub min_percentile: Option<f64>,
     /// Whether the query is an expression in Tantivy's language, for searching by words.
     pub syntax: bool,
-    /// How both lists become one.
-    pub fusion: Fusion,
+    /// How many of each list are looked at, at least.
+    pub candidates: usize,
+    /// How both lists become one, if not as the index was tuned or else as suits most.
+    pub fusion: Option<Fusion>,
     /// What brings the best of them into another order.
     pub rerank: Option<Rerank>,
     /// Whether each hit tells how it came to its place.
@@ -71,7 +73,8 @@ impl Default for SearchRequest {
             min_score: None,
             min_percentile: None,
             syntax: false,
-            fusion: Fusion::default(),
+            candidates: 100,
+            fusion: None,
             rerank: None,
             explain: false,
         }
@@ -131,13 +134,25 @@ pub struct Fusion {
     pub dense: f32,
     /// What the list by words weighs.
     pub bm25: f32,
-    /// How many of each list are looked at, at least.
-    pub candidates: usize,
 }
 
 impl Default for Fusion {
     fn default() -> Self {
-        Fusion { method: Method::default(), k: 60.0, dense: 1.0, bm25: 0.3, candidates: 100 }
+        Fusion { method: Method::default(), k: 60.0, dense: 1.0, bm25: 0.3 }
+    }
+}
+
+impl Fusion {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let usable = |number: &f32| number.is_finite() && *number >= 0.0;
+        if [self.dense, self.bm25, self.k].iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
+            return Ok(());
+        }
+        Err(Error::Input {
+            message: "weights of a fusion are numbers from 0 on, and not both 0".to_owned(),
+            hint: Some("they are 1 for meaning and 0.3 for words if not said".to_owned()),
+        })
     }
 }
 
@@ -221,16 +236,8 @@ impl SearchRequest {
                 "`corpus export --filter` gives everything that fits a filter",
             );
         }
-        let weights = [self.fusion.dense, self.fusion.bm25];
-        let usable = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-        if !weights.iter().all(usable)
-            || weights == [0.0; 2]
-            || !(self.fusion.k.is_finite() && self.fusion.k >= 0.0)
-        {
-            return wrong(
-                "weights of a fusion are numbers from 0 on, and not both 0",
-                "they are 1 for meaning and 0.3 for words if not said",
-            );
+        if let Some(fusion) = &self.fusion {
+            fusion.check()?;
         }
         if !(0.0..=1.0).contains(&self.decay) {
             return wrong("the decay of a context is a number from 0 to 1", "it is 0.5 if not said");
@@ -275,8 +282,8 @@ mod tests {
             serde_json::from_str(r#"{"query":"x","mode":"dense","filter":"role=user","fusion":{"k":10}}"#)
                 .unwrap();
         assert_eq!(
-            (request.mode, request.k, request.fusion.k, request.fusion.dense),
-            (Some(Mode::Dense), 10, 10.0, 1.0)
+            (request.mode, request.k, request.fusion),
+            (Some(Mode::Dense), 10, Some(Fusion { k: 10.0, ..Fusion::default() }))
         );
         assert_eq!(request.filter.as_ref().unwrap().as_str(), "role=user");
         let json = serde_json::to_string(&request).unwrap();

@@ -6,7 +6,7 @@ use crate::{
     corpus::Turn,
     search::{
         explain::Explanation,
-        request::{Mode, Of},
+        request::{Fusion, Mode, Of},
     },
     text::Analyzer,
 };
@@ -30,6 +30,9 @@ pub struct Response {
     /// What was really looked for, where it is not the query alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<Effective>,
+    /// How the lists became one, if there were two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// How many were looked at.
     pub candidates: Candidates,
     /// What should be known: what could not be looked at, what of the query was left out.
@@ -109,6 +112,9 @@ pub struct Candidates {
     /// What the filter admits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted: Option<u64>,
+    /// What was left out because its score or its percentile was too low.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_low: Option<usize>,
 }
 
 /// Milliseconds.

@@ -177,8 +177,8 @@ proptest! {
         let searcher = searcher(&root);
         let method = if weighted { Method::Weighted } else { Method::Rrf };
         // With all candidates at once a fusion does not change as one looks deeper.
-        let fusion = Fusion { method, candidates: 500, ..Fusion::default() };
-        let base = SearchRequest { fusion, k: 400, ..request(mode, Of::Utterances) };
+        let fusion = Some(Fusion { method, ..Fusion::default() });
+        let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, Of::Utterances) };
         let all = searcher.search(&base).unwrap().hits;
         let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id));
         prop_assert!(all.is_sorted_by(|a, b| order(a, b).is_lt()), "{:?}", all.iter().map(|h| (h.score, &h.id)).collect::<Vec<_>>());
@@ -230,7 +230,7 @@ fn an_explanation_adds_up_to_the_score() {
     let (_dir, searcher) = some_index();
     for method in [Method::Rrf, Method::Weighted] {
         for of in [Of::Utterances, Of::Dialogues] {
-            let fusion = Fusion { method, dense: 0.7, bm25: 1.3, ..Fusion::default() };
+            let fusion = Some(Fusion { method, dense: 0.7, bm25: 1.3, ..Fusion::default() });
             let request = SearchRequest { explain: true, fusion, ..request(Mode::Hybrid, of) };
             for hit in searcher.search(&request).unwrap().hits {
                 let why = hit.explanation.unwrap();

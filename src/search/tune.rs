@@ -65,9 +65,9 @@ pub struct Tuned {
 }
 
 /// All fusions that are tried.
-fn grid(candidates: usize) -> Vec<Fusion> {
+fn grid() -> Vec<Fusion> {
     const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
-    let base = Fusion { candidates, dense: 1.0, ..Fusion::default() };
+    let base = Fusion { dense: 1.0, ..Fusion::default() };
     let mut all = vec![Fusion { method: Method::Weighted, dense: 0.0, bm25: 1.0, ..base }];
     all.extend(WEIGHTS.map(|bm25| Fusion { method: Method::Weighted, bm25, ..base }));
     for k in [10.0, 60.0] {
@@ -86,8 +86,8 @@ impl Searcher {
                 hint: Some("some dozens tell more".to_owned()),
             });
         }
-        let unasked = Fusion::default();
-        let mut fusions = grid(unasked.candidates.max(DEPTH));
+        let unasked = self.fusion(&SearchRequest::default());
+        let mut fusions = grid();
         if !fusions.iter().any(|fusion| same(fusion, &unasked)) {
             fusions.push(unasked);
         }
@@ -120,12 +120,8 @@ impl Searcher {
 
     /// How well each fusion ranks for one request.
     fn qualities(&self, labelled: &Labelled, fusions: &[Fusion]) -> Result<Vec<Quality>> {
-        let candidates = fusions.iter().map(|fusion| fusion.candidates).max().unwrap_or(DEPTH);
-        let request = SearchRequest {
-            mode: Some(Mode::Hybrid),
-            fusion: Fusion { candidates, ..labelled.request.fusion },
-            ..labelled.request.clone()
-        };
+        let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
+        let candidates = request.candidates.max(DEPTH);
         request.check()?;
         let query = self.query(&request, Mode::Hybrid, &Known::new())?;
         let filtered = match &request.filter {

@@ -234,6 +234,31 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
     let text = t.ok("search -i x tune labelled.jsonl");
     assert!(text.contains(" over 32 queries\n") && text.contains("  unasked\n"), "{text}");
+    let saved = t.ok("search -i x tune labelled.jsonl --save");
+    assert!(saved.contains("\nindexes/x is searched with "), "{saved}");
+    let unasked = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
+    let best = &tried[0]["fusion"];
+    assert_eq!(&unasked(&t), best);
+    // A batch is answered like a single query; who says anything of a fusion gets nothing of what was kept.
+    t.write("queries.txt", "parcel\n");
+    assert_eq!(&t.json("search -i x --queries queries.txt")["fusion"], best);
+    assert_eq!(
+        search(&t, &["parcel", "--rrf-k", "7"])["fusion"],
+        json!({"method": "weighted", "k": 7.0, "dense": 1.0, "bm25": 0.3})
+    );
+    assert!(t.ok("index info -i x").contains("  tuned  --"));
+    t.ok("backup -i x copy");
+    t.ok("restore -i y copy");
+    assert_eq!(t.json("index info -i y")["tuning"]["fusion"], *best);
+    t.write("indexes/x/tuning.json", "{}");
+    t.run("search -i x parcel")
+        .says(4, &["tuning.json", "hint: `turnwise search -i indexes/x tune --forget` removes it"]);
+    t.run("verify -i x").says(4, &["1 damaged place found"]);
+    t.run("repair -i x").says(0, &["it is no longer tuned"]);
+    assert_eq!(unasked(&t)["bm25"], json!(0.3));
+    t.ok("search -i x tune labelled.jsonl --save");
+    assert_eq!(t.ok("search -i x tune --forget"), "indexes/x is searched as if it had never been tuned\n");
+    assert_eq!(unasked(&t)["bm25"], json!(0.3));
     t.run("search -i x refund tune labelled.jsonl").says(2, &["`tune` takes no query, and `refund` is one"]);
     t.write("bad.jsonl", "{\"query\":\"x\",\"relevant\":[\"a\"],\"kk\":1}\n");
     t.run("search -i x tune bad.jsonl")

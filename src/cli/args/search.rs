@@ -54,7 +54,14 @@ pub(crate) enum SearchCommand {
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
     /// A file of lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
-    pub(crate) labelled: PathBuf,
+    #[arg(required_unless_present = "forget")]
+    pub(crate) labelled: Option<PathBuf>,
+    /// Let searches of this index rank like the best of those tried, unless they say otherwise
+    #[arg(long)]
+    pub(crate) save: bool,
+    /// Forget what --save has kept
+    #[arg(long, conflicts_with_all = ["save", "labelled"])]
+    pub(crate) forget: bool,
 }
 
 #[derive(Debug, Args)]
@@ -102,24 +109,19 @@ pub(crate) struct HowArgs {
     /// Tell of each hit how it came to its place
     #[arg(long)]
     pub(crate) explain: bool,
-    /// How the list by meaning and the list by words become one
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "weighted",
-        help_heading = "Fusion and ranking"
-    )]
-    pub(crate) fusion: FusionBy,
-    /// For reciprocal ranks: how little the first places stand out
-    #[arg(long, default_value_t = 60.0, value_name = "N", help_heading = "Fusion and ranking")]
-    pub(crate) rrf_k: f32,
-    /// What the list by meaning weighs
-    #[arg(long, default_value_t = 1.0, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
-    pub(crate) dense_weight: f32,
-    /// What the list by words weighs
-    #[arg(long, default_value_t = 0.3, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
-    pub(crate) bm25_weight: f32,
+    /// How the list by meaning and the list by words become one: weighted, if neither this nor the next three are given and
+    /// `search tune --save` has kept nothing else
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Fusion and ranking")]
+    pub(crate) fusion: Option<FusionBy>,
+    /// For reciprocal ranks: how little the first places stand out (60)
+    #[arg(long, value_name = "N", help_heading = "Fusion and ranking")]
+    pub(crate) rrf_k: Option<f32>,
+    /// What the list by meaning weighs (1)
+    #[arg(long, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    pub(crate) dense_weight: Option<f32>,
+    /// What the list by words weighs (0.3)
+    #[arg(long, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    pub(crate) bm25_weight: Option<f32>,
     /// How many of each list are looked at, at least
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) candidates: usize,
@@ -180,6 +182,25 @@ pub(crate) enum RerankBy {
 }
 
 impl HowArgs {
+    /// The fusion, if anything is said of it; of what is not said it has what suits most, whatever the index was tuned to.
+    fn fusion(&self) -> Option<Fusion> {
+        let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
+        if self.fusion.is_none() && numbers == [None; 3] {
+            return None;
+        }
+        let unsaid = Fusion::default();
+        Some(Fusion {
+            method: match self.fusion {
+                Some(FusionBy::Rrf) => Method::Rrf,
+                Some(FusionBy::Weighted) => Method::Weighted,
+                None => unsaid.method,
+            },
+            k: self.rrf_k.unwrap_or(unsaid.k),
+            dense: self.dense_weight.unwrap_or(unsaid.dense),
+            bm25: self.bm25_weight.unwrap_or(unsaid.bm25),
+        })
+    }
+
     /// The request for what these are the options of.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
@@ -196,16 +217,8 @@ impl HowArgs {
             window: self.window,
             min_score: self.min_score,
             min_percentile: self.min_percentile,
-            fusion: Fusion {
-                method: match self.fusion {
-                    FusionBy::Rrf => Method::Rrf,
-                    FusionBy::Weighted => Method::Weighted,
-                },
-                k: self.rrf_k,
-                dense: self.dense_weight,
-                bm25: self.bm25_weight,
-                candidates: self.candidates,
-            },
+            candidates: self.candidates,
+            fusion: self.fusion(),
             rerank: self.rerank.map(|by| Rerank {
                 by: match by {
                     RerankBy::Exact => By::Exact,

@@ -10,12 +10,16 @@ use crate::{
     },
     error::{Error, Result},
     index::vectors,
+    search::Tuning,
     store::{Snapshot, backup as copies},
 };
 
 pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let backup = copies::backup(&root, target)?;
+    if let Some(tuning) = Tuning::read(&root)? {
+        tuning.save(target)?;
+    }
     if with_vectors {
         say(vectors::backup(&root, target), "damaged; `turnwise repair` mends them", context)?;
     }
@@ -37,6 +41,9 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     let backup = copies::restore(source, &root, context.command_line)?;
     if context.settings.ingest_index {
         index::update(&root, &Snapshot::open(&root)?, context)?;
+    }
+    if let Some(tuning) = Tuning::read(source)? {
+        tuning.save(&root)?;
     }
     say(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
     context.printer.result(&backup, |out| {

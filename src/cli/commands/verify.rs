@@ -18,6 +18,7 @@ use crate::{
         lexical::Lexical,
         vectors::{self, Checked},
     },
+    search::Tuning,
     store::{
         Snapshot, files, repair as mend,
         verify::{self as check, Damage, RecordsChecked, Report},
@@ -58,6 +59,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
         Vec::new()
     };
     report.damage.extend(of_graphs);
+    report.damage.extend(tuning_damage(&root)?);
     let mut checked = vectors::check(&root)?;
     if let Some(checked) = &mut checked {
         report.damage.append(&mut checked.damage);
@@ -145,6 +147,17 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     }
 }
 
+/// Damage of what the index keeps of having been tuned.
+fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
+    match Tuning::read(root) {
+        Ok(_) => Ok(None),
+        Err(Error::Corrupt { path, what, .. }) => {
+            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` removes it") }))
+        }
+        Err(e) => Err(e),
+    }
+}
+
 /// Damage of the graphs over the vectors, if there are any.
 fn graph_damage(root: &Path) -> Result<Option<Damage>> {
     match dense::verify(root) {
@@ -160,6 +173,10 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let repaired = mend::repair(&root, context.command_line)?;
     kept::mend(&root, context)?;
+    if tuning_damage(&root)?.is_some() {
+        context.printer.warn("how the index is searched unasked was unreadable: it is no longer tuned");
+        Tuning::forget(&root)?;
+    }
     index::mend(&root, context)?;
     context.printer.result(&repaired, |out| {
         for place in &repaired.damaged_places {

@@ -16,29 +16,31 @@ use crate::{
 };
 
 /// After so many points somebody is asked and told.
-const SOME: u32 = 64;
+const SOME: usize = 64;
 /// Levels that its tables have room for.
 const LEVELS: usize = 16;
 
-pub(super) fn build(codes: &Codes, options: &BuildOptions, watch: &dyn Watch) -> Result<Graph> {
+/// Points come in the order `near`, one beside those that are near to it: what hnsw_rs reads for a point is what it has
+/// read for the last one, and so is what it allocates. Each is a heap of pieces, and waiting for them is most of the work.
+pub(super) fn build(codes: &Codes, near: &[u32], options: &BuildOptions, watch: &dyn Watch) -> Result<Graph> {
     let n = codes.len();
     let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };
     let hnsw: Hnsw<'_, u8, CodeDistance> = Hnsw::new(options.m, n.max(1), LEVELS, options.ef, distance);
     // The first point must be there before others are inserted at the same time.
     let insert = |point: u32| hnsw.insert((&distance.row(codes, point), point as usize));
     let (stopped, some) = (AtomicBool::new(false), AtomicUsize::new(0));
-    if n > 0 {
-        insert(0);
-        (1..n as u32).into_par_iter().for_each(|point| {
-            if point.is_multiple_of(SOME) && watch.stop() {
+    if let Some((first, others)) = near.split_first() {
+        insert(*first);
+        others.par_iter().enumerate().for_each(|(at, point)| {
+            if at.is_multiple_of(SOME) && watch.stop() {
                 stopped.store(true, Ordering::Relaxed);
             }
             if !stopped.load(Ordering::Relaxed) {
-                insert(point);
+                insert(*point);
             }
-            if point.is_multiple_of(SOME) {
+            if at.is_multiple_of(SOME) {
                 let done = some.fetch_add(1, Ordering::Relaxed) + 1;
-                watch.done(Step::Linking, done * SOME as usize, n);
+                watch.done(Step::Linking, (done * SOME).min(n), n);
             }
         });
     }

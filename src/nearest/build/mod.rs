@@ -3,6 +3,7 @@
 mod codes;
 mod hnsw;
 mod native;
+mod neighbourhood;
 mod reach;
 
 use std::{io::BufWriter, path::Path};
@@ -105,12 +106,22 @@ fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Watch) -> Resu
     };
     let codes = Codes::new(points, &order, Level::best());
     let nibbles = Nibbles::fine_enough(points, &order);
-    let mut graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, options, watch)?,
+    let near = neighbourhood::order(&codes);
+    let graph = match options.builder {
+        Builder::HnswRs => hnsw::build(&codes, &near, options, watch)?,
         Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, watch)?,
     };
+    let mut graph = graph.renumbered(&near);
     reach::repair(&mut graph, &codes);
     Ok(Made { order, codes, nibbles, graph })
+}
+
+/// SplitMix64: a number that looks like chance, and is the same every time.
+fn mixed(number: u64) -> u64 {
+    let x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
 }
 
 fn check(options: &BuildOptions) -> Result<()> {

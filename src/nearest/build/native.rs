@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::{BuildOptions, Codes};
+use super::{BuildOptions, Codes, mixed};
 use crate::{
     Error, Result, Step, Watch,
     graph::{Graph, Links, NONE},
@@ -61,14 +61,6 @@ fn level(point: u32, m: usize) -> usize {
     let uniform = ((mixed(u64::from(point)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     // hnsw_rs has 16 levels; so many are never needed.
     ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
-}
-
-/// SplitMix64.
-fn mixed(number: u64) -> u64 {
-    let x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 /// The graph while it grows.

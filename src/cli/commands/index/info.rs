@@ -20,6 +20,7 @@ use crate::{
         lexical::Lexical,
         vectors::{Coverage, Kind, Reached, VectorReader},
     },
+    search::Tuning,
     store::{Snapshot, Weight, files},
 };
 
@@ -41,6 +42,8 @@ struct Info {
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
     graphs: Option<Graphs>,
+    /// How it is searched unasked, if `search tune` has found something better than what suits most.
+    tuning: Option<Tuning>,
     /// What does not know yet, or not any more, what the records hold.
     behind: Vec<Behind>,
 }
@@ -134,6 +137,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
         lexical,
         vectors,
         graphs,
+        tuning: Tuning::read(&root)?,
         behind,
     };
     context.printer.result(&info, |out| info.write(out))

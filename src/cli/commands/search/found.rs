@@ -9,7 +9,7 @@ use super::explained;
 use crate::{
     cli::printer::{BOLD, DIM, NAME, counted},
     corpus::Turn,
-    search::{Hit, Method, Mode, Response},
+    search::{Candidates, Hit, Method, Mode, Response},
     text::Analyzer,
 };
 
@@ -19,13 +19,27 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
         explained::effective(effective, out)?;
     }
     if found.hits.is_empty() {
-        let why = if found.candidates.admitted == Some(0) { ": nothing fits the filter" } else { "" };
-        return writeln!(out, "nothing found for `{}`{why}", found.query);
+        return writeln!(out, "nothing found for `{}`{}", found.query, why_nothing(&found.candidates));
     }
     for (n, hit) in found.hits.iter().enumerate() {
         write_hit(found, n + 1, hit, out)?;
     }
     footer(found, out)
+}
+
+fn why_nothing(candidates: &Candidates) -> String {
+    match candidates {
+        Candidates { admitted: Some(0), .. } => ": nothing fits the filter".to_owned(),
+        Candidates { too_low: Some(n), .. } => {
+            format!(": {} less good than --min-score or --min-percentile wants", counted_are(*n as u64))
+        }
+        _ => String::new(),
+    }
+}
+
+fn counted_are(n: u64) -> String {
+    let are = if n == 1 { "is" } else { "are" };
+    format!("{} {are}", counted(n, "candidate"))
 }
 
 fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
@@ -53,9 +67,8 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
 
 /// A fusion of ranks gives small numbers.
 fn score(found: &Response, hit: &Hit) -> String {
-    let reciprocal =
-        hit.explanation.as_ref().and_then(|e| e.fusion.as_ref()).is_none_or(|f| f.by.method == Method::Rrf);
-    let digits = if found.mode == Mode::Hybrid && reciprocal && hit.score < 0.2 { 4 } else { 2 };
+    let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == Method::Rrf);
+    let digits = if reciprocal { 4 } else { 2 };
     let mut text = format!("{:.digits$}", hit.score);
     if let Some(percentile) = hit.percentile {
         text.push_str(&format!("  {}", explained::percentile(percentile)));

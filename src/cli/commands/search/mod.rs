@@ -20,7 +20,7 @@ use crate::{
     search::{SearchRequest, Searcher},
 };
 
-pub(super) use found::write;
+pub(super) use {found::write, tune::flags};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {

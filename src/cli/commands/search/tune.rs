@@ -16,7 +16,7 @@ use crate::{
     },
     corpus::input::Input,
     error::{Error, IoContext, Result},
-    search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned},
+    search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning},
 };
 
 /// So many of those that were tried are shown.
@@ -26,21 +26,51 @@ const SHOWN: usize = 8;
 struct Shown<'a> {
     schema: &'static str,
     index: String,
+    /// Whether the index is searched like the best one from now on.
+    saved: bool,
     #[serde(flatten)]
     tuned: &'a Tuned,
 }
 
 pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
-    let labelled = read(&args.labelled)?;
+    let Some(file) = &args.labelled else { return forget(context) };
+    let labelled = read(file)?;
     let requests: Vec<&SearchRequest> = labelled.iter().map(|l| &l.request).collect();
     let searcher = super::open(&requests, context)?;
     let tuned = searcher.tune(&labelled)?;
-    let shown = Shown {
-        schema: "turnwise/tune/1",
-        index: searcher.snapshot().root().display().to_string(),
-        tuned: &tuned,
-    };
-    context.printer.result(&shown, |out| write(&tuned, out))
+    let root = searcher.snapshot().root();
+    let tuning = Tuning::of(&tuned).filter(|_| args.save);
+    if let Some(tuning) = &tuning {
+        tuning.save(root)?;
+    }
+    let index = root.display().to_string();
+    let shown = Shown { schema: "turnwise/tune/1", index, saved: tuning.is_some(), tuned: &tuned };
+    context.printer.result(&shown, |out| {
+        write(&tuned, out)?;
+        match &tuning {
+            None => Ok(()),
+            Some(tuning) => {
+                writeln!(out, "{} is searched with {} from now on", shown.index, flags(&tuning.fusion))
+            }
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    index: String,
+    forgotten: bool,
+}
+
+fn forget(context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let forgotten = Forgotten { forgotten: Tuning::forget(&root)?, index: root.display().to_string() };
+    context.printer.result(&forgotten, |out| match &forgotten {
+        Forgotten { index, forgotten: true } => {
+            writeln!(out, "{index} is searched as if it had never been tuned")
+        }
+        Forgotten { index, .. } => writeln!(out, "{index} was not tuned"),
+    })
 }
 
 fn read(file: &Path) -> Result<Vec<Labelled>> {
@@ -93,7 +123,7 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// How a fusion is asked for.
-fn flags(fusion: &Fusion) -> String {
+pub(in crate::cli::commands) fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {
         Method::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),

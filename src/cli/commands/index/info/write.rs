@@ -4,7 +4,10 @@ use std::io::{self, Write};
 
 use super::{Graphs, Info};
 use crate::{
-    cli::printer::{BOLD, DIM, bytes, counted, grouped},
+    cli::{
+        commands::search,
+        printer::{BOLD, DIM, bytes, counted, grouped},
+    },
     index::vectors::Kind,
 };
 
@@ -32,6 +35,11 @@ impl Info {
         if let Some(of) = &self.vectors {
             of.vectors.write(out)?;
             writeln!(out, "  {:>12}  {DIM}{}{DIM:#}", "fingerprint", of.vectors.fingerprint())?;
+        }
+        if let Some(tuning) = &self.tuning {
+            let flags = search::flags(&tuning.fusion);
+            let queries = grouped(tuning.queries as u64);
+            writeln!(out, "  {:>12}  {flags} {DIM}by {queries} queries{DIM:#}", "tuned")?;
         }
         for behind in &self.behind {
             writeln!(

@@ -1,0 +1,93 @@
+//! An order in which near points come one after the other: what is looked at together lies together.
+//!
+//! It decides nothing about what is linked with what, only about how far apart in memory: a walk reads codes, lists and
+//! vectors that lie close to each other, and hnsw_rs, which keeps a point in several pieces of the heap, finds those of a
+//! neighbourhood where it left them a moment ago.
+
+use super::{Codes, mixed};
+
+/// So few are left as they are.
+const FEW: usize = 4;
+/// Of so many, the one farthest from another counts as its opposite.
+const TRIED: u64 = 16;
+/// Halves of at least so many rows are worth another thread.
+const MANY: usize = 4096;
+
+/// The rows of codes, halved again and again by which of two distant ones each is nearer to. The same at any number of threads.
+pub(super) fn order(codes: &Codes) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
+    halve(codes, &mut rows, &mut Vec::new(), 1);
+    rows
+}
+
+/// `place` is the half's own, for what is taken at random.
+fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, place: u64) {
+    if rows.len() <= FEW {
+        return;
+    }
+    let any = |n: u64| rows[(mixed(mixed(place) ^ n) % rows.len() as u64) as usize];
+    let one = any(0);
+    let apart = |n: u64| (codes.apart(one, any(n)), any(n));
+    let Some((_, other)) = (1..=TRIED).map(apart).max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+    keyed.clear();
+    keyed.extend(rows.iter().map(|row| (codes.apart(one, *row) - codes.apart(other, *row), *row)));
+    let middle = rows.len() / 2;
+    keyed.select_nth_unstable_by(middle, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    for (row, (_, keyed)) in rows.iter_mut().zip(keyed.iter()) {
+        *row = *keyed;
+    }
+    let (left, right) = rows.split_at_mut(middle);
+    if middle < MANY {
+        halve(codes, left, keyed, 2 * place);
+        halve(codes, right, keyed, 2 * place + 1);
+    } else {
+        rayon::join(
+            || halve(codes, left, keyed, 2 * place),
+            || halve(codes, right, &mut Vec::new(), 2 * place + 1),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Level, Metric, Points};
+
+    #[test]
+    fn near_ones_come_one_after_the_other_and_none_is_lost() {
+        // A thousand places on a line, in disorder.
+        let vectors: Vec<[f32; 2]> = (0..1000u64).map(|n| [(n * 617 % 1000) as f32, 1.0]).collect();
+        let mut points = Points::new(Metric::L2, 2).unwrap();
+        for (row, vector) in vectors.iter().enumerate() {
+            points.push(row as u32, vector).unwrap();
+        }
+        let all: Vec<u32> = (0..1000).collect();
+        let codes = Codes::new(&points, &all, Level::Portable);
+        let order = order(&codes);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, all);
+        let step = |order: &[u32]| {
+            let at = |row: u32| vectors[row as usize][0];
+            order.windows(2).map(|pair| (at(pair[0]) - at(pair[1])).abs()).sum::<f32>() / 999.0
+        };
+        assert!(step(&order) < 20.0 && step(&all) > 300.0, "{} {}", step(&order), step(&all));
+    }
+
+    #[test]
+    fn it_is_the_same_at_any_number_of_threads() {
+        let vectors: Vec<[f32; 3]> =
+            (0..20_000u64).map(|n| [1, 2, 3].map(|k| (mixed(3 * n + k) >> 40) as f32)).collect();
+        let mut points = Points::new(Metric::L2, 3).unwrap();
+        for (row, vector) in vectors.iter().enumerate() {
+            points.push(row as u32, vector).unwrap();
+        }
+        let all: Vec<u32> = (0..points.len() as u32).collect();
+        let codes = Codes::new(&points, &all, Level::best());
+        let orders = [1, 4].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| order(&codes))
+        });
+        assert_eq!(orders[0], orders[1]);
+    }
+}
