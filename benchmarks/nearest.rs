@@ -2,14 +2,14 @@
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
-//!         [--truth SCORES.f32] [--peer] [--scan] [--filters]
+//!         [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
 //! Files are rows of little-endian f32. SCORES has the score of each query's tenth, else all are looked at. If GRAPH is not
 //! there, it is built. What is printed is a JSON object a line: the
 //! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
 //! hundred times by the clock, and the recall at 10. With `--peer` it is hnsw_rs itself that builds and searches. With
 //! `--scan`: instead, from how many vectors on a walk is faster than looking at all; with `--filters`: what it takes where
-//! one in so many is allowed.
+//! one in so many is allowed; with `--scaling`: what building takes on one thread and on `--threads`, in turns.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -58,6 +58,9 @@ fn main() {
     let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
     if arguments.iter().any(|a| a == "--scan") {
         return crossover(base, &queries, dim, &options);
+    }
+    if arguments.iter().any(|a| a == "--scaling") {
+        return scaling(&points(base, dim), &options, threads);
     }
     let truth = || named("--truth").map_or_else(|| tenths(base, &queries), floats);
     if arguments.iter().any(|a| a == "--peer") {
@@ -182,6 +185,23 @@ fn points(base: &[f32], dim: usize) -> Points<'_> {
         points.push(row as u32, vector).unwrap();
     }
     points
+}
+
+/// The same graph built by one thread and by several, in turns.
+fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize) {
+    for _ in 0..3 {
+        for threads in [1, threads] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let (clock, cpu) = (Instant::now(), processor_time());
+            let frozen = pool.install(|| points.frozen(options)).unwrap();
+            println!(
+                r#"{{"threads": {threads}, "nodes": {}, "seconds": {:.3}, "cpu_seconds": {:.3}}}"#,
+                frozen.nodes(),
+                clock.elapsed().as_secs_f64(),
+                (processor_time() - cpu).as_secs_f64(),
+            );
+        }
+    }
 }
 
 /// Walks, skims and exact scans among growing numbers of vectors.

@@ -87,6 +87,19 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     built.says(0, &["warning: the search index is damaged and is made anew\n"]);
     assert_eq!(built.json()["analyzer"], "mixed-1+stem-en");
     t.ok("verify -i x");
+    // Each side knows it; if neither does, that is said.
+    t.write("indexes/x/lexical/utterances/meta.json", "{");
+    t.run("repair -i x").says(0, &["warning: the search index is damaged and is made anew\n"]);
+    assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1+stem-en");
+    for side in ["utterances", "dialogues"] {
+        t.write(&format!("indexes/x/lexical/{side}/meta.json"), "{");
+    }
+    t.run("repair -i x").says(
+        0,
+        &["warning: what analyzer the search index had cannot be read any more; it is mixed-1 now\n"],
+    );
+    assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
+    t.ok("verify -i x");
     t.run("index build -i x --analyzer klingon")
         .says(2, &["unknown analyzer `klingon` (known: mixed-1, jieba-1)"]);
 }

@@ -61,7 +61,14 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
         Ok((false, analyzer)) => analyzer,
-        Err(Error::Corrupt { .. }) => Analyzer::default(),
+        Err(Error::Corrupt { .. }) => match Lexical::surviving_analyzer(root) {
+            Some(analyzer) => analyzer,
+            None => {
+                let by = Analyzer::default();
+                context.printer.warn(format!("what analyzer the search index had cannot be read any more; it is {by} now"));
+                by
+            }
+        },
         // Sound, not there, or not for this turnwise.
         _ => return Ok(None),
     };

@@ -104,6 +104,14 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
+    /// The analyzer, as far as either side of an index that may be damaged still names it.
+    pub fn surviving_analyzer(root: &Path) -> Option<Analyzer> {
+        [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
+            let progress = Side::progress_in(&folder(root).join(side)).ok()??;
+            progress.analyzer.parse().ok()
+        })
+    }
+
     /// What made its terms, and makes those of every query.
     pub fn analyzer(&self) -> Analyzer {
         self.analyzer

@@ -20,8 +20,9 @@ const SOME: usize = 64;
 /// Levels that its tables have room for.
 const LEVELS: usize = 16;
 
-/// Points come in the order `near`, one beside those that are near to it: what hnsw_rs reads for a point is what it has
-/// read for the last one, and so is what it allocates. Each is a heap of pieces, and waiting for them is most of the work.
+/// Points come in the order `near`, each behind some that are near to it. hnsw_rs keeps a point in several pieces of the heap
+/// and goes to each of them to learn who a neighbour is: waiting for that was a third of the work. Of the last point's
+/// neighbourhood most is still in the caches, and lies together because it was made one after the other.
 pub(super) fn build(codes: &Codes, near: &[u32], options: &BuildOptions, watch: &dyn Watch) -> Result<Graph> {
     let n = codes.len();
     let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };

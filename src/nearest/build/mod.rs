@@ -106,12 +106,10 @@ fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Watch) -> Resu
     };
     let codes = Codes::new(points, &order, Level::best());
     let nibbles = Nibbles::fine_enough(points, &order);
-    let near = neighbourhood::order(&codes);
-    let graph = match options.builder {
-        Builder::HnswRs => hnsw::build(&codes, &near, options, watch)?,
+    let mut graph = match options.builder {
+        Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, watch)?,
         Builder::Native => native::build(&codes, nibbles.as_ref(), &order, options, watch)?,
     };
-    let mut graph = graph.renumbered(&near);
     reach::repair(&mut graph, &codes);
     Ok(Made { order, codes, nibbles, graph })
 }

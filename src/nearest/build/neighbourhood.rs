@@ -1,8 +1,5 @@
-//! An order in which near points come one after the other: what is looked at together lies together.
-//!
-//! It decides nothing about what is linked with what, only about how far apart in memory: a walk reads codes, lists and
-//! vectors that lie close to each other, and hnsw_rs, which keeps a point in several pieces of the heap, finds those of a
-//! neighbourhood where it left them a moment ago.
+//! An order in which near points come one after the other, for whoever reads and allocates what lies near a point for each
+//! point anew.
 
 use super::{Codes, mixed};
 
