@@ -60,7 +60,7 @@ fn main() {
         return crossover(base, &queries, dim, &options);
     }
     if arguments.iter().any(|a| a == "--scaling") {
-        return scaling(&points(base, dim), &options, threads);
+        return scaling(&points(base, dim), &options, threads, path);
     }
     let truth = || named("--truth").map_or_else(|| tenths(base, &queries), floats);
     if arguments.iter().any(|a| a == "--peer") {
@@ -188,18 +188,18 @@ fn points(base: &[f32], dim: usize) -> Points<'_> {
 }
 
 /// The same graph built by one thread and by several, in turns.
-fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize) {
+fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &std::path::Path) {
     for _ in 0..3 {
         for threads in [1, threads] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let (clock, cpu) = (Instant::now(), processor_time());
-            let frozen = pool.install(|| points.frozen(options)).unwrap();
+            pool.install(|| freeze(points, options, path, &|| false)).unwrap();
             println!(
-                r#"{{"threads": {threads}, "nodes": {}, "seconds": {:.3}, "cpu_seconds": {:.3}}}"#,
-                frozen.nodes(),
+                r#"{{"threads": {threads}, "seconds": {:.3}, "cpu_seconds": {:.3}}}"#,
                 clock.elapsed().as_secs_f64(),
                 (processor_time() - cpu).as_secs_f64(),
             );
+            std::fs::remove_file(path).unwrap();
         }
     }
 }

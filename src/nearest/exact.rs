@@ -104,10 +104,7 @@ pub(crate) fn prefetch<S: Simd>(frozen: &Frozen, vectors: Vectors<'_>, node: u32
         Vectors::F32(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 4),
         Vectors::F16(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 2),
     };
-    let vector = start.wrapping_add(node as usize * bytes);
-    for line in (0..bytes).step_by(64) {
-        S::prefetch(vector.wrapping_add(line));
-    }
+    S::prefetch_all(start.wrapping_add(node as usize * bytes), bytes);
 }
 
 #[inline(always)]

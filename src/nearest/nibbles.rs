@@ -167,10 +167,7 @@ impl Near for Rough<'_> {
     #[inline(always)]
     fn prefetch<S: Simd>(&self, node: u32) {
         let bytes = self.signed.len() / 2;
-        let row = self.nibbles.as_ptr().wrapping_add(node as usize * bytes);
-        for line in (0..bytes).step_by(64) {
-            S::prefetch(row.wrapping_add(line));
-        }
+        S::prefetch_all(self.nibbles.as_ptr().wrapping_add(node as usize * bytes), bytes);
     }
 }
 

@@ -86,10 +86,7 @@ impl Near for ByCodes<'_> {
 
     #[inline(always)]
     fn prefetch<S: Simd>(&self, node: u32) {
-        let row = self.codes.as_ptr().wrapping_add(node as usize * self.stride);
-        for line in (0..self.stride).step_by(64) {
-            S::prefetch(row.wrapping_add(line));
-        }
+        S::prefetch_all(self.codes.as_ptr().wrapping_add(node as usize * self.stride), self.stride);
     }
 }
 
@@ -109,10 +106,8 @@ impl<'a> Lists<'a> {
     /// Asks for a node's list.
     #[inline(always)]
     fn prefetch<S: Simd>(self, node: u32) {
-        let list = self.flat.as_ptr().wrapping_add(node as usize * self.width).cast::<u8>();
-        for line in (0..self.width * 4).step_by(64) {
-            S::prefetch(list.wrapping_add(line));
-        }
+        let list = self.flat.as_ptr().wrapping_add(node as usize * self.width);
+        S::prefetch_all(list.cast(), self.width * 4);
     }
 }
 

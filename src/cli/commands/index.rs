@@ -65,7 +65,9 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
             Some(analyzer) => analyzer,
             None => {
                 let by = Analyzer::default();
-                context.printer.warn(format!("what analyzer the search index had cannot be read any more; it is {by} now"));
+                context.printer.warn(format!(
+                    "what analyzer the search index had cannot be read any more; it is {by} now"
+                ));
                 by
             }
         },

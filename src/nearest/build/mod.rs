@@ -6,7 +6,10 @@ mod native;
 mod neighbourhood;
 mod reach;
 
-use std::{io::BufWriter, path::Path};
+use std::{
+    io::{BufWriter, Cursor},
+    path::Path,
+};
 
 use crate::{
     Error, Frozen, Originals, Points, Result, Watch,
@@ -77,10 +80,10 @@ impl Points<'_> {
     /// A frozen graph in memory.
     pub fn frozen(&self, options: &BuildOptions) -> Result<Frozen> {
         let made = build(self, options, &|| false)?;
-        let mut bytes = Vec::new();
+        let mut bytes = Cursor::new(Vec::new());
         file::write(&Parts { points: self, options, made: &made }, &mut bytes)
             .map_err(|e| Error::Input(e.to_string()))?;
-        Frozen::from_bytes(&bytes)
+        Frozen::from_bytes(bytes.get_ref())
     }
 }
 

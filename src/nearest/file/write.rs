@@ -1,6 +1,6 @@
 //! Writing a file, front to back.
 
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 
 use half::f16;
 
@@ -18,12 +18,13 @@ pub(crate) struct Parts<'a> {
     pub(crate) made: &'a Made,
 }
 
-/// Writes a file. The header needs the checksums, and the checksums all the rest: everything is written twice, the first
-/// time into nothing but the sums.
-pub(crate) fn write(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
-    let mut sums = Sums::default();
-    sections(parts, &mut sums)?;
-    let checks = sums.finish();
+/// Writes a file. The header comes last, into the place that was left for it: it needs the checksum of the checksums.
+pub(crate) fn write(parts: &Parts, out: &mut (impl Write + Seek)) -> io::Result<()> {
+    out.write_all(&[0; HEADER_BYTES])?;
+    let mut summed = Summed { out: &mut *out, sums: Sums::default() };
+    sections(parts, &mut summed)?;
+    let checks = summed.sums.finish();
+    out.write_all(&checks)?;
     let list = list(parts, checks.len());
     let header = Header {
         dim: parts.points.dim,
@@ -37,9 +38,8 @@ pub(crate) fn write(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
         sections: list,
         checks: crc32fast::hash(&checks),
     };
-    out.write_all(&header.bytes())?;
-    sections(parts, out)?;
-    out.write_all(&checks)
+    out.rewind()?;
+    out.write_all(&header.bytes())
 }
 
 /// Where the sections will lie.
@@ -83,23 +83,31 @@ fn sections(parts: &Parts, out: &mut dyn Write) -> io::Result<()> {
     let (mut vector, mut row) = (Vec::new(), Vec::new());
     for point in &points {
         parts.points.prepare(*point, &mut vector);
-        row.clear();
         match parts.options.originals {
-            Originals::F32 => row.extend(vector.iter().flat_map(|v| v.to_le_bytes())),
-            Originals::F16 => row.extend(vector.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes())),
+            Originals::F32 => to_bytes(&vector, f32::to_le_bytes, &mut row),
+            Originals::F16 => to_bytes(&vector, |v| f16::from_f32(v).to_le_bytes(), &mut row),
         }
         section.put(&row)?;
     }
     section.end()?;
     for links in &graph.levels {
-        section.put_all(links.flat.iter().copied())?;
+        section.put_all(&links.flat)?;
     }
     if parts.points.metric == Metric::L2 {
-        section.put_all(graph.points.iter().map(|row| codes.norms[*row as usize]))?;
+        let norms: Vec<u32> = graph.points.iter().map(|row| codes.norms[*row as usize]).collect();
+        section.put_all(&norms)?;
     }
     let (starts, rows) = parts.points.rows(&points);
-    section.put_all(starts.into_iter())?;
-    section.put_all(rows.into_iter())
+    section.put_all(&starts)?;
+    section.put_all(&rows)
+}
+
+/// Numbers as their bytes, so many at a time that the loop is a copy.
+fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
+    out.resize(numbers.len() * N, 0);
+    for (place, number) in out.chunks_exact_mut(N).zip(numbers) {
+        place.copy_from_slice(&bytes(*number));
+    }
 }
 
 /// Sections one after the other, each ended at a multiple of 64.
@@ -114,9 +122,11 @@ impl Padded<'_> {
         self.out.write_all(bytes)
     }
 
-    fn put_all(&mut self, numbers: impl Iterator<Item = u32>) -> io::Result<()> {
-        for number in numbers {
-            self.put(&number.to_le_bytes())?;
+    fn put_all(&mut self, numbers: &[u32]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for some in numbers.chunks(1 << 16) {
+            to_bytes(some, u32::to_le_bytes, &mut bytes);
+            self.put(&bytes)?;
         }
         self.end()
     }
@@ -124,6 +134,24 @@ impl Padded<'_> {
     fn end(&mut self) -> io::Result<()> {
         let short = self.length.next_multiple_of(64) - self.length;
         self.put(&[0; 64][..short])
+    }
+}
+
+/// Sums up what it hands on.
+struct Summed<'a, W> {
+    out: &'a mut W,
+    sums: Sums,
+}
+
+impl<W: Write> Write for Summed<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sums.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -136,6 +164,18 @@ struct Sums {
 }
 
 impl Sums {
+    fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - self.length));
+            self.block.update(now);
+            self.length += now.len();
+            if self.length == BLOCK {
+                self.close();
+            }
+            bytes = later;
+        }
+    }
+
     fn finish(mut self) -> Vec<u8> {
         if self.length > 0 {
             self.close();
@@ -147,21 +187,5 @@ impl Sums {
         let sum = std::mem::take(&mut self.block).finalize();
         self.done.extend(sum.to_le_bytes());
         self.length = 0;
-    }
-}
-
-impl Write for Sums {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(BLOCK - self.length);
-        self.block.update(&bytes[..taken]);
-        self.length += taken;
-        if self.length == BLOCK {
-            self.close();
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -45,12 +45,14 @@ impl Simd for Avx512 {
         unsafe {
             let lower = _mm512_set1_epi8(15);
             let mut sum = _mm512_setzero_si512();
-            for at in (0..length).step_by(64) {
+            let mut at = 0;
+            while at < length {
                 let both = _mm256_loadu_si256(nibbles.add(at / 2).cast());
                 let halves =
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(both), _mm256_srli_epi16::<4>(both));
                 let other = _mm512_loadu_si512(signed.add(at).cast());
                 sum = _mm512_dpbusd_epi32(sum, _mm512_and_si512(halves, lower), other);
+                at += 64;
             }
             _mm512_reduce_add_epi32(sum)
         }

@@ -45,6 +45,16 @@ pub(crate) trait Simd: Copy {
 
     /// Asks for the line of memory that holds an address.
     fn prefetch(address: *const u8);
+
+    /// Asks for every line of some memory. (A `step_by` in so small a loop took a tenth of a walk.)
+    #[inline(always)]
+    fn prefetch_all(start: *const u8, bytes: usize) {
+        let mut at = 0;
+        while at < bytes {
+            Self::prefetch(start.wrapping_add(at));
+            at += 64;
+        }
+    }
 }
 
 /// Something to do with one kind of processor's operations. `run` should be inlined into what calls it.
