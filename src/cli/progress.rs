@@ -1,8 +1,11 @@
 //! Progress: a bar on a terminal, a plain line every few seconds elsewhere, nothing where it is off.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::cli::printer::{Printer, grouped};
 
@@ -106,15 +109,20 @@ impl Drop for Progress<'_> {
     }
 }
 
+/// Before anything is done nobody knows.
+fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
+    if state.pos() > 0 {
+        let _ = write!(out, "  {:#} left", HumanDuration(state.eta()));
+    }
+}
+
 fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
-        Some(total) => {
-            (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}  {eta} left")
-        }
+        Some(total) => (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}{left}"),
         None => (ProgressBar::new_spinner(), "{prefix} {spinner}  {msg}  {elapsed}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("left", left));
     }
     bar.set_prefix(what);
     bar.enable_steady_tick(Duration::from_millis(120));

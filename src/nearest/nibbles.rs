@@ -56,7 +56,8 @@ impl Nibbles {
         // Sixteen steps, as wide as the range.
         let scale = 8.0 / range(numbers, WITHIN);
         let scale = if scale.is_finite() { scale } else { 0.0 };
-        let nibble = |value: f32| (value * scale + 8.0).floor().clamp(0.0, 15.0) as u8;
+        // A number below 0 becomes 0, and others lose what is behind the point.
+        let nibble = |value: f32| ((value * scale + 8.0) as u8).min(15);
         let row = row_bytes(dim);
         let mut bytes = Aligned::filled(rows * row, 0);
         let each = bytes.bytes_mut().par_chunks_exact_mut(row).enumerate();

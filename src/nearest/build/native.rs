@@ -125,6 +125,7 @@ impl Growing<'_> {
     }
 
     /// The distances of all nodes to one.
+    #[inline(always)]
     fn near<'a>(&'a self, node: u32, signed: &'a mut Vec<i8>) -> ByCodes<'a> {
         signed.clear();
         signed.extend(self.codes.row(node).iter().map(|code| (*code ^ 128) as i8));
