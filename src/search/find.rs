@@ -47,7 +47,7 @@ impl Searcher {
             None => Ok(None),
         })?;
         let filtered = filtered.as_deref();
-        query.warnings.extend(self.warnings(mode, query.kind));
+        query.warnings.extend(self.warnings(request, mode, query.kind));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
@@ -82,6 +82,7 @@ impl Searcher {
             hits,
             effective,
             fusion: (mode == Mode::Hybrid).then_some(fusion),
+            tuned: mode == Mode::Hybrid && request.fusion.is_none() && self.tuning.is_some(),
             candidates: Candidates {
                 dense: lists.dense.len(),
                 bm25: lists.bm25.len(),

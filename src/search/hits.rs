@@ -153,7 +153,9 @@ impl Hits<'_> {
             (None, Some(turn)) => self.searcher.cosine_with(self.query.kind, &key_of_turn(turn), vector)?,
             (None, None) => self.searcher.cosine_with(self.query.kind, &dialogue_key(dialogue), vector)?,
         };
-        let background = dense.background(self.query.kind)?;
+        // What somebody types is as long as an utterance.
+        let from = if self.request.query.is_empty() { self.query.kind } else { Kind::Utterances };
+        let background = dense.background(from, self.query.kind)?;
         Ok(score.and_then(|score| background.percentile(score)))
     }
 

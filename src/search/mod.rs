@@ -166,17 +166,27 @@ impl Searcher {
             || request.min_percentile.is_some()
             || !request.context.is_empty();
         let any = self.dense.as_ref().is_some_and(|dense| dense.vectors().rows(kind) > 0);
-        Ok(match (any || wants_vectors, &self.lexical) {
-            (false, _) => Mode::Bm25,
-            (true, Ok(_)) => Mode::Hybrid,
-            (true, Err(_)) => Mode::Dense,
-        })
+        match (any || wants_vectors, &self.lexical) {
+            (false, _) => Ok(Mode::Bm25),
+            (true, Ok(_)) => Ok(Mode::Hybrid),
+            // That words are not there yet is told with the answer; that they are lost is no answer.
+            (true, Err(Error::Input { .. } | Error::Unavailable { .. })) => Ok(Mode::Dense),
+            (true, Err(_)) => self.lexical().map(|_| Mode::Hybrid),
+        }
     }
 
     /// What cannot be found yet, and what takes long, in words.
-    fn warnings(&self, mode: Mode, kind: Kind) -> Vec<String> {
+    fn warnings(&self, request: &SearchRequest, mode: Mode, kind: Kind) -> Vec<String> {
         let mut warnings = Vec::new();
         let root = self.root.display();
+        if request.mode.is_none()
+            && mode == Mode::Dense
+            && let Err(e) = &self.lexical
+        {
+            warnings.push(format!(
+                "nothing is looked for by its words: {e}; `turnwise index build -i {root}` changes that"
+            ));
+        }
         if mode != Mode::Dense
             && let Ok(lexical) = &self.lexical
         {

@@ -33,6 +33,8 @@ pub struct Response {
     /// How the lists became one, if there were two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
+    /// Whether that is what the index keeps of having been tuned.
+    pub tuned: bool,
     /// How many were looked at.
     pub candidates: Candidates,
     /// What should be known: what could not be looked at, what of the query was left out.

@@ -9,12 +9,13 @@ use super::{
     Searcher,
     find::Lists,
     fuse::{Candidate, fuse},
-    query::{Known, Query},
+    query::{Known, Query, kind_of},
     request::{Fusion, Method, Mode, SearchRequest},
 };
 use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
+    index::vectors::Kind,
 };
 
 /// So many of a ranking are judged.
@@ -56,6 +57,9 @@ pub struct Tuned {
     pub queries: usize,
     /// Those without anything relevant, which tell nothing.
     pub without_relevant: usize,
+    /// What was said to be relevant and is not in the index, or is a dialogue where utterances are looked for or the other
+    /// way round.
+    pub unknown: Vec<String>,
     /// All fusions that were tried, the best by MAP first.
     pub tried: Vec<Tried>,
     /// What is to be expected of the best: chosen by one half of the queries and judged by the other, both ways.
@@ -76,14 +80,40 @@ fn grid() -> Vec<Fusion> {
     all
 }
 
+impl Tuned {
+    /// The best, if it is another than what is done unasked and is expected to be better.
+    pub fn better(&self) -> Option<&Tried> {
+        let best = self.tried.first()?;
+        (self.expected.map > self.unasked.map && best.quality.map > self.unasked.map).then_some(best)
+    }
+}
+
 impl Searcher {
     /// Tries fusions on requests of which it is known what they should find.
     pub fn tune(&self, labelled: &[Labelled]) -> Result<Tuned> {
-        let judged: Vec<&Labelled> = labelled.iter().filter(|l| !l.relevant.is_empty()).collect();
+        let (mut judged, mut unknown) = (Vec::new(), Vec::new());
+        for one in labelled {
+            let (relevant, others): (Vec<String>, Vec<String>) =
+                one.relevant.iter().cloned().partition(|id| self.can_find(id, &one.request));
+            unknown.extend(others);
+            if !relevant.is_empty() {
+                judged.push(Labelled { relevant, request: one.request.clone() });
+            }
+        }
         if judged.len() < 2 {
+            let hint = unknown.first().map_or_else(
+                || "some dozens tell more".to_owned(),
+                |id| {
+                    format!(
+                        "`{id}` is not in {}, or is not what is looked for: utterances (billing-001#3), or, with \"of\": \
+                         \"dialogues\", dialogues (billing-001)",
+                        self.root.display()
+                    )
+                },
+            );
             return Err(Error::Data {
-                message: "there are fewer than two queries with something relevant".to_owned(),
-                hint: Some("some dozens tell more".to_owned()),
+                message: "there are fewer than two queries with something relevant in the index".to_owned(),
+                hint: Some(hint),
             });
         }
         let unasked = self.fusion(&SearchRequest::default());
@@ -112,10 +142,19 @@ impl Searcher {
         Ok(Tuned {
             queries: judged.len(),
             without_relevant: labelled.len() - judged.len(),
+            unknown,
             tried,
             expected: Quality::mean(&halves),
             unasked,
         })
+    }
+
+    /// Whether an id is one that a request could find.
+    fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
+        let kind = kind_of(request, &self.snapshot).ok();
+        self.snapshot
+            .find(id)
+            .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
     }
 
     /// How well each fusion ranks for one request.

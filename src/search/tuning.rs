@@ -33,9 +33,9 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The best of those that were tried.
+    /// The best of those that were tried, if it is expected to be better than what is done unasked.
     pub fn of(tuned: &Tuned) -> Option<Self> {
-        let best = tuned.tried.first()?;
+        let best = tuned.better()?;
         Some(Tuning {
             schema: SCHEMA.to_owned(),
             fusion: best.fusion,

@@ -1,5 +1,7 @@
 //! Searching by words and meaning at once, in the light of a context, with filters, and in batches.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
@@ -182,6 +184,11 @@ fn many_queries_give_lines_or_a_trec_run() {
     assert_eq!(run.lines().count(), 10);
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"kk\":1}\n");
     t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: unknown field `kk`"]);
+    t.write("bad.txt", "{\"id\":\"2\",\"query\":\"x\"}\nfine\n");
+    t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: the id `2` is that of line 1, too"]);
+    t.run("search -i x --run r parcel").says(2, &["--run is for a file of queries"]);
+    t.run("search -i x parcel -k 0").says(2, &["nothing would be found; 1 is the least"]);
+    t.run("search -i x parcel -k -1").says(2, &["it is no number from 1 on"]);
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"filter\":\"domian=x\"}\n");
     t.run("search -i x --queries bad.txt")
         .says(3, &["bad.txt:2: unknown filter field `domian` (did you mean `domain`?)"]);
@@ -204,6 +211,31 @@ fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
     assert_eq!((&found["mode"], ids(&found)), (&json!("hybrid"), vec!["banking-001#1"]));
     let again = t.run_args(&["ingest", "-i", "x", SAMPLES, "--format", "json"]).json();
     assert_eq!((&again["encoded"]["seen"], again.get("graphs")), (&json!(0), None));
+}
+
+#[test]
+fn a_search_never_loses_its_words_in_silence() {
+    let t = indexed();
+    t.write("indexes/x/lexical/utterances/meta.json", "{");
+    t.run("search -i x parcel")
+        .says(4, &["lexical/utterances", "hint: `turnwise index build` makes it anew"]);
+    assert_eq!(search(&t, &["parcel", "--mode", "dense"])["mode"], "dense");
+    fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
+    t.run("search -i x parcel").says(
+        0,
+        &["warning: nothing is looked for by its words: indexes/x has no lexical index yet; `turnwise index build -i "],
+    );
+    t.ok("index build -i x");
+    assert_eq!(search(&t, &["parcel"])["mode"], "hybrid");
+}
+
+#[test]
+fn a_query_for_dialogues_is_compared_with_how_near_utterances_are_to_dialogues() {
+    let t = indexed();
+    let best = |args: &[&str]| search(&t, args)["hits"][0]["percentile"].as_f64().unwrap();
+    // Dialogues are nearer to each other than anything short is to them.
+    let short = best(&["my parcel never came", "--of", "dialogues", "--mode", "dense"]);
+    assert!(short > 95.0, "{short}");
 }
 
 #[test]
@@ -234,8 +266,36 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
     let text = t.ok("search -i x tune labelled.jsonl");
     assert!(text.contains(" over 32 queries\n") && text.contains("  unasked\n"), "{text}");
-    let saved = t.ok("search -i x tune labelled.jsonl --save");
-    assert!(saved.contains("\nindexes/x is searched with "), "{saved}");
+    // What is no better than by chance is not kept.
+    let kept = t.ok("search -i x tune labelled.jsonl --save");
+    assert!(kept.contains("\nindexes/x stays as it is: "), "{kept}");
+    assert_eq!(search(&t, &["parcel"])["tuned"], false);
+
+    // Of numbers meaning knows nothing: words must count for more than they do unasked.
+    let turns =
+        || dialogues.iter().flat_map(|d| d["turns"].as_array().unwrap().iter().map(move |turn| (d, turn)));
+    let text = |turn: &Value| turn["text"].as_str().unwrap().to_owned();
+    let number = |turn: &Value| {
+        let text = text(turn);
+        let all = |word: &str| word.len() >= 4 && word.chars().all(|c| c.is_ascii_digit());
+        text.split_whitespace().find(|word| all(word)).map(str::to_owned)
+    };
+    let lines: String = turns()
+        .filter_map(|(_, turn)| number(turn))
+        .map(|number| {
+            let says = |turn: &Value| text(turn).split_whitespace().any(|word| word == number);
+            let relevant: Vec<String> = turns()
+                .filter(|(_, turn)| says(turn))
+                .map(|(d, turn)| format!("{}#{}", d["id"].as_str().unwrap(), turn["number"]))
+                .collect();
+            format!("{}\n", json!({"query": number, "relevant": relevant}))
+        })
+        .collect();
+    t.write("numbers.jsonl", lines);
+    let tuned = t.json("search -i x tune numbers.jsonl");
+    let tried = tuned["tried"].as_array().unwrap();
+    let saved = t.ok("search -i x tune numbers.jsonl --save");
+    assert!(saved.contains("\nindexes/x is searched with --"), "{saved}");
     let unasked = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
     let best = &tried[0]["fusion"];
     assert_eq!(&unasked(&t), best);
@@ -247,6 +307,11 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
         json!({"method": "weighted", "k": 7.0, "dense": 1.0, "bm25": 0.3})
     );
     assert!(t.ok("index info -i x").contains("  tuned  --"));
+    assert!(t.ok("search -i x parcel").contains(" by words and meaning, as tuned, in "));
+    // Where it does the best already, all stays.
+    let again = t.ok("search -i x tune numbers.jsonl --save");
+    assert!(again.contains("\nindexes/x stays as it is: "), "{again}");
+    assert_eq!(&unasked(&t), best);
     t.ok("backup -i x copy");
     t.ok("restore -i y copy");
     assert_eq!(t.json("index info -i y")["tuning"]["fusion"], *best);
@@ -256,10 +321,25 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     t.run("verify -i x").says(4, &["1 damaged place found"]);
     t.run("repair -i x").says(0, &["it is no longer tuned"]);
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
-    t.ok("search -i x tune labelled.jsonl --save");
+    t.ok("search -i x tune numbers.jsonl --save");
     assert_eq!(t.ok("search -i x tune --forget"), "indexes/x is searched as if it had never been tuned\n");
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
     t.run("search -i x refund tune labelled.jsonl").says(2, &["`tune` takes no query, and `refund` is one"]);
+    // Labels that cannot be found are told and left out.
+    let one = json!({"query": "parcel", "relevant": ["nosuch#1", "deliveries-001", "deliveries-001#1"]});
+    t.write("few.jsonl", format!("{one}\n{}\n", json!({"query": "card", "relevant": ["banking-001#1"]})));
+    t.run("search -i x tune few.jsonl").says(
+        0,
+        &["warning: 2 relevant ids left out, which indexes/x cannot find for these queries, such as `deliveries-001`"],
+    );
+    t.write("few.jsonl", format!("{one}\n"));
+    t.run("search -i x tune few.jsonl").says(
+        3,
+        &[
+            "fewer than two queries with something relevant in the index",
+            "hint: `deliveries-001` is not in indexes/x",
+        ],
+    );
     t.write("bad.jsonl", "{\"query\":\"x\",\"relevant\":[\"a\"],\"kk\":1}\n");
     t.run("search -i x tune bad.jsonl")
         .says(3, &["bad.jsonl:1: unknown field `kk`", "hint: a line is like {"]);

@@ -83,10 +83,10 @@ pub(crate) struct HowArgs {
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) mode: Option<SearchMode>,
     /// How many hits
-    #[arg(short, default_value_t = 10, value_name = "N")]
+    #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) k: usize,
     /// Leave out so many hits before the first
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     pub(crate) offset: usize,
     /// Only what fits, such as 'role=user and domain=billing and time>=2026-01-01'
     #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
@@ -117,10 +117,10 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
     /// What the list by meaning weighs (1)
-    #[arg(long, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) dense_weight: Option<f32>,
     /// What the list by words weighs (0.3)
-    #[arg(long, value_name = "WEIGHT", help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) bm25_weight: Option<f32>,
     /// How many of each list are looked at, at least
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
@@ -179,6 +179,14 @@ pub(crate) enum RerankBy {
     Maxsim,
     /// DialogueCSE's matching-guided embedding: the hit as a response to the context and the query
     Matching,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing would be found; 1 is the least".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("it is no number from 1 on".to_owned()),
+    }
 }
 
 impl HowArgs {

@@ -25,10 +25,11 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl Background {
-    /// Draws pairs of different vectors, always the same ones of the same vectors. Nothing is known of fewer than two.
-    pub fn sample(vectors: &VectorReader, kind: Kind) -> Result<Self> {
-        let rows = vectors.rows(kind);
-        if rows < 2 {
+    /// Draws pairs of different vectors, one of each of two kinds, always the same ones of the same vectors. Nothing is known of
+    /// fewer than two.
+    pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
+        let (rows, others) = (vectors.rows(one), vectors.rows(other));
+        if rows.min(others) < 2 {
             return Ok(Background::default());
         }
         let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -37,12 +38,12 @@ impl Background {
             ((u128::from(state) * below as u128) >> 64) as usize
         };
         // Of few vectors there are not so many pairs.
-        let pairs = PAIRS.min(rows * (rows - 1) / 2).max(1);
+        let pairs = PAIRS.min(rows * (others - 1) / 2).max(1);
         let mut cosines = Vec::with_capacity(pairs);
         for _ in 0..pairs {
             let a = draw(rows);
-            let b = (a + 1 + draw(rows - 1)) % rows;
-            cosines.push(cosine(vectors.row(kind, a)?, vectors.row(kind, b)?));
+            let b = if one == other { (a + 1 + draw(rows - 1)) % rows } else { draw(others) };
+            cosines.push(cosine(vectors.row(one, a)?, vectors.row(other, b)?));
         }
         Ok(Background::of(cosines))
     }

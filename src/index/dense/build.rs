@@ -147,7 +147,10 @@ fn fill(
         let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &Of(kind, watch))?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
-        part.background = Background::sample(vectors, kind)?;
+        part.background = Background::sample(vectors, kind, kind)?;
+        if kind == Kind::Dialogues {
+            part.of_utterances = Background::sample(vectors, Kind::Utterances, kind)?;
+        }
         (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
         Ok(part)
     };

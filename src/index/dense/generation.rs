@@ -70,6 +70,9 @@ pub struct Part {
     /// How near any two of its vectors are.
     #[serde(default)]
     pub background: Background,
+    /// Of dialogues: how near utterances are to them, as a query is that looks for dialogues.
+    #[serde(default, skip_serializing_if = "Background::is_empty")]
+    pub of_utterances: Background,
 }
 
 impl Manifest {

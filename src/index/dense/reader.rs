@@ -81,7 +81,8 @@ pub struct DenseReader {
     dead: Vec<bool>,
     pub(super) tail: Vec<Recent>,
     without: [u64; 2],
-    backgrounds: [OnceLock<Background>; 2],
+    /// Of utterances, of dialogues, and of utterances to dialogues.
+    backgrounds: [OnceLock<Background>; 3],
 }
 
 /// A dialogue that came after the generation.
@@ -177,16 +178,21 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// How near any two of a kind are: as it was at the generation's building, or else as it is now.
-    pub fn background(&self, kind: Kind) -> Result<&Background> {
-        let known = &self.backgrounds[kind as usize];
+    /// How near any one of a kind is to any of another: as it was at the generation's building, or else as it is now. Dialogues
+    /// are never looked for among utterances.
+    pub fn background(&self, from: Kind, to: Kind) -> Result<&Background> {
+        let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {
             return Ok(known);
         }
-        let built = self.manifest().map(|m| m.part(kind).background.clone()).filter(|b| !b.is_empty());
+        let of = |manifest: &Manifest| {
+            let part = manifest.part(to);
+            if from == to { part.background.clone() } else { part.of_utterances.clone() }
+        };
+        let built = self.manifest().map(of).filter(|b| !b.is_empty());
         let background = match built {
             Some(built) => built,
-            None => Background::sample(&self.vectors, kind)?,
+            None => Background::sample(&self.vectors, from, to)?,
         };
         Ok(known.get_or_init(|| background))
     }

@@ -206,7 +206,14 @@ fn busy(folder: &Path) -> Error {
 }
 
 pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
-    Error::corrupt(folder, e.to_string()).with_hint("`turnwise index build` makes it anew")
+    /// Tantivy's errors may hold whole files.
+    const LONGEST: usize = 200;
+    let mut what = e.to_string();
+    if let Some((end, _)) = what.char_indices().nth(LONGEST) {
+        what.truncate(end);
+        what.push('…');
+    }
+    Error::corrupt(folder, what).with_hint("`turnwise index build` makes it anew")
 }
 
 pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {

@@ -1,6 +1,7 @@
 //! `search --queries`: a line in, a line out, or a TREC run.
 
 use std::{
+    collections::HashMap,
     io::{self, BufRead, BufWriter, Write},
     path::Path,
 };
@@ -44,11 +45,17 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     let input = Input::open(file)?;
     let name = input.name.clone();
     // All are read before the first is answered: a mistake on the last line is told at once.
-    let mut all = Vec::new();
+    let mut all: Vec<Asked> = Vec::new();
+    let mut lines = HashMap::new();
     for (n, line) in input.into_stream().lines().enumerate() {
         let line = line.at("read", file)?;
         if !line.trim().is_empty() {
-            all.push(asked(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?);
+            let asked = asked(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?;
+            if let Some(before) = lines.insert(asked.id.clone(), asked.line) {
+                let twice = Error::data(format!("the id `{}` is that of line {before}, too", asked.id));
+                return Err(at(&name, asked.line, twice));
+            }
+            all.push(asked);
         }
     }
     if all.is_empty() {

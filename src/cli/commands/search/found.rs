@@ -30,6 +30,9 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
 fn why_nothing(candidates: &Candidates) -> String {
     match candidates {
         Candidates { admitted: Some(0), .. } => ": nothing fits the filter".to_owned(),
+        Candidates { dense, bm25, too_low: None, .. } if dense + bm25 > 0 => {
+            ": there is something, but not behind so many others (--offset)".to_owned()
+        }
         Candidates { too_low: Some(n), .. } => {
             format!(": {} less good than --min-score or --min-percentile wants", counted_are(*n as u64))
         }
@@ -49,8 +52,9 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
         Mode::Dense => "by meaning",
         Mode::Bm25 => "by words",
     };
+    let tuned = if found.tuned { ", as tuned," } else { "" };
     let mut parts = vec![format!(
-        "{} of {} {way} in {:.1} ms",
+        "{} of {} {way}{tuned} in {:.1} ms",
         counted(found.hits.len() as u64, "hit"),
         counted(candidates, "candidate"),
         found.milliseconds

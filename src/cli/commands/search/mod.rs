@@ -20,7 +20,7 @@ use crate::{
     search::{SearchRequest, Searcher},
 };
 
-pub(super) use {found::write, tune::flags};
+pub(super) use {found::write, tune::weights};
 
 pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     if let Some(SearchCommand::Tune(tune)) = &args.command {
@@ -34,6 +34,13 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     }
     let base =
         SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
+    // Clap forgets this where a subcommand may take the place of what is required.
+    if args.run.is_some() && args.queries.is_none() {
+        return Err(Error::Input {
+            message: "--run is for a file of queries".to_owned(),
+            hint: Some("name it with --queries, or leave --run out".to_owned()),
+        });
+    }
     if let Some(file) = &args.queries {
         return batch::run(file, args.run.as_deref(), base, context);
     }

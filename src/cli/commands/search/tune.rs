@@ -12,7 +12,7 @@ use crate::{
     cli::{
         Context,
         args::TuneArgs,
-        printer::{BOLD, DIM, grouped},
+        printer::{BOLD, DIM, counted, grouped},
     },
     corpus::input::Input,
     error::{Error, IoContext, Result},
@@ -39,6 +39,13 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     let searcher = super::open(&requests, context)?;
     let tuned = searcher.tune(&labelled)?;
     let root = searcher.snapshot().root();
+    if let Some(first) = tuned.unknown.first() {
+        context.printer.warn(format!(
+            "{} left out, which {} cannot find for these queries, such as `{first}`",
+            counted(tuned.unknown.len() as u64, "relevant id"),
+            root.display()
+        ));
+    }
     let tuning = Tuning::of(&tuned).filter(|_| args.save);
     if let Some(tuning) = &tuning {
         tuning.save(root)?;
@@ -48,9 +55,14 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&shown, |out| {
         write(&tuned, out)?;
         match &tuning {
+            None if args.save => writeln!(
+                out,
+                "{} stays as it is: judged by queries that did not choose it, the best is no better than that",
+                shown.index
+            ),
             None => Ok(()),
             Some(tuning) => {
-                writeln!(out, "{} is searched with {} from now on", shown.index, flags(&tuning.fusion))
+                writeln!(out, "{} is searched with {} from now on", shown.index, weights(&tuning.fusion))
             }
         }
     })
@@ -122,8 +134,16 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
+/// The weights of a fusion, whatever they are.
+pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
+    match fusion.method {
+        Method::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
+        Method::Rrf => flags(fusion),
+    }
+}
+
 /// How a fusion is asked for.
-pub(in crate::cli::commands) fn flags(fusion: &Fusion) -> String {
+fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {
         Method::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),

@@ -37,7 +37,7 @@ impl Info {
             writeln!(out, "  {:>12}  {DIM}{}{DIM:#}", "fingerprint", of.vectors.fingerprint())?;
         }
         if let Some(tuning) = &self.tuning {
-            let flags = search::flags(&tuning.fusion);
+            let flags = search::weights(&tuning.fusion);
             let queries = grouped(tuning.queries as u64);
             writeln!(out, "  {:>12}  {flags} {DIM}by {queries} queries{DIM:#}", "tuned")?;
         }
