@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -225,11 +226,44 @@ pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
             source: std::io::Error::from(source.kind()),
         },
         tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => busy(folder),
+        // What is read as something that it cannot be is damaged, and no trouble with the disk.
+        tantivy::TantivyError::IoError(source)
+            if matches!(
+                source.kind(),
+                ErrorKind::InvalidData
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::UnexpectedEof
+                    | ErrorKind::Other
+            ) =>
+        {
+            damaged(folder, e)
+        }
         tantivy::TantivyError::IoError(source) => Error::Io {
             action: "use the lexical index in",
             path: folder.to_owned(),
             source: std::io::Error::new(source.kind(), source.to_string()),
         },
         other => damaged(folder, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_damaged_and_what_may_not_be_is_not() {
+        let of = |kind: ErrorKind| {
+            let e = tantivy::TantivyError::IoError(Arc::new(io::Error::new(kind, "x".repeat(1000))));
+            failed(Path::new("lexical"), &e)
+        };
+        for kind in [ErrorKind::InvalidData, ErrorKind::UnexpectedEof, ErrorKind::Other] {
+            let e = of(kind);
+            assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().len() < 300, "{e}");
+        }
+        assert!(matches!(of(ErrorKind::PermissionDenied), Error::Io { .. }));
+        assert!(matches!(of(ErrorKind::StorageFull), Error::Io { .. }));
     }
 }
