@@ -79,6 +79,7 @@ impl Searcher {
             query: text,
             of: if kind == Kind::Utterances { Of::Utterances } else { Of::Dialogues },
             mode,
+            offset: request.offset,
             hits,
             effective,
             fusion: (mode == Mode::Hybrid).then_some(fusion),

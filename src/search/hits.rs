@@ -105,11 +105,14 @@ impl Hits<'_> {
     /// The hit of a candidate, unless it is not good enough.
     fn hit(&self, read: Read) -> Result<Option<Hit>> {
         let Read { candidate, dialogue, at } = read;
+        let too_low = || self.too_low.set(self.too_low.get() + 1);
+        if self.request.min_score.is_some_and(|least| candidate.score < least) {
+            too_low();
+            return Ok(None);
+        }
         let percentile = self.percentile(&candidate, &dialogue, at)?;
-        if self.request.min_score.is_some_and(|least| candidate.score < least)
-            || self.request.min_percentile.is_some_and(|least| percentile.is_none_or(|p| p < least))
-        {
-            self.too_low.set(self.too_low.get() + 1);
+        if self.request.min_percentile.is_some_and(|least| percentile.is_none_or(|p| p < least)) {
+            too_low();
             return Ok(None);
         }
         let explanation =

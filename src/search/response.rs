@@ -25,6 +25,8 @@ pub struct Response {
     pub of: Of,
     /// By what.
     pub mode: Mode,
+    /// How many were left out before the first hit.
+    pub offset: usize,
     /// The hits.
     pub hits: Vec<Hit>,
     /// What was really looked for, where it is not the query alone.

@@ -7,7 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Searcher, Tuned, request::Fusion, request::SearchRequest};
+use super::{
+    Searcher, Tuned,
+    request::{Fusion, SearchRequest},
+};
 use crate::{
     corpus::Time,
     error::{Error, IoContext, Result},

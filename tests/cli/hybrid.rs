@@ -187,6 +187,10 @@ fn many_queries_give_lines_or_a_trec_run() {
     t.write("bad.txt", "{\"id\":\"2\",\"query\":\"x\"}\nfine\n");
     t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: the id `2` is that of line 1, too"]);
     t.run("search -i x --run r parcel").says(2, &["--run is for a file of queries"]);
+    assert_eq!(
+        t.ok("search -i x parcel --offset 9999"),
+        "nothing found for `parcel` behind the first 9999\n"
+    );
     t.run("search -i x parcel -k 0").says(2, &["nothing would be found; 1 is the least"]);
     t.run("search -i x parcel -k -1").says(2, &["it is no number from 1 on"]);
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"filter\":\"domian=x\"}\n");
@@ -318,6 +322,8 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     t.write("indexes/x/tuning.json", "{}");
     t.run("search -i x parcel")
         .says(4, &["tuning.json", "hint: `turnwise search -i indexes/x tune --forget` removes it"]);
+    assert!(t.ok("index info -i x").contains("  tuning: it is unreadable"));
+    t.run("backup -i x without").says(0, &["warning: how it is searched unasked is left out: "]);
     t.run("verify -i x").says(4, &["1 damaged place found"]);
     t.run("repair -i x").says(0, &["it is no longer tuned"]);
     assert_eq!(unasked(&t)["bm25"], json!(0.3));

@@ -114,7 +114,7 @@ pub(crate) struct HowArgs {
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<FusionBy>,
     /// For reciprocal ranks: how little the first places stand out (60)
-    #[arg(long, value_name = "N", help_heading = "Fusion and ranking")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
     /// What the list by meaning weighs (1)
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]

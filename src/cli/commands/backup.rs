@@ -17,9 +17,7 @@ use crate::{
 pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let backup = copies::backup(&root, target)?;
-    if let Some(tuning) = Tuning::read(&root)? {
-        tuning.save(target)?;
-    }
+    tuning(&root, target, context)?;
     if with_vectors {
         say(vectors::backup(&root, target), "damaged; `turnwise repair` mends them", context)?;
     }
@@ -42,9 +40,7 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     if context.settings.ingest_index {
         index::update(&root, &Snapshot::open(&root)?, context)?;
     }
-    if let Some(tuning) = Tuning::read(source)? {
-        tuning.save(&root)?;
-    }
+    tuning(source, &root, context)?;
     say(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
     context.printer.result(&backup, |out| {
         writeln!(
@@ -56,6 +52,18 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
             backup.made
         )
     })
+}
+
+/// How the index is searched unasked goes along; like vectors it can be made anew.
+fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
+    match Tuning::read(from) {
+        Ok(tuning) => tuning.map_or(Ok(()), |tuning| tuning.save(to)),
+        Err(e @ Error::Corrupt { .. }) => {
+            context.printer.warn(format!("how it is searched unasked is left out: {e}"));
+            Ok(())
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Vectors can be made anew, so that damage of theirs does not keep anybody from what cannot.

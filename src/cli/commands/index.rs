@@ -21,7 +21,7 @@ use crate::{
     },
     error::{Error, Result},
     index::{
-        dense::{self, BuildOptions, Builder},
+        dense::{self, BuildOptions, Builder, Watch},
         lexical::Lexical,
         vectors::Kind,
     },
@@ -46,13 +46,7 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let analyzer = args.analyzer.or(remove_damaged(&root, context)?);
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
-    let graphs = dense::build(
-        &root,
-        &snapshot,
-        &options(args.graph),
-        context.command_line,
-        &Watching::new(context.printer),
-    )?;
+    let graphs = graphs_by(dense::build, &root, &snapshot, &options(args.graph), context)?;
     Built::tell(false, taken, graphs, &root, context)
 }
 
@@ -91,7 +85,7 @@ pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
         context.printer.warn("the graphs over the vectors are damaged and are made anew");
     }
     let options = BuildOptions { builder, ..BuildOptions::default() };
-    dense::build(root, &snapshot, &options, context.command_line, &Watching::new(context.printer))?;
+    graphs_by(dense::build, root, &snapshot, &options, context)?;
     Ok(())
 }
 
@@ -102,13 +96,7 @@ pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()
     let mut show = |done| progress.set(done, done);
     let taken = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
     drop(progress);
-    let graphs = dense::rebuild(
-        &root,
-        &snapshot,
-        &options(args.graph),
-        context.command_line,
-        &Watching::new(context.printer),
-    )?;
+    let graphs = graphs_by(dense::rebuild, &root, &snapshot, &options(args.graph), context)?;
     Built::tell(true, taken, graphs, &root, context)
 }
 
@@ -179,13 +167,20 @@ pub(super) fn graphs(
     snapshot: &Snapshot,
     context: &Context<'_>,
 ) -> Result<Option<dense::Built>> {
-    dense::build(
-        root,
-        snapshot,
-        &BuildOptions::default(),
-        context.command_line,
-        &Watching::new(context.printer),
-    )
+    graphs_by(dense::build, root, snapshot, &BuildOptions::default(), context)
+}
+
+/// `dense::build` or `dense::rebuild`.
+type MakeGraphs = fn(&Path, &Snapshot, &BuildOptions, &str, &dyn Watch) -> Result<Option<dense::Built>>;
+
+fn graphs_by(
+    make: MakeGraphs,
+    root: &Path,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    context: &Context<'_>,
+) -> Result<Option<dense::Built>> {
+    make(root, snapshot, options, context.command_line, &Watching::new(context.printer))
 }
 
 /// Brings the lexical index up to a snapshot.

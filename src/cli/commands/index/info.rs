@@ -113,6 +113,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
         None => None,
     };
     let graphs = graphs(&root, &snapshot, reader.is_some(), &mut behind)?;
+    let tuning = tuning(&root, &mut behind)?;
     let places = snapshot.places();
     let of = |name: &str| files::folder_bytes(&root.join(name));
     let info = Info {
@@ -137,7 +138,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
         lexical,
         vectors,
         graphs,
-        tuning: Tuning::read(&root)?,
+        tuning,
         behind,
     };
     context.printer.result(&info, |out| info.write(out))
@@ -219,6 +220,18 @@ fn look_at_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'
             Ok::<_, Error>(())
         })?;
         progress.set(done, done);
+    }
+}
+
+/// What it keeps of having been tuned.
+fn tuning(root: &Path, behind: &mut Vec<Behind>) -> Result<Option<Tuning>> {
+    match Tuning::read(root) {
+        Err(Error::Corrupt { what, .. }) => {
+            let command = format!("turnwise search -i {} tune --forget", root.display());
+            behind.push(Behind { part: "tuning", what, command });
+            Ok(None)
+        }
+        read => read,
     }
 }
 

@@ -19,7 +19,7 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
         explained::effective(effective, out)?;
     }
     if found.hits.is_empty() {
-        return writeln!(out, "nothing found for `{}`{}", found.query, why_nothing(&found.candidates));
+        return writeln!(out, "nothing found for `{}`{}", found.query, why_nothing(found));
     }
     for (n, hit) in found.hits.iter().enumerate() {
         write_hit(found, n + 1, hit, out)?;
@@ -27,22 +27,18 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
     footer(found, out)
 }
 
-fn why_nothing(candidates: &Candidates) -> String {
-    match candidates {
+fn why_nothing(found: &Response) -> String {
+    match found.candidates {
         Candidates { admitted: Some(0), .. } => ": nothing fits the filter".to_owned(),
-        Candidates { dense, bm25, too_low: None, .. } if dense + bm25 > 0 => {
-            ": there is something, but not behind so many others (--offset)".to_owned()
-        }
         Candidates { too_low: Some(n), .. } => {
-            format!(": {} less good than --min-score or --min-percentile wants", counted_are(*n as u64))
+            let (are, candidates) = (if n == 1 { "is" } else { "are" }, counted(n as u64, "candidate"));
+            format!(": {candidates} {are} less good than --min-score or --min-percentile wants")
+        }
+        Candidates { dense, bm25, .. } if found.offset > 0 && dense + bm25 > 0 => {
+            format!(" behind the first {}", found.offset)
         }
         _ => String::new(),
     }
-}
-
-fn counted_are(n: u64) -> String {
-    let are = if n == 1 { "is" } else { "are" };
-    format!("{} {are}", counted(n, "candidate"))
 }
 
 fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
