@@ -2,12 +2,13 @@
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
-//!         [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
+//!         [--passes 3] [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
 //! Files are rows of little-endian f32. SCORES has the score of each query's tenth, else all are looked at. If GRAPH is not
 //! there, it is built. What is printed is a JSON object a line: the
 //! graph, then for growing `ef` what one thread does in queries a second of processor time, the 50th and 99th of a
-//! hundred times by the clock, and the recall at 10. With `--peer` it is hnsw_rs itself that builds and searches. With
+//! hundred times by the clock, and the recall at 10. All queries are asked so many times: the fastest time through counts, and
+//! `quiet_p99_us` is of each query's fastest, which tells what a query takes where nothing comes between. With `--peer` it is hnsw_rs itself that builds and searches. With
 //! `--scan`: instead, from how many vectors on a walk is faster than looking at all; with `--filters`: what it takes where
 //! one in so many is allowed; with `--scaling`: what building takes on one thread and on `--threads`, in turns.
 
@@ -30,10 +31,11 @@ use turnwise_nearest::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const K: usize = 10;
-const ROUNDS: usize = 1;
 /// As side.py has them.
-const EFS: [usize; 22] =
-    [10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384];
+const EFS: [usize; 36] = [
+    10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136,
+    144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384,
+];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
@@ -45,7 +47,7 @@ fn main() {
         *Builder::ALL.iter().find(|b| Some(b.name()) == named("--builder")).unwrap_or(&Builder::HnswRs);
     let originals = if arguments.iter().any(|a| a == "--half") { Originals::F16 } else { Originals::F32 };
     let options = BuildOptions { builder, m: number("--m", 16), ef: number("--ef", 128), originals };
-    let threads = number("--threads", 1);
+    let (threads, passes) = (number("--threads", 1), number("--passes", 3));
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
 
     let (base, queries) = (Mapped::open(base), floats(queries));
@@ -64,7 +66,8 @@ fn main() {
     }
     let truth = || named("--truth").map_or_else(|| tenths(base, &queries), floats);
     if arguments.iter().any(|a| a == "--peer") {
-        return hnsw_rs(base, &queries, dim, path, &options, &efs, &truth());
+        let peer = Peer { path, options: &options, efs: &efs, passes };
+        return hnsw_rs(base, &queries, &peer, &truth());
     }
     if !path.exists() {
         let points = points(base, dim);
@@ -94,7 +97,7 @@ fn main() {
     let truth = truth();
     for ef in efs {
         for rerank in [20, 40].into_iter().filter(|r| *r <= ef.max(20)) {
-            let run = ours(&frozen, &queries, &Ask { k: K, ef, rerank, ..Ask::default() }, ROUNDS);
+            let run = ours(&frozen, &queries, &Ask { k: K, ef, rerank, ..Ask::default() }, passes);
             tell(&format!(r#""ef": {ef}, "rerank": {rerank}"#), run, &truth);
         }
     }
@@ -131,16 +134,17 @@ fn resident(path: &std::path::Path) -> usize {
     rss.and_then(|rss| rss.split_whitespace().next()?.parse::<usize>().ok()).map_or(0, |kib| kib << 10)
 }
 
+/// How hnsw_rs is asked.
+struct Peer<'a> {
+    path: &'a std::path::Path,
+    options: &'a BuildOptions,
+    efs: &'a [usize],
+    passes: usize,
+}
+
 /// The same of hnsw_rs.
-fn hnsw_rs(
-    base: &[f32],
-    queries: &[&[f32]],
-    dim: usize,
-    path: &std::path::Path,
-    options: &BuildOptions,
-    efs: &[usize],
-    truth: &[f32],
-) {
+fn hnsw_rs(base: &[f32], queries: &[&[f32]], Peer { path, options, efs, passes }: &Peer<'_>, truth: &[f32]) {
+    let dim = queries[0].len();
     if !path.exists() {
         let (clock, cpu) = (Instant::now(), processor_time());
         let write = peer::build(base, dim, options);
@@ -153,8 +157,8 @@ fn hnsw_rs(
     }
     let files = peer::open(path);
     let peer = peer::Peer::new(&files);
-    for ef in efs {
-        let run = timed(queries, ROUNDS, |query, out| *out = peer.search(query, K, *ef));
+    for ef in *efs {
+        let run = timed(queries, *passes, |query, out| *out = peer.search(query, K, *ef));
         tell(&format!(r#""ef": {ef}"#), run, truth);
     }
 }
@@ -169,13 +173,14 @@ fn tenths(base: &[f32], queries: &[&[f32]]) -> Vec<f32> {
     queries.iter().map(tenth).collect()
 }
 
-fn tell(setting: &str, (cpu, times, found): Run, truth: &[f32]) {
+fn tell(setting: &str, run: Run, truth: &[f32]) {
     println!(
-        r#"{{{setting}, "recall": {:.5}, "qps_cpu": {:.1}, "p50_us": {:.1}, "p99_us": {:.1}}}"#,
-        recall(&found, truth),
-        found.len() as f64 / cpu.as_secs_f64(),
-        percentile(&times, 0.5),
-        percentile(&times, 0.99),
+        r#"{{{setting}, "recall": {:.5}, "qps_cpu": {:.1}, "p50_us": {:.1}, "p99_us": {:.1}, "quiet_p99_us": {:.1}}}"#,
+        recall(&run.found, truth),
+        run.found.len() as f64 / run.cpu.as_secs_f64(),
+        percentile(&run.times, 0.5),
+        percentile(&run.times, 0.99),
+        percentile(&run.fastest, 0.99),
     );
 }
 
@@ -209,24 +214,24 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
         let frozen = points(&base[..count * dim], dim).frozen(options).unwrap();
         let exact = Ask { k: K, exact: true, ..Ask::default() };
-        let (scan, _, nearest) = ours(&frozen, queries, &exact, ROUNDS);
-        let truth: Vec<f32> = nearest.iter().map(|hits| hits[K - 1].1).collect();
+        let scan = ours(&frozen, queries, &exact, 1);
+        let truth: Vec<f32> = scan.found.iter().map(|hits| hits[K - 1].1).collect();
         let skims = Ask { k: K, way: Way::Skim, ..Ask::default() };
-        let (skim, _, skimmed) = ours(&frozen, queries, &skims, ROUNDS);
-        let micros = |time: Duration| time.as_secs_f64() * 1e6 / queries.len() as f64;
+        let skim = ours(&frozen, queries, &skims, 1);
+        let micros = |run: &Run| run.cpu.as_secs_f64() * 1e6 / queries.len() as f64;
         println!(
             r#"{{"vectors": {count}, "exact_us": {:.1}, "skim_us": {:.1}, "recall": {:.5}}}"#,
-            micros(scan),
-            micros(skim),
-            recall(&skimmed, &truth),
+            micros(&scan),
+            micros(&skim),
+            recall(&skim.found, &truth),
         );
         for ef in [32, 64, 128] {
             let walks = Ask { k: K, ef, way: Way::Walk, ..Ask::default() };
-            let (walk, _, found) = ours(&frozen, queries, &walks, ROUNDS);
+            let walk = ours(&frozen, queries, &walks, 1);
             println!(
                 r#"{{"vectors": {count}, "ef": {ef}, "walk_us": {:.1}, "recall": {:.5}}}"#,
-                micros(walk),
-                recall(&found, &truth),
+                micros(&walk),
+                recall(&walk.found, &truth),
             );
         }
     }
@@ -242,19 +247,19 @@ fn filters(frozen: &Frozen, queries: &[&[f32]]) {
             let truth: Vec<f32> = if round > 0 {
                 Vec::new()
             } else {
-                let (_, _, nearest) = ours(frozen, queries, &Ask { exact: true, ..ask }, 1);
-                nearest.iter().map(|hits| hits.last().map_or(f32::MIN, |hit| hit.1)).collect()
+                let nearest = ours(frozen, queries, &Ask { exact: true, ..ask }, 1);
+                nearest.found.iter().map(|hits| hits.last().map_or(f32::MIN, |hit| hit.1)).collect()
             };
-            let (cpu, times, found) = ours(frozen, queries, &ask, 1);
+            let run = ours(frozen, queries, &ask, 1);
             println!(
                 r#"{{"one_in": {every}, "allowed": {}, "us": {:.1}, "p99_us": {:.1}{}}}"#,
                 allowed.count(),
-                cpu.as_secs_f64() * 1e6 / queries.len() as f64,
-                percentile(&times, 0.99),
+                run.cpu.as_secs_f64() * 1e6 / queries.len() as f64,
+                percentile(&run.times, 0.99),
                 if round > 0 {
                     String::new()
                 } else {
-                    format!(r#", "recall": {:.5}"#, recall(&found, &truth))
+                    format!(r#", "recall": {:.5}"#, recall(&run.found, &truth))
                 },
             );
         }
@@ -264,12 +269,20 @@ fn filters(frozen: &Frozen, queries: &[&[f32]]) {
 /// Rows and scores of each query.
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// Processor time, times by the clock, and what was found.
-type Run = (Duration, Vec<Duration>, Found);
+/// Of several times through all queries, the fastest.
+struct Run {
+    cpu: Duration,
+    /// By the clock.
+    times: Vec<Duration>,
+    /// Each query's fastest of all times.
+    fastest: Vec<Duration>,
+    found: Found,
+}
 
 /// The best of the rounds.
 fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut Vec<(u32, f32)>)) -> Run {
-    let mut best = (Duration::MAX, Vec::new(), Vec::new());
+    let fastest = vec![Duration::MAX; queries.len()];
+    let mut best = Run { cpu: Duration::MAX, times: Vec::new(), fastest, found: Vec::new() };
     for _ in 0..rounds {
         let (mut times, mut found) = (Vec::new(), Vec::new());
         let cpu = processor_time();
@@ -281,8 +294,11 @@ fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut 
             found.push(hits);
         }
         let cpu = processor_time() - cpu;
-        if cpu < best.0 {
-            best = (cpu, times, found);
+        for (fastest, time) in best.fastest.iter_mut().zip(&times) {
+            *fastest = (*fastest).min(*time);
+        }
+        if cpu < best.cpu {
+            best = Run { cpu, times, found, ..best };
         }
     }
     best

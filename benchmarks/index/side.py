@@ -1,6 +1,6 @@
 """One peer's side of compare.py: an index over vectors is built, or loaded, and searched by one thread.
 
-    python side.py PEER BASE.npy QUERIES.npy SCORES.f32 FILE
+    python side.py PEER BASE.npy QUERIES.npy SCORES.f32 FILE [PASSES]
 
 SCORES has the score of each query's tenth. What is printed is a JSON object a line, as benchmarks/nearest.rs prints it.
 """
@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 K = 10
-EFS = [10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384]
+EFS = [10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384]
 M, EF_CONSTRUCTION = 16, 128
 
 
@@ -127,7 +127,8 @@ def resident():
 
 
 def main():
-    name, base, queries, tenths, file = sys.argv[1:]
+    name, base, queries, tenths, file = sys.argv[1:6]
+    passes = int(sys.argv[6]) if len(sys.argv) > 6 else 3
     base, queries = np.load(base), np.load(queries)
     peer, built = PEERS[name](base.shape[1]), False
     if not os.path.exists(file):
@@ -145,16 +146,22 @@ def main():
     # What is as near as the tenth counts: which of equally near ones is found does not matter.
     least = np.fromfile(tenths, "<f4") - 1e-6
     for setting in peer.settings():
-        times, found = [], []
-        cpu = time.process_time()
-        for query in queries:
-            started = time.perf_counter()
-            found.append(peer.search(query, setting))
-            times.append(time.perf_counter() - started)
-        cpu = time.process_time() - cpu
+        best, times, fastest = None, None, None
+        for _ in range(passes):
+            these, found = [], []
+            cpu = time.process_time()
+            for query in queries:
+                started = time.perf_counter()
+                found.append(peer.search(query, setting))
+                these.append(time.perf_counter() - started)
+            cpu = time.process_time() - cpu
+            fastest = these if fastest is None else np.minimum(fastest, these)
+            if best is None or cpu < best:
+                best, times = cpu, these
         recall = np.mean([(base[f[f >= 0]] @ q >= l).sum() / K for f, q, l in zip(found, queries, least)])
         p50, p99 = np.percentile(times, [50, 99]) * 1e6
-        print(json.dumps({setting[0]: setting[1], "recall": recall, "qps_cpu": len(queries) / cpu, "p50_us": p50, "p99_us": p99}))
+        told = {setting[0]: setting[1], "recall": recall, "qps_cpu": len(queries) / best, "p50_us": p50, "p99_us": p99}
+        print(json.dumps(told | {"quiet_p99_us": np.percentile(fastest, 99) * 1e6}))
     # Memory that building has left is taken again by loading: it tells nothing then.
     if not built:
         print(json.dumps({"resident_bytes": loaded}))

@@ -82,6 +82,11 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
+/// 128 times the sum of what a row of codes stands for.
+pub(crate) fn bias(row: &[u8]) -> i32 {
+    row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
+}
+
 /// The bytes of a row of codes.
 pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)

@@ -8,7 +8,7 @@ use crate::{
     frozen::{Frozen, Walked},
     nibbles::Rough,
     points::prepared,
-    quantizer::Quantizer,
+    quantizer::{Quantizer, bias},
     simd::{Simd, Task},
     skim::Skim,
     walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
@@ -122,6 +122,7 @@ pub struct Scratch {
     query: Vec<f32>,
     wide: Vec<f32>,
     signed: Vec<i8>,
+    row: Vec<u8>,
     marks: Marks,
     candidates: Vec<Candidate>,
 }
@@ -176,9 +177,16 @@ impl Frozen {
         match self.walked() {
             Walked::Nibbles(nibbles) => self.candidates(Rough::new(nibbles, &signed), find, scratch),
             Walked::Codes(codes) => {
-                let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
-                let near = ByCodes { codes, norms: self.norms(), signed: &signed, bias, stride: self.stride };
-                self.candidates(near, find, scratch);
+                let mut row = std::mem::take(&mut scratch.row);
+                row.clear();
+                row.extend(signed.iter().map(|number| *number as u8 ^ 128));
+                let (norms, bias) = (self.norms(), bias(&row));
+                self.candidates(
+                    ByCodes { codes, norms, row: &row, bias, stride: self.stride },
+                    find,
+                    scratch,
+                );
+                scratch.row = row;
             }
         }
         scratch.signed = signed;

@@ -7,6 +7,9 @@ use crate::simd::Simd;
 /// Marks a candidate whose neighbours have been looked at.
 pub(crate) const DONE: u32 = 1 << 31;
 
+/// So many words are wiped in the time in which one is looked for.
+const WIPED: usize = 8;
+
 /// A node on the way.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
@@ -34,14 +37,15 @@ pub(crate) struct Marks {
 impl Marks {
     /// Begins another walk among so many nodes.
     pub(crate) fn begin(&mut self, nodes: usize) {
-        for node in self.seen.drain(..) {
-            self.bits[node as usize / 64] = 0;
-        }
-        if self.nodes != nodes {
+        // Wiping all is the faster way where a walk has come by many of few nodes.
+        if self.nodes != nodes || self.bits.len() <= WIPED * self.seen.len() {
             self.bits.clear();
             self.bits.resize(nodes.div_ceil(64), 0);
             self.nodes = nodes;
+        } else {
+            self.seen.iter().for_each(|node| self.bits[*node as usize / 64] = 0);
         }
+        self.seen.clear();
     }
 }
 
@@ -64,7 +68,8 @@ pub(crate) struct ByCodes<'a> {
     pub(crate) codes: &'a [u8],
     /// Squared lengths of the rows, where the distance is asked for and not the product.
     pub(crate) norms: &'a [u32],
-    pub(crate) signed: &'a [i8],
+    /// The one row, and 128 times the sum of what it stands for.
+    pub(crate) row: &'a [u8],
     pub(crate) bias: i32,
     pub(crate) stride: usize,
 }
@@ -75,7 +80,7 @@ impl Near for ByCodes<'_> {
         // SAFETY: there is a row of codes for each node.
         unsafe {
             let row = self.codes.as_ptr().add(node as usize * self.stride);
-            let dot = S::code_dot(row, self.signed.as_ptr(), self.bias, self.stride);
+            let dot = S::code_dot(row, self.row.as_ptr(), self.bias, self.stride);
             // Only the distance has lengths. The query's own adds the same to all, and is left out.
             match self.norms.get(node as usize) {
                 None => -dot as f32,

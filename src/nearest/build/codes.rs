@@ -3,8 +3,9 @@
 use crate::{
     Level, Metric, Points,
     aligned::Aligned,
-    quantizer::{Quantizer, stride},
+    quantizer::{Quantizer, bias, stride},
     simd::{Proven, Simd, Task},
+    walk::ByCodes,
 };
 
 /// The codes of all points, in the order in which the builder has them.
@@ -15,6 +16,7 @@ pub(crate) struct Codes {
     pub(crate) bytes: Aligned,
     /// The squared length of each row of codes.
     pub(crate) norms: Vec<u32>,
+    biases: Vec<i32>,
     pub(crate) level: Proven,
 }
 
@@ -26,7 +28,8 @@ impl Codes {
         let bytes = quantizer.encode(order.len(), points.dim, |row, out| points.prepare(order[row], out));
         let square = |code: &u8| (i32::from(*code) - 128).pow(2) as u32;
         let norms = bytes.bytes().chunks_exact(stride).map(|row| row.iter().map(square).sum()).collect();
-        Codes { metric: points.metric, stride, quantizer, bytes, norms, level: level.proven() }
+        let biases = bytes.bytes().chunks_exact(stride).map(bias).collect();
+        Codes { metric: points.metric, stride, quantizer, bytes, norms, biases, level: level.proven() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -42,21 +45,35 @@ impl Codes {
         &self.bytes.bytes()[row as usize * self.stride..][..self.stride]
     }
 
-    /// How far apart two points are: never negative, and smaller is nearer.
-    pub(crate) fn apart(&self, a: u32, b: u32) -> f32 {
-        self.level.run(Apart { a: self.row(a), b: self.row(b), norms: self.norms_for(a, b) })
+    /// The distances of all to one.
+    pub(crate) fn near(&self, row: u32) -> ByCodes<'_> {
+        ByCodes {
+            codes: self.bytes.bytes(),
+            norms: self.distance_norms(),
+            row: self.row(row),
+            bias: self.biases[row as usize],
+            stride: self.stride,
+        }
     }
 
-    /// Squared lengths, where the metric needs them.
-    fn norms_for(&self, a: u32, b: u32) -> Option<u32> {
-        (self.metric == Metric::InnerProduct).then(|| self.norms[a as usize] + self.norms[b as usize])
+    /// 128 times the sum of what a row stands for.
+    pub(super) fn bias(&self, row: u32) -> i32 {
+        self.biases[row as usize]
+    }
+
+    /// How far apart two points are: never negative, and smaller is nearer.
+    pub(crate) fn apart(&self, a: u32, b: u32) -> f32 {
+        let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
+        self.level.run(Apart { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
     }
 }
 
-/// How far apart two rows of codes are. For vectors of length 1 the squared distance orders as the cosine does; for the
-/// inner product it must be worked out of the distance, with both squared lengths.
+/// How far apart two rows of codes are, by their product: the greatest that rows can have, less theirs. With their squared
+/// lengths, the squared distance.
 pub(super) struct Apart<'a> {
     pub(super) a: &'a [u8],
+    /// That of `a`.
+    pub(super) bias: i32,
     pub(super) b: &'a [u8],
     pub(super) norms: Option<u32>,
 }
@@ -66,16 +83,10 @@ impl Task for Apart<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self) -> f32 {
+        let Apart { a, bias, b, norms } = self;
+        let length = a.len().min(b.len());
         // SAFETY: rows of codes are multiples of 64 long, and these have one length.
-        let squared =
-            unsafe { S::code_distance(self.a.as_ptr(), self.b.as_ptr(), self.a.len().min(self.b.len())) };
-        match self.norms {
-            None => squared as f32,
-            Some(norms) => {
-                // The greatest product that codes can have, so that nothing is negative.
-                let greatest = (self.a.len() * 127 * 127) as i64;
-                (greatest - (i64::from(norms) - i64::from(squared)) / 2) as f32
-            }
-        }
+        let dot = i64::from(unsafe { S::code_dot(b.as_ptr(), a.as_ptr(), bias, length) });
+        norms.map_or((length * 127 * 127) as i64 - dot, |norms| i64::from(norms) - 2 * dot) as f32
     }
 }

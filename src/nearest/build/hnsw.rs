@@ -61,7 +61,8 @@ pub(super) fn build(codes: &Codes, near: &[u32], options: &BuildOptions, watch: 
     Ok(Graph::assemble(&built, options.m))
 }
 
-/// Distances of rows of codes. For the inner product a row ends with its squared length.
+/// Distances of rows of codes, each with its bias and its squared length behind it. hnsw_rs gives the row that it comes with
+/// first: of the others, which lie anywhere, what is behind is not read if it is not needed.
 #[derive(Clone, Copy)]
 struct CodeDistance {
     stride: usize,
@@ -71,18 +72,20 @@ struct CodeDistance {
 
 impl CodeDistance {
     fn row(&self, codes: &Codes, point: u32) -> Vec<u8> {
-        let mut row = codes.row(point).to_vec();
-        if self.metric == Metric::InnerProduct {
-            row.extend(codes.norms[point as usize].to_le_bytes());
-        }
-        row
+        let norm = codes.norms[point as usize].to_le_bytes();
+        [codes.row(point), &codes.bias(point).to_le_bytes(), &norm].concat()
+    }
+
+    #[inline]
+    fn behind(&self, row: &[u8], number: usize) -> u32 {
+        row[self.stride + 4 * number..][..4].try_into().map_or(0, u32::from_le_bytes)
     }
 }
 
 impl Distance<u8> for CodeDistance {
     fn eval(&self, a: &[u8], b: &[u8]) -> f32 {
-        let norm = |row: &[u8]| row[self.stride..].try_into().map_or(0, u32::from_le_bytes);
-        let norms = (self.metric == Metric::InnerProduct).then(|| norm(a) + norm(b));
-        self.level.run(Apart { a: &a[..self.stride], b: &b[..self.stride], norms })
+        let norms = (self.metric == Metric::L2).then(|| self.behind(a, 1) + self.behind(b, 1));
+        let bias = self.behind(a, 0) as i32;
+        self.level.run(Apart { a: &a[..self.stride], bias, b: &b[..self.stride], norms })
     }
 }

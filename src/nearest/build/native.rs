@@ -77,8 +77,6 @@ struct Growing<'a> {
 struct Scratch {
     marks: Marks,
     signed: Vec<i8>,
-    /// The codes of candidates, one after the other.
-    other: Vec<i8>,
     candidates: Vec<Candidate>,
     chosen: Vec<u32>,
 }
@@ -124,27 +122,10 @@ impl Growing<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// The distances of all nodes to one.
-    #[inline(always)]
-    fn near<'a>(&'a self, node: u32, signed: &'a mut Vec<i8>) -> ByCodes<'a> {
-        signed.clear();
-        signed.extend(self.codes.row(node).iter().map(|code| (*code ^ 128) as i8));
-        let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
-        let norms = self.codes.distance_norms();
-        ByCodes { codes: self.codes.bytes.bytes(), norms, signed, bias, stride: self.codes.stride }
-    }
-
     /// Of candidates, the nearest first, those that are nearer to the node than to any that was chosen before: neighbours in
     /// different directions. Distances leave out the length of the one they are from, which `own` adds.
     #[inline(always)]
-    fn choose<S: Simd>(
-        &self,
-        own: f32,
-        candidates: &[Candidate],
-        most: usize,
-        signed: &mut Vec<i8>,
-        chosen: &mut Vec<u32>,
-    ) {
+    fn choose<S: Simd>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
         let norms = self.codes.distance_norms();
         for candidate in candidates {
@@ -153,7 +134,7 @@ impl Growing<'_> {
             }
             let node = candidate.node;
             let others = norms.get(node as usize).map_or(0.0, |norm| *norm as f32);
-            let near = self.near(node, signed);
+            let near = self.codes.near(node);
             let mut in_another_direction = true;
             for other in chosen.iter() {
                 // SAFETY: all are nodes.
@@ -186,14 +167,12 @@ impl Task for Find<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) -> Vec<Vec<u32>> {
         let Find { growing, node, scratch } = self;
+        let near = growing.codes.near(node);
+        let Some(nibbles) = growing.nibbles else { return growing.find::<S>(node, &near, &near, scratch) };
         let mut signed = std::mem::take(&mut scratch.signed);
-        let near = growing.near(node, &mut signed);
-        let lists = match &growing.nibbles {
-            Some(nibbles) => {
-                growing.find::<S>(node, &Rough::new(nibbles.bytes(), near.signed), &near, scratch)
-            }
-            None => growing.find::<S>(node, &near, &near, scratch),
-        };
+        signed.clear();
+        signed.extend(near.row.iter().map(|code| (*code ^ 128) as i8));
+        let lists = growing.find::<S>(node, &Rough::new(nibbles.bytes(), &signed), &near, scratch);
         scratch.signed = signed;
         lists
     }
@@ -209,7 +188,7 @@ impl Growing<'_> {
         near: &ByCodes<'_>,
         scratch: &mut Scratch,
     ) -> Vec<Vec<u32>> {
-        let Scratch { marks, candidates, chosen, other, .. } = scratch;
+        let Scratch { marks, candidates, chosen, .. } = scratch;
         let nodes = self.codes.len();
         let level = self.level_of[node as usize];
         let mut at = 0;
@@ -230,7 +209,7 @@ impl Growing<'_> {
             candidates.sort_unstable_by(Candidate::order);
             at = candidates[0].node;
             let most = self.links[level].width;
-            self.choose::<S>(self.own(node), candidates, most, other, chosen);
+            self.choose::<S>(self.own(node), candidates, most, chosen);
             lists[level].extend_from_slice(chosen);
         }
         lists
@@ -252,21 +231,21 @@ impl Task for Join<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) -> Vec<u32> {
         let Join { growing, level, node, others, scratch } = self;
-        let Scratch { signed, other, candidates, chosen, .. } = scratch;
+        let Scratch { candidates, chosen, .. } = scratch;
         let links = &growing.links[level];
         let mut all = links.of(node).to_vec();
         all.extend(others.iter().map(|(_, other)| *other));
         if all.len() <= links.width {
             return all;
         }
-        let near = growing.near(node, signed);
+        let near = growing.codes.near(node);
         candidates.clear();
         for node in all {
             // SAFETY: all are nodes.
             candidates.push(Candidate { apart: unsafe { near.apart::<S>(node) }, node });
         }
         candidates.sort_unstable_by(Candidate::order);
-        growing.choose::<S>(growing.own(node), candidates, links.width, other, chosen);
+        growing.choose::<S>(growing.own(node), candidates, links.width, chosen);
         chosen.clone()
     }
 }

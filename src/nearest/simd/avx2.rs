@@ -19,7 +19,7 @@ impl Simd for Avx2 {
     /// Bytes are multiplied unsigned by signed, and pairs of products summed in 16 bits. With the sign of the code moved
     /// to the other factor both are at most 127, so that no pair overflows.
     #[inline(always)]
-    unsafe fn code_dot(codes: *const u8, signed: *const i8, _: i32, length: usize) -> i32 {
+    unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: the caller's promise.
         unsafe {
             let (flip, ones) = (_mm256_set1_epi8(-128), _mm256_set1_epi16(1));
@@ -29,7 +29,8 @@ impl Simd for Avx2 {
                 for half in 0..2 {
                     let code = _mm256_loadu_si256(codes.add(at + 32 * half).cast());
                     let code = _mm256_xor_si256(code, flip);
-                    let other = _mm256_loadu_si256(signed.add(at + 32 * half).cast());
+                    let other = _mm256_loadu_si256(other.add(at + 32 * half).cast());
+                    let other = _mm256_xor_si256(other, flip);
                     let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(other, code));
                     sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(pairs, ones));
                 }
@@ -65,28 +66,6 @@ impl Simd for Avx2 {
                 }
             }
             sum_i32(total)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let zero = _mm256_setzero_si256();
-            let mut sums = [zero; 2];
-            let mut at = 0;
-            while at < length {
-                let x = _mm256_loadu_si256(a.add(at).cast());
-                let y = _mm256_loadu_si256(b.add(at).cast());
-                // One of the two differences is the distance, the other is cut off at 0.
-                let apart = _mm256_or_si256(_mm256_subs_epu8(x, y), _mm256_subs_epu8(y, x));
-                let low = _mm256_unpacklo_epi8(apart, zero);
-                let high = _mm256_unpackhi_epi8(apart, zero);
-                sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(low, low));
-                sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(high, high));
-                at += 32;
-            }
-            sum_i32(_mm256_add_epi32(sums[0], sums[1]))
         }
     }
 

@@ -18,62 +18,47 @@ pub(super) unsafe fn enter<T: Task>(task: T) -> T::Output {
 impl Simd for Avx512 {
     /// The instruction multiplies unsigned by signed bytes: the biased codes as they are. What the bias adds is taken off.
     #[inline(always)]
-    unsafe fn code_dot(codes: *const u8, signed: *const i8, bias: i32, length: usize) -> i32 {
+    unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let flip = _mm512_set1_epi8(-128);
+            let mut sums = [_mm512_setzero_si512(); 2];
+            let mut at = 0;
+            while at + 128 <= length {
+                for half in 0..2 {
+                    let code = _mm512_loadu_si512(codes.add(at + 64 * half).cast());
+                    let other = _mm512_loadu_si512(other.add(at + 64 * half).cast());
+                    sums[half] = _mm512_dpbusd_epi32(sums[half], code, _mm512_xor_si512(other, flip));
+                }
+                at += 128;
+            }
+            if at < length {
+                let code = _mm512_loadu_si512(codes.add(at).cast());
+                let other = _mm512_loadu_si512(other.add(at).cast());
+                sums[0] = _mm512_dpbusd_epi32(sums[0], code, _mm512_xor_si512(other, flip));
+            }
+            _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1])) - bias
+        }
+    }
+
+    /// Two sums, since one would wait for itself longer than for anything else.
+    #[inline(always)]
+    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = [_mm512_setzero_si512(); 2];
             let mut at = 0;
             while at + 128 <= length {
                 for half in 0..2 {
-                    let code = _mm512_loadu_si512(codes.add(at + 64 * half).cast());
-                    let other = _mm512_loadu_si512(signed.add(at + 64 * half).cast());
-                    sums[half] = _mm512_dpbusd_epi32(sums[half], code, other);
+                    let at = at + 64 * half;
+                    let other = _mm512_loadu_si512(signed.add(at).cast());
+                    sums[half] = _mm512_dpbusd_epi32(sums[half], halves(nibbles.add(at / 2)), other);
                 }
                 at += 128;
             }
             if at < length {
-                let code = _mm512_loadu_si512(codes.add(at).cast());
-                sums[0] = _mm512_dpbusd_epi32(sums[0], code, _mm512_loadu_si512(signed.add(at).cast()));
-            }
-            _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1])) - bias
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let lower = _mm512_set1_epi8(15);
-            let mut sum = _mm512_setzero_si512();
-            let mut at = 0;
-            while at < length {
-                let both = _mm256_loadu_si256(nibbles.add(at / 2).cast());
-                let halves =
-                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(both), _mm256_srli_epi16::<4>(both));
                 let other = _mm512_loadu_si512(signed.add(at).cast());
-                sum = _mm512_dpbusd_epi32(sum, _mm512_and_si512(halves, lower), other);
-                at += 64;
-            }
-            _mm512_reduce_add_epi32(sum)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let zero = _mm512_setzero_si512();
-            let mut sums = [zero; 2];
-            let mut at = 0;
-            while at < length {
-                let x = _mm512_loadu_si512(a.add(at).cast());
-                let y = _mm512_loadu_si512(b.add(at).cast());
-                let apart = _mm512_or_si512(_mm512_subs_epu8(x, y), _mm512_subs_epu8(y, x));
-                let low = _mm512_unpacklo_epi8(apart, zero);
-                let high = _mm512_unpackhi_epi8(apart, zero);
-                sums[0] = _mm512_dpwssd_epi32(sums[0], low, low);
-                sums[1] = _mm512_dpwssd_epi32(sums[1], high, high);
-                at += 64;
+                sums[0] = _mm512_dpbusd_epi32(sums[0], halves(nibbles.add(at / 2)), other);
             }
             _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]))
         }
@@ -128,5 +113,20 @@ unsafe fn add<const APART: bool>(sum: __m512, x: __m512, y: __m512) -> __m512 {
         } else {
             _mm512_fmadd_ps(x, y, sum)
         }
+    }
+}
+
+/// The lower halves of 32 bytes, and behind them the upper ones.
+///
+/// # Safety
+///
+/// 32 bytes are read; the processor must know AVX-512.
+#[inline(always)]
+unsafe fn halves(bytes: *const u8) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let both = _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.cast()));
+        let by = _mm512_inserti64x4::<1>(_mm512_setzero_si512(), _mm256_set1_epi16(4));
+        _mm512_and_si512(_mm512_srlv_epi16(both, by), _mm512_set1_epi8(15))
     }
 }

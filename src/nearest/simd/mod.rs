@@ -29,16 +29,13 @@ pub enum Level {
 ///
 /// All functions read `length` elements from each pointer, where nibbles are half a byte; the processor must know the instructions.
 pub(crate) trait Simd: Copy {
-    /// The product of a row of codes with signed numbers. `bias` is 128 × the sum of the signed ones. `length` is a
+    /// The product of two rows of codes. `bias` is 128 × the sum of what the other's codes stand for. `length` is a
     /// multiple of 64.
-    unsafe fn code_dot(codes: *const u8, signed: *const i8, bias: i32, length: usize) -> i32;
+    unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
     /// The product of nibbles with signed numbers of at most 127 in size. Of each 64 numbers the first 32 are multiplied
     /// with the lower halves of 32 bytes, the others with the upper ones. `length` counts numbers and is a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
-
-    /// The squared distance of two rows of codes. `length` is a multiple of 64.
-    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32;
 
     /// Of two vectors of any length the squared distance, if `APART`, else the product.
     unsafe fn floats<const APART: bool>(a: *const f32, b: *const f32, length: usize) -> f32;

@@ -10,12 +10,12 @@ const LANES: usize = 16;
 
 impl Simd for Portable {
     #[inline(always)]
-    unsafe fn code_dot(codes: *const u8, signed: *const i8, _: i32, length: usize) -> i32 {
+    unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: the caller's promise.
-        let (codes, signed) = unsafe {
-            (std::slice::from_raw_parts(codes, length), std::slice::from_raw_parts(signed, length))
-        };
-        codes.iter().zip(signed).map(|(c, s)| (i32::from(*c) - 128) * i32::from(*s)).sum()
+        let (codes, other) =
+            unsafe { (std::slice::from_raw_parts(codes, length), std::slice::from_raw_parts(other, length)) };
+        let number = |code: &u8| i32::from(*code) - 128;
+        codes.iter().zip(other).map(|(a, b)| number(a) * number(b)).sum()
     }
 
     #[inline(always)]
@@ -33,14 +33,6 @@ impl Simd for Portable {
                 .map(|(n, (a, b))| i32::from(n & 15) * i32::from(*a) + i32::from(n >> 4) * i32::from(*b))
         });
         products.sum()
-    }
-
-    #[inline(always)]
-    unsafe fn code_distance(a: *const u8, b: *const u8, length: usize) -> i32 {
-        // SAFETY: the caller's promise.
-        let (a, b) =
-            unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
-        a.iter().zip(b).map(|(a, b)| (i32::from(*a) - i32::from(*b)).pow(2)).sum()
     }
 
     #[inline(always)]
