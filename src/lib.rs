@@ -31,8 +31,11 @@ pub mod cli;
 pub mod corpus;
 pub mod encoder;
 pub mod error;
+#[cfg(feature = "lexical")]
+pub mod eval;
 pub mod ids;
 pub mod index;
+mod random;
 pub mod samples;
 #[cfg(feature = "lexical")]
 pub mod search;

@@ -8,8 +8,9 @@ use std::{
 };
 
 /// From the ground up, as in ARCHITECTURE.md.
-const ROOMS: [&str; 12] = [
-    "error", "ids", "corpus", "store", "text", "encoder", "train", "index", "search", "eval", "serve", "cli",
+const ROOMS: [&str; 13] = [
+    "error", "ids", "random", "corpus", "store", "text", "encoder", "train", "index", "search", "eval",
+    "serve", "cli",
 ];
 
 /// Holds nothing but texts; anybody may use it.

@@ -1,7 +1,9 @@
 //! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
 
+mod bench;
 mod corpus;
 mod encoder;
+mod eval;
 mod mining;
 mod model;
 mod search;
@@ -13,8 +15,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
 use crate::{corpus::filter::Filter, error::Error};
 
+pub(crate) use bench::{BenchArgs, BenchCommand, BuildCommand};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
+pub(crate) use eval::EvalArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
@@ -123,6 +127,11 @@ pub(crate) enum Command {
     Embed(EmbedArgs),
     /// Give the utterances and dialogues of an index their vectors
     Encode(EncodeArgs),
+    /// Run the papers' tasks
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Judge a run by its judgments, as trec_eval does
+    Eval(EvalArgs),
     /// Look at, convert and split corpora
     #[command(subcommand)]
     Corpus(CorpusCommand),

@@ -19,7 +19,11 @@ use std::{ffi::OsString, io, process::ExitCode};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use crate::{
-    cli::{args::Cli, printer::Printer, settings::Settings},
+    cli::{
+        args::{Cli, Command},
+        printer::Printer,
+        settings::Settings,
+    },
     error::{Class, Error, Result},
 };
 
@@ -36,7 +40,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     outcome.unwrap_or_else(|_| ExitCode::from(Class::Internal.exit_code()))
 }
 
-fn run(cli: Cli, command_line: &str) -> ExitCode {
+fn run(mut cli: Cli, command_line: &str) -> ExitCode {
+    // There -q is trec_eval's, and asks for more.
+    cli.global.quiet &= !matches!(cli.command, Command::Eval(_));
     let settings = match Settings::resolve(&cli.global) {
         Ok(settings) => settings,
         Err(e) => return fail(&Printer::plain(), &e),

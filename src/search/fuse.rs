@@ -96,11 +96,20 @@ pub(super) fn parts(fusion: &Fusion, candidate: &Candidate) -> [Option<f32>; 2] 
     let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
     let [dense, bm25] = match fusion.method {
         Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
-        Method::Weighted => {
-            [candidate.cosine, candidate.bm25.map(|place| place.score / (place.score + HALF))]
-        }
+        Method::Weighted => [candidate.cosine, candidate.bm25.map(|place| bounded(place.score))],
     };
     [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
+}
+
+impl Fusion {
+    /// The weighted score of a cosine and a BM25 score, which is 0 where there are no words in common.
+    pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
+        self.dense * cosine + self.bm25 * bounded(bm25)
+    }
+}
+
+fn bounded(bm25: f32) -> f32 {
+    bm25 / (bm25 + HALF)
 }
 
 /// The BM25 score that counts half of what the greatest could: brings scores, which have no bound, to 0…1.

@@ -85,6 +85,14 @@ fn pairs(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
+/// Words, and single letters where a script has no spaces.
+pub(crate) fn units(text: &str) -> Vec<Token> {
+    scan(text, |text, letters, end, tokens| {
+        let border = |n: usize| letters.get(n).copied().unwrap_or(end);
+        (0..letters.len()).for_each(|n| push(text, letters[n]..border(n + 1), tokens));
+    })
+}
+
 fn push(text: &str, range: Range<usize>, tokens: &mut Vec<Token>) {
     let raw = &text[range.clone()];
     let term = if raw.is_ascii() {

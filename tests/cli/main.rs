@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod bench;
 mod changes;
 mod compact;
 mod corpus;
 mod dense;
 mod embed;
 mod encode;
+mod eval;
 mod frozen;
 mod hub;
 mod hybrid;

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod backup;
+mod bench;
 mod clusters;
 mod config;
 mod convert;
@@ -11,6 +12,7 @@ mod doctor;
 mod duplicates;
 mod embed;
 mod encode;
+mod eval;
 mod export;
 mod index;
 mod ingest;
@@ -58,6 +60,8 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Index(IndexCommand::Compact) => index::compact::run(context),
         Command::Index(IndexCommand::Rebuild(args)) => index::rebuild(&args, context),
         Command::Index(IndexCommand::Info) => index::info::run(context),
+        Command::Bench(command) => bench::run(&command, context),
+        Command::Eval(args) => eval::run(&args, context),
         Command::Verify { recall } => verify::verify(recall, context),
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),

@@ -1,15 +1,6 @@
 //! Random numbers that depend on a seed and a place alone, so that threads can draw them in any order.
 
-/// A well mixed number of a seed and a place (SplitMix64's finaliser, twice).
-fn mixed(seed: u64, place: u64) -> u64 {
-    let mix = |mut z: u64| {
-        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    mix(mix(seed) ^ place)
-}
+use crate::random::mixed;
 
 /// The number at a place, from a normal distribution of mean 0 and deviation 1 (Box–Muller).
 pub(super) fn normal(seed: u64, place: u64) -> f64 {

@@ -7,7 +7,11 @@ use rayon::prelude::*;
 use turnwise_nearest::products;
 
 use super::Stop;
-use crate::{encoder::vectors::normalize, error::Result};
+use crate::{
+    encoder::vectors::normalize,
+    error::Result,
+    random::{Random, mixed},
+};
 
 /// Rounds of assigning and moving, at most.
 const ROUNDS: usize = 40;
@@ -261,32 +265,4 @@ fn without_empty(partition: Partition, dim: usize) -> Partition {
         members.iter().for_each(|n| of[*n as usize] = c as u32);
     }
     Partition { centres, of, cosines, members }
-}
-
-/// SplitMix64: four lines, and the same numbers everywhere.
-struct Random {
-    seed: u64,
-    drawn: u64,
-}
-
-impl Random {
-    fn new(seed: u64, stream: u64) -> Self {
-        Random { seed: mixed(seed, stream), drawn: 0 }
-    }
-
-    /// From 0 up to, but not, 1.
-    fn unit(&mut self) -> f64 {
-        self.drawn += 1;
-        (mixed(self.seed, self.drawn) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn mixed(seed: u64, place: u64) -> u64 {
-    let mix = |z: u64| {
-        let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    mix(mix(seed) ^ place)
 }

@@ -16,6 +16,7 @@ pub use terms::Term;
 
 use crate::{
     corpus::{Dialogue, filter::Filter},
+    encoder::Vectors,
     error::{Error, Result},
     index::vectors::{Kind, VectorReader, dialogue_key},
     store::Snapshot,
@@ -192,6 +193,24 @@ pub fn clusters(
     made.cohesion = mean(partition.cosines.iter());
     describe(snapshot, wanted, items, &partition, &places, &mut made, stop)?;
     Ok(made)
+}
+
+/// The cluster of each of some vectors of length 1, by k-means from the best of some beginnings. One of zeros is in cluster 0.
+pub(crate) fn partition(
+    vectors: &Vectors,
+    k: usize,
+    seed: u64,
+    beginnings: usize,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<u32>> {
+    let lies = |n: &usize| vectors.row(*n).iter().any(|v| *v != 0.0);
+    let items: Vec<Item> =
+        (0..vectors.len()).filter(lies).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
+    let all = Items { flat: vectors.flat(), dim: vectors.dim(), items: &items };
+    let partition = kmeans(all, k, seed, beginnings, Stop(stop))?;
+    let mut of = vec![0; vectors.len()];
+    items.iter().zip(&partition.of).for_each(|(item, cluster)| of[item.row as usize] = *cluster);
+    Ok(of)
 }
 
 fn fate(dialogue: &Dialogue, vectors: &VectorReader, wanted: &Wanted<'_>) -> Result<Fate> {

@@ -1,0 +1,35 @@
+//! Rankings and judgments for other tools.
+
+use std::path::Path;
+
+use super::stem;
+use crate::{
+    cli::output::Output,
+    error::{Error, Result},
+    eval::{
+        tasks::Outcome,
+        trec::{write_qrels, write_run},
+    },
+};
+
+/// Writes `NAME.run` and `NAME.qrels`, named as the result is.
+pub(super) fn write(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
+    if outcome.rankings.is_empty() {
+        return Err(Error::Input {
+            message: "this task has no rankings that could be exported".to_owned(),
+            hint: Some("leave --export out".to_owned()),
+        });
+    }
+    let mut run = Output::create(&folder.join(format!("{}.run", stem(result))))?;
+    let mut qrels = Output::create(&folder.join(format!("{}.qrels", stem(result))))?;
+    for ranked in &outcome.rankings {
+        let documents = ranked.documents.iter();
+        run.with(|out| {
+            write_run(out, &ranked.query, documents.clone().map(|(id, score, _)| (id.as_str(), *score)), tag)
+        })?;
+        let judged = documents.filter_map(|(id, _, grade)| Some((id.as_str(), (*grade)?)));
+        qrels.with(|out| write_qrels(out, &ranked.query, judged))?;
+    }
+    run.finish()?;
+    qrels.finish()
+}

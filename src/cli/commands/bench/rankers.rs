@@ -1,0 +1,114 @@
+//! From what is typed to who ranks.
+
+use std::path::PathBuf;
+
+use crate::{
+    cli::{Context, args::BenchArgs, encoders},
+    encoder::{Encoder, Precision, statics::TfidfSettings},
+    error::{Error, Result},
+    eval::{
+        rank::{Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Terms, Tfidf, TfidfThenSvd},
+        tasks::Task,
+    },
+    search::Fusion,
+};
+
+const KNOWN: [&str; 9] =
+    ["model", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random", "model+centre"];
+/// Behind a model's name: the mean of all vectors is taken off.
+const CENTRE: &str = "+centre";
+
+/// Gives each ranker that was asked for. A model is open only as long as it ranks.
+pub(super) fn each(
+    args: &BenchArgs,
+    task: &dyn Task,
+    context: &Context<'_>,
+    f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
+) -> Result<()> {
+    // What is wrong with a name is told before anything is done.
+    let kinds = args.rankers.iter().map(|spec| Kind::parse(spec, task)).collect::<Result<Vec<Kind>>>()?;
+    for kind in kinds {
+        let seed = context.settings.seed;
+        match kind {
+            Kind::Bm25(bm25) => f(&bm25)?,
+            Kind::Tfidf(tfidf) => f(&tfidf)?,
+            Kind::TfidfSvd(dim, terms) => f(&TfidfThenSvd { dim, seed, terms })?,
+            Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
+            Kind::Vectors(path) => f(&Given::open(&path)?)?,
+            Kind::Random => f(&Chance { seed })?,
+            Kind::Model { name, centre } => {
+                let encoder = open(name.as_deref(), args, context)?;
+                f(&dense(encoder.as_ref(), args, centre))?;
+            }
+            Kind::Hybrid(name) => {
+                let encoder = open(name.as_deref(), args, context)?;
+                let dense = dense(encoder.as_ref(), args, false);
+                f(&Hybrid { dense, words: Bm25::default(), fusion: Fusion::default() })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Kind {
+    Bm25(Bm25),
+    Tfidf(Tfidf),
+    TfidfSvd(usize, Option<Terms>),
+    Lda(usize),
+    Vectors(PathBuf),
+    Random,
+    Model { name: Option<String>, centre: bool },
+    Hybrid(Option<String>),
+}
+
+impl Kind {
+    fn parse(spec: &str, task: &dyn Task) -> Result<Self> {
+        let (name, rest) = spec.split_once(':').map_or((spec, None), |(name, rest)| (name, Some(rest)));
+        let number = |text: Option<&str>, default: usize| match text {
+            None => Ok(default),
+            Some(text) => text.parse().ok().filter(|n| (2..=4096).contains(n)).ok_or_else(|| Error::Input {
+                message: format!("`{text}` in the ranker `{spec}` is no number from 2 to 4096"),
+                hint: Some(format!("for example {name}:128")),
+            }),
+        };
+        let terms = || rest.map(str::parse).transpose().map(Option::<Terms>::unwrap_or_default);
+        Ok(match name {
+            "bm25" => Kind::Bm25(Bm25 { terms: terms()?, ..Bm25::default() }),
+            "tfidf" => Kind::Tfidf(Tfidf { terms: terms()? }),
+            "tfidf-svd" => {
+                let (dim, terms) = rest.map_or((None, None), |rest| match rest.split_once(':') {
+                    Some((dim, terms)) => (Some(dim), Some(terms)),
+                    None => (Some(rest), None),
+                });
+                Kind::TfidfSvd(number(dim, TfidfSettings::default().dim)?, terms.map(str::parse).transpose()?)
+            }
+            "lda" => Kind::Lda(number(rest, task.classes().unwrap_or(50))?),
+            "random" if rest.is_none() => Kind::Random,
+            "vectors" => match rest {
+                Some(path) => Kind::Vectors(path.into()),
+                None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
+            },
+            "hybrid" => Kind::Hybrid(rest.map(str::to_owned)),
+            _ => {
+                let (spec, centre) = spec.strip_suffix(CENTRE).map_or((spec, false), |spec| (spec, true));
+                match spec.split_once(':') {
+                    None if spec == "model" => Kind::Model { name: None, centre },
+                    Some(("model", name)) => Kind::Model { name: Some(name.to_owned()), centre },
+                    _ => return Err(Error::unknown_name("ranker", spec, KNOWN)),
+                }
+            }
+        })
+    }
+}
+
+fn open(name: Option<&str>, args: &BenchArgs, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
+    let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
+    // A benchmark is of the model, not of a way to compute it faster.
+    let precision = args.encoder.precision().unwrap_or(Precision::F32);
+    let precision = if encoders::is_static(context, name)? { None } else { Some(precision) };
+    encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))
+}
+
+fn dense<'e>(encoder: &'e dyn Encoder, args: &BenchArgs, centre: bool) -> Dense<'e> {
+    Dense { encoder, options: args.encoder.given().into_options(), centre }
+}

@@ -1,0 +1,77 @@
+//! Results as a table for people.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use crate::{
+    cli::printer::{BOLD, DIM, grouped},
+    eval::{result::Done, tasks::Value},
+};
+
+/// In hundredths, as papers print them; distances are as they are.
+fn shown(value: f64, measure: &str) -> String {
+    match measure {
+        "alignment" | "adjusted alignment" | "uniformity" => format!("{value:.3}"),
+        _ => format!("{:.1}", 100.0 * value),
+    }
+}
+
+fn cell(value: &Value) -> String {
+    let deviation = value.deviation.map(|d| format!(" ± {}", shown(d, &value.measure))).unwrap_or_default();
+    format!("{}{deviation}", shown(value.value, &value.measure))
+}
+
+/// Writes a row a ranker, the floor before them.
+pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
+    let Some(first) = results.first() else { return Ok(()) };
+    // Some rankers have measures that others lack.
+    let mut measures: Vec<&str> = Vec::new();
+    for value in results.iter().flat_map(|result| &result.values) {
+        if !measures.contains(&value.measure.as_str()) {
+            measures.push(&value.measure);
+        }
+    }
+    let floor = |measure: &&str| {
+        let value = results.iter().find_map(|result| result.value(measure));
+        value.and_then(|value| value.floor).map_or_else(String::new, |floor| shown(floor, measure))
+    };
+    let mut rows = vec![("any order".to_owned(), measures.iter().map(floor).collect::<Vec<String>>())];
+    for result in results {
+        let cells = measures.iter().map(|measure| result.value(measure).map_or_else(|| "–".to_owned(), cell));
+        rows.push((result.ranker.clone(), cells.collect()));
+    }
+    let width = |column: usize| {
+        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
+        cells.max().unwrap_or(0).max(measures[column].chars().count())
+    };
+    let names = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    writeln!(out, "{BOLD}{}{BOLD:#}", first.about)?;
+    writeln!(out, "{DIM}{}: {}{DIM:#}", first.data.paths.join(", "), first.data.size)?;
+    writeln!(out)?;
+    write!(out, "{:names$}", "")?;
+    for (column, measure) in measures.iter().enumerate() {
+        write!(out, "  {BOLD}{measure:>width$}{BOLD:#}", width = width(column))?;
+    }
+    writeln!(out)?;
+    for (name, cells) in &rows {
+        write!(out, "{name:names$}")?;
+        for (column, cell) in cells.iter().enumerate() {
+            write!(out, "  {cell:>width$}", width = width(column))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)?;
+    for skipped in &first.skipped {
+        writeln!(
+            out,
+            "left out: {} {} ({}{})",
+            grouped(skipped.count),
+            skipped.what,
+            skipped.first,
+            if skipped.count > 1 { ", …" } else { "" }
+        )?;
+    }
+    writeln!(out, "{DIM}each query's values are in {}{DIM:#}", folder.display())
+}

@@ -1,0 +1,86 @@
+//! `turnwise eval`: a run by its judgments, as trec_eval prints it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    cli::{Context, args::EvalArgs, printer::counted},
+    error::{Error, Result},
+    eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run},
+};
+
+/// Ids that are named in a warning.
+const NAMED: usize = 3;
+
+/// The measures; `schema` names their shape for programs.
+#[derive(Serialize)]
+struct Printed {
+    schema: &'static str,
+    run: String,
+    all: BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queries: Option<BTreeMap<String, BTreeMap<String, f64>>>,
+    /// Queries that nobody judged.
+    left_out: Vec<String>,
+    /// Judged queries that the run does not have.
+    missing: Vec<String>,
+}
+
+pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
+    let measures = asked(&args.measures)?;
+    let (qrels, run) = (read_qrels(&args.qrels)?, read_run(&args.run)?);
+    let evaluation =
+        evaluate(&qrels, &run, &measures, Options { level: args.level, complete: args.complete });
+    if evaluation.queries.is_empty() {
+        let first = |ids: Option<&String>| ids.cloned().unwrap_or_default();
+        return Err(Error::Data {
+            message: format!("no query of {} is judged in {}", args.run.display(), args.qrels.display()),
+            hint: Some(format!(
+                "the run's first query is `{}`, the first one judged is `{}`",
+                first(run.queries.keys().next()),
+                first(qrels.queries.keys().next())
+            )),
+        });
+    }
+    let tell = |queries: &[String], what: &str| {
+        if !queries.is_empty() {
+            let more = if queries.len() > NAMED { ", …" } else { "" };
+            let named = queries[..queries.len().min(NAMED)].join(", ");
+            context.printer.warn(format!("{} {what}: {named}{more}", queries_of(queries.len())));
+        }
+    };
+    tell(&evaluation.unjudged, "of the run not judged, and left out");
+    let missing = if args.complete {
+        "judged and not in the run, counted as 0"
+    } else {
+        "judged and not in the run, left out (-c counts them as 0)"
+    };
+    tell(&evaluation.missing, missing);
+    context.printer.result(&printed(&evaluation, args.per_query), |out| {
+        evaluation.lines(args.per_query).try_for_each(|line| writeln!(out, "{line}"))
+    })
+}
+
+fn queries_of(count: usize) -> String {
+    match count {
+        1 => "1 query is".to_owned(),
+        _ => format!("{} are", counted(count as u64, "query").replace("querys", "queries")),
+    }
+}
+
+fn printed(evaluation: &Evaluation, each: bool) -> Printed {
+    let named = |values: &[f64], of_all: bool| {
+        let named = evaluation.measures.iter().zip(values).filter(|(m, _)| of_all || !m.is_of_all());
+        named.map(|(measure, value)| (measure.to_string(), *value)).collect::<BTreeMap<_, _>>()
+    };
+    Printed {
+        schema: "turnwise/eval/1",
+        run: evaluation.tag.clone(),
+        all: named(&evaluation.of_all(), true),
+        queries: each
+            .then(|| evaluation.queries.iter().map(|(query, v)| (query.clone(), named(v, false))).collect()),
+        left_out: evaluation.unjudged.clone(),
+        missing: evaluation.missing.clone(),
+    }
+}

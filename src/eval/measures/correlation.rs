@@ -1,0 +1,156 @@
+//! How two rows of numbers go together, with ties as SciPy treats them. `None` where one of them is constant or there are
+//! fewer than two pairs: then nothing can be told.
+
+/// Of the numbers themselves.
+pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
+    let n = a.len().min(b.len());
+    if n < 2 {
+        return None;
+    }
+    let mean = |row: &[f64]| row[..n].iter().sum::<f64>() / n as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let (mut both, mut of_a, mut of_b) = (0.0, 0.0, 0.0);
+    for (x, y) in a.iter().zip(b) {
+        let (x, y) = (x - mean_a, y - mean_b);
+        both += x * y;
+        of_a += x * x;
+        of_b += y * y;
+    }
+    let lengths = (of_a * of_b).sqrt();
+    (lengths > 0.0).then(|| (both / lengths).clamp(-1.0, 1.0))
+}
+
+/// Of their ranks; equal numbers share the mean of theirs.
+pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
+    pearson(&ranks(a), &ranks(b))
+}
+
+/// Of the order of all pairs (tau-b).
+pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
+    let n = a.len().min(b.len());
+    let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
+    pairs.sort_unstable_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
+    let ties_a = tied(pairs.iter().map(|p| p.0));
+    let ties_both = {
+        let (mut sum, mut run) = (0.0, 1.0);
+        for w in pairs.windows(2) {
+            if w[0] == w[1] {
+                sum += run;
+                run += 1.0;
+            } else {
+                run = 1.0;
+            }
+        }
+        sum
+    };
+    // Sorted by `a`, what has to be moved to sort by `b` is in the other order.
+    let mut second: Vec<f64> = pairs.iter().map(|p| p.1).collect();
+    let mut room = second.clone();
+    let discordant = inversions(&mut second, &mut room);
+    let ties_b = tied(second.iter().copied());
+    let all = n as f64 * (n as f64 - 1.0) / 2.0;
+    let below = ((all - ties_a) * (all - ties_b)).sqrt();
+    let above = all - ties_a - ties_b + ties_both - 2.0 * discordant;
+    (below > 0.0).then(|| (above / below).clamp(-1.0, 1.0))
+}
+
+/// Ranks counted from 1; equal numbers share the mean of theirs.
+pub fn ranks(row: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
+    let mut ranks = vec![0.0; row.len()];
+    let mut start = 0;
+    while start < order.len() {
+        let same = order[start..].iter().take_while(|n| row[**n] == row[order[start]]).count();
+        let rank = start as f64 + (same as f64 + 1.0) / 2.0;
+        order[start..start + same].iter().for_each(|n| ranks[*n] = rank);
+        start += same;
+    }
+    ranks
+}
+
+/// How many pairs of neighbours in a sorted row, near or far, are equal.
+fn tied(sorted: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut run, mut last) = (0.0, 0.0, None);
+    for number in sorted {
+        run = if last == Some(number) { run + 1.0 } else { 0.0 };
+        sum += run;
+        last = Some(number);
+    }
+    sum
+}
+
+/// How many pairs stand in the wrong order; sorts the row.
+fn inversions(row: &mut [f64], room: &mut [f64]) -> f64 {
+    if row.len() < 2 {
+        return 0.0;
+    }
+    let middle = row.len() / 2;
+    let mut count = inversions(&mut row[..middle], &mut room[..middle])
+        + inversions(&mut row[middle..], &mut room[middle..]);
+    let (mut left, mut right) = (0, middle);
+    for place in room.iter_mut() {
+        if right == row.len() || (left < middle && row[left] <= row[right]) {
+            *place = row[left];
+            left += 1;
+        } else {
+            count += (middle - left) as f64;
+            *place = row[right];
+            right += 1;
+        }
+    }
+    row.copy_from_slice(room);
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranks_of_equal_numbers_are_shared() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
+        assert!(ranks(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_goes_together_has_1_and_what_goes_apart_has_less() {
+        let (up, down) = ([1.0, 2.0, 4.0], [3.0, 2.0, -9.0]);
+        for of in [spearman, kendall] {
+            assert_eq!((of(&up, &up), of(&up, &down)), (Some(1.0), Some(-1.0)));
+        }
+        assert!((-1.0..-0.95).contains(&pearson(&up, &down).unwrap()));
+    }
+
+    #[test]
+    fn of_what_is_constant_nothing_can_be_told() {
+        for of in [pearson, spearman, kendall] {
+            assert_eq!(of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
+            assert_eq!(of(&[1.0], &[2.0]), None);
+            assert_eq!(of(&[], &[]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn kendall_is_what_looking_at_all_pairs_gives(pairs in proptest::collection::vec((0u8..6, 0u8..6), 2..40)) {
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(x, y)| (f64::from(*x), f64::from(*y))).unzip();
+            let (mut together, mut of_a, mut of_b) = (0.0f64, 0.0f64, 0.0f64);
+            for i in 0..a.len() {
+                for j in 0..i {
+                    let sign = |x: f64, y: f64| f64::from(i8::from(x > y) - i8::from(x < y));
+                    let (x, y) = (sign(a[i], a[j]), sign(b[i], b[j]));
+                    together += x * y;
+                    of_a += x * x;
+                    of_b += y * y;
+                }
+            }
+            match kendall(&a, &b) {
+                Some(tau) => prop_assert!((tau - together / (of_a * of_b).sqrt()).abs() < 1e-12),
+                None => prop_assert_eq!(of_a * of_b, 0.0),
+            }
+        }
+    }
+}

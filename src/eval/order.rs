@@ -1,0 +1,35 @@
+//! The one order of a ranking: score descending, then id descending, byte by byte. It is trec_eval's rule, so that an outside
+//! tool sees the same ranking.
+
+use std::cmp::Ordering;
+
+/// The better one first. Scores must be numbers.
+pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
+    // -0 and 0 are one score.
+    b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
+}
+
+/// The places of ids in their own order, the greatest first: compared instead of the ids where there are many rankings of
+/// the same ones.
+pub fn places<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+    order.sort_unstable_by(|a, b| {
+        ids[*b as usize].as_ref().as_bytes().cmp(ids[*a as usize].as_ref().as_bytes())
+    });
+    let mut places = vec![0; ids.len()];
+    order.iter().enumerate().for_each(|(place, n)| places[*n as usize] = place as u32);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_scores_the_greater_id_comes_first() {
+        let mut all = [(0.5, "9"), (0.5, "10"), (1.0, "2"), (0.0, "b"), (-0.0, "a")];
+        all.sort_by(|a, b| better_first(*a, *b));
+        assert_eq!(all.iter().map(|(_, id)| *id).collect::<Vec<_>>(), ["2", "9", "10", "b", "a"]);
+        assert_eq!(places(&["9", "10", "2"]), [0, 2, 1]);
+    }
+}

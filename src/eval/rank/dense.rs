@@ -1,0 +1,128 @@
+//! By meaning: the cosine of an encoder's vectors.
+
+use super::{Items, Pool, Ranker, Scorer, Step, Watch};
+use crate::{
+    corpus::Dialogue,
+    encoder::{Encoder, Vectors, ahead::Options},
+    error::Result,
+};
+
+/// An encoder, and how it is asked.
+#[derive(Clone)]
+pub struct Dense<'e> {
+    /// Who makes the vectors.
+    pub encoder: &'e dyn Encoder,
+    /// How.
+    pub options: Options,
+    /// Whether the mean of the documents' vectors is taken off all.
+    pub centre: bool,
+}
+
+impl Ranker for Dense<'_> {
+    fn name(&self) -> String {
+        let centre = if self.centre { ", centred" } else { "" };
+        format!("{}{centre}", self.encoder.name())
+    }
+
+    fn identity(&self) -> String {
+        // How it runs changes the last digits, and they the order of what is nearly equal.
+        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.centre);
+        format!("dense/{}/{}/{:?}/{}", how.0, how.1, how.2, how.3)
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        Ok(Box::new(Prepared::new(self, pool, watch)?))
+    }
+}
+
+pub(super) struct Prepared {
+    documents: Vectors,
+    queries: Option<Vectors>,
+}
+
+impl Prepared {
+    pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Watch) -> Result<Self> {
+        let mut documents = encoded(dense, &pool.documents, watch)?;
+        let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
+        if dense.centre {
+            let mean = mean(&documents);
+            take_off(&mut documents, &mean);
+            queries.iter_mut().for_each(|queries| take_off(queries, &mean));
+        }
+        Ok(Prepared { documents, queries })
+    }
+
+    /// Vectors of length 1 that there are already.
+    pub(super) fn given(documents: Vectors, queries: Option<Vectors>) -> Self {
+        Prepared { documents, queries }
+    }
+}
+
+/// The vectors of all, each of length 1.
+fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vectors> {
+    let encoder = dense.encoder;
+    let mut vectors = Vectors::new(encoder.dim());
+    let (mut at, all) = (0, items.len());
+    while at < all {
+        watch.check()?;
+        let mut bytes = 0;
+        let fits = |n: &usize| {
+            let before = bytes;
+            bytes += items.text(*n).len();
+            before < encoder.chunk_bytes()
+        };
+        let chunk = (at..all).take_while(fits).collect::<Vec<usize>>();
+        let encoded = match items {
+            Items::Texts(texts) => {
+                let texts: Vec<&str> = chunk.iter().map(|n| texts[*n].as_str()).collect();
+                encoder.encode(&texts, &dense.options.texts)?
+            }
+            Items::Dialogues(dialogues) => {
+                let dialogues: Vec<&Dialogue> = chunk.iter().map(|n| &dialogues[*n]).collect();
+                encoder.encode_dialogues(&dialogues, &dense.options.dialogues)?
+            }
+        };
+        encoded.vectors.rows().for_each(|row| vectors.push(row));
+        at += chunk.len();
+        watch.done(Step::Encoding, at, all);
+    }
+    vectors.normalize();
+    Ok(vectors)
+}
+
+fn mean(vectors: &Vectors) -> Vec<f32> {
+    let mut sum = vec![0.0f64; vectors.dim()];
+    vectors.rows().for_each(|row| sum.iter_mut().zip(row).for_each(|(s, v)| *s += f64::from(*v)));
+    sum.iter().map(|s| (s / vectors.len().max(1) as f64) as f32).collect()
+}
+
+fn take_off(vectors: &mut Vectors, mean: &[f32]) {
+    for n in 0..vectors.len() {
+        vectors.row_mut(n).iter_mut().zip(mean).for_each(|(v, m)| *v -= m);
+    }
+    vectors.normalize();
+}
+
+impl Scorer for Prepared {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let query = self.queries.as_ref().unwrap_or(&self.documents).row(query);
+        scores.clear();
+        // All of them lie one after the other.
+        if documents.len() == self.documents.len()
+            && documents.iter().enumerate().all(|(n, d)| n == *d as usize)
+        {
+            turnwise_nearest::products(query, self.documents.flat(), self.documents.dim(), scores);
+            return Ok(());
+        }
+        let mut one = Vec::new();
+        for document in documents {
+            turnwise_nearest::products(query, self.documents.row(*document as usize), query.len(), &mut one);
+            scores.extend(&one);
+        }
+        Ok(())
+    }
+
+    fn vectors(&self) -> Option<&Vectors> {
+        Some(&self.documents)
+    }
+}

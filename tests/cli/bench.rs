@@ -1,0 +1,214 @@
+//! The papers' tasks, on files written for it.
+
+use serde_json::{Value, json};
+
+use crate::support::{SAMPLES, Turnwise};
+
+/// Two intents; what is of one shares a word.
+fn select() -> String {
+    let texts = [
+        "lost my card",
+        "card is gone",
+        "where is the card",
+        "send a parcel",
+        "parcel is late",
+        "parcel was lost",
+    ];
+    let line = |n: usize| {
+        let of = |same: bool| {
+            let ids = (0..6).filter(|other| *other != n && ((other / 3 == n / 3) == same));
+            ids.map(|id| id.to_string()).collect::<Vec<_>>().join(",")
+        };
+        format!("{n}\t{}\tintent{}\t{}\t{}\n", texts[n], n / 3, of(true), of(false))
+    };
+    (0..6).map(line).collect()
+}
+
+fn value(results: &Value, ranker: usize, measure: &str) -> f64 {
+    let values = results[ranker]["values"].as_array().unwrap();
+    values.iter().find(|v| v["measure"] == measure).unwrap()["value"].as_f64().unwrap()
+}
+
+#[test]
+fn semantic_retrieval_by_several_rankers_with_the_floor_of_the_list() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let model = t.model();
+    let results = t.json(&format!(
+        "bench sr select.txt -r bm25 -r tfidf:pairs -r hybrid -r random -r model+centre --model {model}"
+    ));
+    assert_eq!(results.as_array().unwrap().len(), 5);
+    assert_eq!(results[0]["schema"], "turnwise/bench/1");
+    // Half of the words stand in both intents.
+    assert!(value(&results, 0, "MAP") > 0.75 && value(&results, 2, "MAP") > 0.9, "{results}");
+    // Two of five are positive: worked out by hand over the ten orders.
+    let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
+    assert!((floor - 0.5925).abs() < 1e-9, "{floor}");
+    let each = results[0]["values"][0]["each"].as_array().unwrap();
+    assert_eq!((each.len(), results[0]["queries"].as_array().unwrap().len()), (6, 6));
+    let out = t.ok("bench sr select.txt -r bm25");
+    assert!(out.contains("6 queries, 5 candidates each, 2 of them positive"), "{}", out);
+    assert!(out.contains("any order  59.3"), "{}", out);
+}
+
+#[test]
+fn what_is_done_is_not_done_again_unless_asked() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let first = t.json("bench sr select.txt -r bm25");
+    let again = t.json("bench sr select.txt -r bm25");
+    assert_eq!(first, again, "its seconds would differ");
+    assert!(t.run("bench sr select.txt -r bm25 -v").err.contains("BM25: done before, in "));
+    let rerun = t.json("bench sr select.txt -r bm25 --rerun");
+    assert_ne!(first[0]["seconds"], rerun[0]["seconds"]);
+    // Other data, or another ranker, is another result.
+    t.write("select.txt", select().replace("gone", "away"));
+    assert!(!t.run("bench sr select.txt -r bm25 -v").err.contains("done before"));
+    assert!(!t.run("bench sr select.txt -r bm25:pairs -v").err.contains("done before"));
+}
+
+#[test]
+fn an_exported_run_has_the_same_measures_for_other_tools() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let results = t.json("bench sr select.txt -r tfidf --export runs");
+    let files: Vec<String> =
+        std::fs::read_dir(t.path("runs")).unwrap().map(|e| e.unwrap().path().display().to_string()).collect();
+    let file = |ending: &str| files.iter().find(|f| f.ends_with(ending)).unwrap().clone();
+    let judged = t.json(&format!("eval {} {} -m map -m recip_rank", file(".qrels"), file(".run")));
+    assert!((judged["all"]["map"].as_f64().unwrap() - value(&results, 0, "MAP")).abs() < 1e-12);
+    assert!((judged["all"]["recip_rank"].as_f64().unwrap() - value(&results, 0, "MRR")).abs() < 1e-12);
+}
+
+#[test]
+fn two_results_are_compared_query_by_query() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    t.ok("bench sr select.txt -r bm25 -r random");
+    let mut files: Vec<String> = std::fs::read_dir(t.path("benchmark-results"))
+        .unwrap()
+        .map(|e| e.unwrap().path().display().to_string())
+        .collect();
+    files.sort();
+    let compared = t.json(&format!("bench compare {} {}", files[1], files[0]));
+    let map = &compared["differences"][0];
+    assert_eq!((&map["measure"], &map["queries"]), (&"MAP".into(), &6.into()));
+    let (low, high) = (map["interval"][0].as_f64().unwrap(), map["interval"][1].as_f64().unwrap());
+    let apart = map["b"].as_f64().unwrap() - map["a"].as_f64().unwrap();
+    assert!(low <= apart && apart <= high && low < high, "{map}");
+    t.write("sts.txt", "5\ta b\ta b\n1\ta b\tc d\n");
+    t.ok("bench dsts sts.txt -r tfidf --results others");
+    let other =
+        std::fs::read_dir(t.path("others")).unwrap().next().unwrap().unwrap().path().display().to_string();
+    t.run(&format!("bench compare {} {other}", files[0]))
+        .says(2, &["only results of one task on the same data can be compared"]);
+    t.run("bench compare select.txt select.txt").says(3, &["select.txt is no result of `turnwise bench`"]);
+}
+
+#[test]
+fn the_dialogue_tasks_tell_what_each_ranker_can_be_asked() {
+    let t = Turnwise::new();
+    let results = t.json(&format!("bench dialogues {SAMPLES} -r bm25 -r tfidf-svd:16 -r lda --seed 3"));
+    let measures = |n: usize| -> Vec<String> {
+        let values = results[n]["values"].as_array().unwrap();
+        values.iter().map(|v| v["measure"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(measures(0), ["MAP", "MRR", "Spearman"]);
+    let all = [
+        "MAP",
+        "MRR",
+        "Spearman",
+        "purity",
+        "NMI",
+        "ARI",
+        "accuracy",
+        "alignment",
+        "adjusted alignment",
+        "uniformity",
+    ];
+    assert_eq!(
+        (measures(1), measures(2)),
+        (all.map(str::to_owned).to_vec(), all.map(str::to_owned).to_vec())
+    );
+    let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
+    assert!(value(&results, 0, "MAP") > 1.5 * floor, "{floor}");
+    // The same again, of a seed; the code's profile asks otherwise.
+    let again = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --rerun --threads 1"));
+    assert_eq!(again[0]["values"], results[2]["values"]);
+    let code = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --profile code"));
+    assert_ne!(value(&code, 0, "Spearman"), value(&results, 2, "Spearman"));
+    assert_eq!(value(&code, 0, "MAP"), value(&results, 2, "MAP"));
+}
+
+#[test]
+fn responses_are_selected_in_both_layouts() {
+    let t = Turnwise::new();
+    let sample = json!({"id": "s1", "context": [{"role": "a", "text": "my parcel is late"}],
+                        "candidates": ["good morning", "the parcel is on its way", "what"], "answer": 1});
+    t.write("samples.jsonl", format!("{sample}\n"));
+    let by_json = t.json("bench response samples.jsonl -r bm25");
+    t.write("samples.tsv", "1\tmy parcel is late\tthe parcel is on its way\n0\tmy parcel is late\tgood morning\n0\tmy parcel is late\twhat\n");
+    let by_lines = t.json("bench response samples.tsv -r bm25");
+    for results in [by_json, by_lines] {
+        assert_eq!((value(&results, 0, "R@1"), value(&results, 0, "MRR")), (1.0, 1.0));
+        assert!((results[0]["values"][0]["floor"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_folder_of_beir_is_searched_whole() {
+    let t = Turnwise::new();
+    t.write("beir/corpus.jsonl", "{\"_id\": \"d1\", \"title\": \"Parcels\", \"text\": \"late\"}\n{\"_id\": \"d2\", \"text\": \"cards\"}\n{\"_id\": \"d3\", \"text\": \"nothing\"}\n");
+    t.write(
+        "beir/queries.jsonl",
+        "{\"_id\": \"q1\", \"text\": \"late parcels\"}\n{\"_id\": \"q2\", \"text\": \"my cards\"}\n",
+    );
+    t.write(
+        "beir/qrels/test.tsv",
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\td2\t1\nq2\td9\t1\nq7\td1\t1\n",
+    );
+    let results = t.json("bench adhoc beir -r bm25");
+    assert_eq!((value(&results, 0, "nDCG@10"), value(&results, 0, "R@100")), (1.0, 1.0));
+    let skipped: Vec<&str> =
+        results[0]["skipped"].as_array().unwrap().iter().map(|s| s["what"].as_str().unwrap()).collect();
+    assert_eq!(skipped, ["judged documents that there are not", "judged queries that there are not"]);
+}
+
+#[test]
+fn bad_input_is_told_or_counted() {
+    let t = Turnwise::new();
+    t.write("columns.txt", "0\tlost card\tx\t1\n");
+    t.run("bench sr columns.txt")
+        .says(3, &["columns.txt:1: a line of select.txt has 5 columns", "this has 4"]);
+    t.write("twice.txt", "0\ta\tx\t1\t2\n0\tb\tx\t1\t2\n");
+    t.run("bench sr twice.txt").says(3, &["twice.txt:2: the id `0` stands here for the second time"]);
+    t.write("both.txt", "0\ta\tx\t1\t1\n1\tb\tx\t0\t\n");
+    t.run("bench sr both.txt").says(3, &["both.txt:1: the id `1` is both positive and negative"]);
+    t.write(
+        "range.txt",
+        select().replace("0\tlost my card\tintent0\t1,2", "0\tlost my card\tintent0\t1,2,99").replacen(
+            "\t0,1\t3,4,5\n",
+            "\t\t3,4,5\n",
+            1,
+        ),
+    );
+    let out = t.ok("bench sr range.txt -r bm25");
+    assert!(out.contains("left out: 1 candidates whose id no line has (99 of line 1)"), "{out}");
+    assert!(out.contains("left out: 1 queries without a positive candidate (2)"), "{out}");
+    t.write("sts.txt", "5\ta\tb\nhigh\ta\tb\n");
+    t.run("bench dsts sts.txt").says(3, &["sts.txt:2: the score `high` is no finite number"]);
+    t.write("same.txt", "5\ta b\ta b\n5\tc d\tc d\n");
+    t.run("bench dsts same.txt -r tfidf")
+        .says(3, &["all pairs have one score, so that nothing can be told of it"]);
+    t.write(
+        "answer.jsonl",
+        "{\"id\": \"s\", \"context\": [{\"text\": \"a\"}], \"candidates\": [\"b\"], \"answer\": 4}\n",
+    );
+    t.run("bench response answer.jsonl")
+        .says(3, &["answer.jsonl:1: the answer is 4, and there are 1 candidates"]);
+    t.write("select.txt", select());
+    t.run("bench sr select.txt -r bm52").says(2, &["unknown ranker `bm52`", "did you mean `bm25`?"]);
+    t.run("bench sr select.txt -r lda:x").says(2, &["`x` in the ranker `lda:x` is no number from 2 to 4096"]);
+    t.run("bench sr nothing.txt").says(2, &["cannot read nothing.txt"]);
+    t.run("bench dsts sts.txt --export runs -r bm25").says(3, &["sts.txt:2"]);
+}
