@@ -1,6 +1,9 @@
 //! How vectors of length 1 lie: near to what belongs to them, and spread out (Wang and Isola; dial2vec's adjustment).
 
-use crate::encoder::vectors::cosine;
+use rayon::prelude::*;
+use turnwise_nearest::products;
+
+use crate::encoder::Vectors;
 
 /// What pairs of labelled vectors tell. All numbers are squared distances or made of them, and smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -13,20 +16,16 @@ pub struct Space {
     pub uniformity: f64,
 }
 
-/// Of all pairs. `None` where there is no pair with a common label, or none without.
-pub fn space<'a>(
-    count: usize,
-    vector: impl Fn(usize) -> &'a [f32] + Sync,
-    same: impl Fn(usize, usize) -> bool + Sync,
-) -> Option<Space> {
-    use rayon::prelude::*;
+/// Of all pairs of vectors, which have length 1. `None` where there is no pair with a common label, or none without.
+pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {
     // Rows are summed up one by one, so that the sums do not depend on the threads.
-    let rows: Vec<[f64; 5]> = (0..count)
+    let rows: Vec<[f64; 5]> = (0..vectors.len())
         .into_par_iter()
-        .map(|a| {
+        .map_init(Vec::new, |cosines, a| {
+            products(vectors.row(a), &vectors.flat()[..a * vectors.dim()], vectors.dim(), cosines);
             let mut sums = [0.0; 5];
-            for b in 0..a {
-                let apart = f64::from(2.0 - 2.0 * cosine(vector(a), vector(b))).max(0.0);
+            for (b, cosine) in cosines.iter().enumerate() {
+                let apart = f64::from(2.0 - 2.0 * cosine).max(0.0);
                 let at = if same(a, b) { 0 } else { 2 };
                 sums[at] += apart;
                 sums[at + 1] += 1.0;
@@ -49,20 +48,24 @@ pub fn space<'a>(
 mod tests {
     use super::*;
 
+    fn rows(rows: &[[f32; 2]]) -> Vectors {
+        Vectors::from_flat(2, rows.concat()).unwrap_or(Vectors::new(2))
+    }
+
     #[test]
     fn what_belongs_together_and_lies_together_is_aligned() {
-        let vectors = [[1.0f32, 0.0], [1.0, 0.0], [-1.0, 0.0]];
         let label = [1, 1, 2];
-        let space = space(3, |n| &vectors[n], |a, b| label[a] == label[b]).unwrap();
+        let vectors = rows(&[[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]);
+        let space = space(&vectors, |a, b| label[a] == label[b]).unwrap();
         assert_eq!((space.alignment, space.adjusted_alignment), (0.0, -4.0));
         assert!((space.uniformity - ((1.0 + 2.0 * (-8f64).exp()) / 3.0).ln()).abs() < 1e-9);
     }
 
     #[test]
     fn without_pairs_of_both_kinds_nothing_is_told() {
-        let vectors = [[1.0f32, 0.0], [0.0, 1.0]];
-        assert_eq!(space(2, |n| &vectors[n], |_, _| true), None);
-        assert_eq!(space(2, |n| &vectors[n], |_, _| false), None);
-        assert_eq!(space(0, |n| &vectors[n], |_, _| true), None);
+        let vectors = rows(&[[1.0, 0.0], [0.0, 1.0]]);
+        assert_eq!(space(&vectors, |_, _| true), None);
+        assert_eq!(space(&vectors, |_, _| false), None);
+        assert_eq!(space(&Vectors::new(2), |_, _| true), None);
     }
 }

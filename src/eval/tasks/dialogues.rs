@@ -203,9 +203,8 @@ impl DialogueTask {
     }
 
     fn space(&self, scorer: &dyn Scorer) -> Vec<Value> {
-        let found = scorer.vectors().and_then(|vectors| {
-            space(self.labels.len(), |n| vectors.row(n), |a, b| self.labels[a] == self.labels[b])
-        });
+        let same = |a: usize, b: usize| self.labels[a] == self.labels[b];
+        let found = scorer.vectors().and_then(|vectors| space(vectors, same));
         let Some(found) = found else { return Vec::new() };
         let named = [
             ("alignment", found.alignment),
