@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
 use crate::{corpus::filter::Filter, error::Error};
 
-pub(crate) use bench::{BenchArgs, BenchCommand, BuildCommand};
+pub(crate) use bench::{BenchCommand, BuildCommand, ReproduceArgs, RunArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use eval::EvalArgs;

@@ -6,6 +6,7 @@ pub mod data;
 pub mod measures;
 pub mod order;
 pub mod rank;
+pub mod recipe;
 pub mod result;
 pub mod significance;
 pub mod tasks;

@@ -212,3 +212,90 @@ fn bad_input_is_told_or_counted() {
     t.run("bench sr nothing.txt").says(2, &["cannot read nothing.txt"]);
     t.run("bench dsts sts.txt --export runs -r bm25").says(3, &["sts.txt:2"]);
 }
+
+fn recipe(map: f64) -> String {
+    format!(
+        "about = \"made up\"\npaper = \"none\"\n\n[task]\nkind = \"sr\"\ndata = \"select.txt\"\n\n[[rows]]\nranker = \"bm25\"\nexpected = {{ MAP = {map} }}\npaper = {{ MRR = 12.5 }}\n"
+    )
+}
+
+#[test]
+fn recipes_tell_what_holds_and_what_does_not() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write("recipes/good.toml", recipe(80.6));
+    let line = "bench reproduce --recipes recipes";
+    let out = t.ok(line);
+    assert!(out.contains("holds   BM25"), "{out}");
+    assert!(out.contains("expected 80.6, any order 59.3"), "{out}");
+    assert!(out.contains("the paper 12.5"), "{out}");
+    assert!(out.contains("1 numbers hold, 0 missed; 0 recipes without their data"), "{out}");
+    t.write("recipes/bad.toml", recipe(90.0));
+    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
+    let out = t.run(line);
+    assert_eq!(out.code, 1, "{out:?}");
+    assert!(
+        out.out.contains("MISSED  BM25") && out.out.contains("not run: data/gone.txt is not there"),
+        "{out:?}"
+    );
+    assert!(out.err.contains("error: 1 of the expected numbers were missed"), "{out:?}");
+    t.ok(&format!("{line} --only good"));
+    t.run(&format!("{line} --only gone")).says(2, &["none of the data are in data"]);
+    t.run(&format!("{line} --only goood"))
+        .says(2, &["no recipe has `goood` in its name", "did you mean `good`?"]);
+    let listed = t.json("bench list --recipes recipes");
+    assert_eq!((&listed[0]["name"], &listed[1]["missing"]), (&"bad".into(), &"data/gone.txt".into()));
+    assert_eq!(t.json(&format!("{line} --only good"))[0]["rows"][0]["checked"][0]["holds"], true);
+}
+
+#[test]
+fn a_wrong_recipe_is_told_with_its_line() {
+    let t = Turnwise::new();
+    t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
+    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "in line 9"]);
+    t.write("recipes/x.toml", recipe(80.6).replace("kind = \"sr\"", "kind = \"rs\""));
+    t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
+    t.run("bench list --recipes nowhere").says(2, &["cannot read nowhere"]);
+    t.write("empty/readme", "");
+    t.run("bench list --recipes empty").says(2, &["there are no recipes in empty"]);
+}
+
+#[test]
+fn sets_are_built_and_used() {
+    let t = Turnwise::new();
+    t.write("labelled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
+    t.ok("bench build sr labelled.csv -o select.txt");
+    assert_eq!(t.read("select.txt").lines().next().unwrap(), "0\tlost, my card\tcards\t1\t2,3");
+    t.ok("bench sr select.txt -r bm25");
+    t.write("one.tsv", "a\tx\nb\tx\n");
+    t.run("bench build sr one.tsv -o out.txt")
+        .says(3, &["2 sentences of 1 intents: there is nothing to tell apart"]);
+    assert!(!t.path("out.txt").exists());
+    t.write("short.tsv", "a\tx\nb\n");
+    t.run("bench build sr short.tsv -o out.txt").says(3, &["short.tsv:2: this row has no text and label"]);
+    let built = t.run(&format!("bench build response {SAMPLES} -o samples.jsonl"));
+    assert_eq!(built.code, 0, "{built:?}");
+    assert!(
+        built.err.contains("can be told by the name of a speaker; --strip-names takes names out"),
+        "{built:?}"
+    );
+    let results = t.json("bench response samples.jsonl -r bm25");
+    assert!(value(&results, 0, "R@1") > 0.2, "{}", results[0]["values"]);
+    assert!((results[0]["values"][0]["floor"].as_f64().unwrap() - 0.1).abs() < 1e-9);
+}
+
+#[test]
+fn vectors_of_others_are_ranked_by() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let model = t.model();
+    let texts: String =
+        select().lines().map(|line| line.split('\t').nth(1).unwrap().to_owned() + "\n").collect();
+    t.write("texts.txt", texts);
+    t.ok(&format!("embed texts.txt -o v.npy --model {model}"));
+    let results = t.json(&format!("bench sr select.txt -r vectors:v.npy -r model --model {model}"));
+    assert_eq!(results[0]["values"], results[1]["values"]);
+    t.write("other.txt", "0\ta\tx\t1\t2\n1\tb\tx\t0\t2\n2\tc\ty\t\t0,1\n");
+    t.run("bench sr other.txt -r vectors:v.npy").says(3, &["v.npy has 6 rows; the task has 3 documents"]);
+    t.run("bench sr other.txt -r vectors:other.txt").says(3, &["other.txt: this is no file of NumPy"]);
+}

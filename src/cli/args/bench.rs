@@ -28,9 +28,8 @@ pub(crate) enum BenchCommand {
     },
     /// Dialogue retrieval, semantic relatedness and domain categorization (dial2vec): dialogues with a domain each
     Dialogues {
-        /// Files and folders, in any format that can be ingested
-        #[arg(required = true)]
-        paths: Vec<PathBuf>,
+        /// A file or folder, in any format that can be ingested
+        path: PathBuf,
         #[command(flatten)]
         read: ReadArgs,
         /// As the paper's text has it, or as its released code does
@@ -59,6 +58,15 @@ pub(crate) enum BenchCommand {
     /// Make the set of a task out of a labelled corpus
     #[command(subcommand)]
     Build(BuildCommand),
+    /// List the recipes, which are rows of the papers' tables, and where they look for their data
+    List(ReproduceArgs),
+    /// Run recipes and tell which numbers hold; exit code 1 where one does not
+    Reproduce {
+        #[command(flatten)]
+        recipes: ReproduceArgs,
+        #[command(flatten)]
+        run: RunArgs,
+    },
     /// Compare two results, query by query: difference, interval, probability
     Compare {
         /// A file of results
@@ -124,11 +132,31 @@ impl From<RecipeArg> for Recipe {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// The folder that the data of the recipes lie in
+    #[arg(long, value_name = "FOLDER", default_value = "data")]
+    pub(crate) data: PathBuf,
+    /// The folder of recipes
+    #[arg(long, value_name = "FOLDER", default_value = "benchmarks/recipes")]
+    pub(crate) recipes: PathBuf,
+    /// Only recipes with this in their name; more than one with more than one --only
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = RANKERS)]
 pub(crate) struct BenchArgs {
     /// Who ranks (below); more than one with more than one -r
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// How it is run, whoever ranks.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
     /// The folder of results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,

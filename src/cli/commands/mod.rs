@@ -60,7 +60,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Index(IndexCommand::Compact) => index::compact::run(context),
         Command::Index(IndexCommand::Rebuild(args)) => index::rebuild(&args, context),
         Command::Index(IndexCommand::Info) => index::info::run(context),
-        Command::Bench(command) => bench::run(&command, context),
+        Command::Bench(command) => bench::run(command, context),
         Command::Eval(args) => eval::run(&args, context),
         Command::Verify { recall } => verify::verify(recall, context),
         Command::Repair => verify::repair(context),

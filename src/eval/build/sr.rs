@@ -6,6 +6,7 @@ use std::{
 };
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
@@ -17,7 +18,8 @@ use crate::{
 };
 
 /// How candidates are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Recipe {
     /// As DialogueCSE's text has it: the first hundred by BM25, positive where the intent agrees, at most thirty of these.
     Text,

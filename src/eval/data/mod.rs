@@ -6,15 +6,12 @@ mod response;
 mod select;
 mod sts;
 
-use std::{
-    io::BufRead,
-    path::{Path, PathBuf},
-};
+use std::{io::BufRead, path::Path};
 
 pub use beir::ad_hoc;
 pub use labelled::labelled;
 pub use response::response_selection;
-pub use select::{semantic_retrieval, sentences};
+pub use select::{semantic_retrieval, semantic_retrieval_of, sentences};
 pub use sts::sentence_pairs;
 
 use crate::{
@@ -23,9 +20,17 @@ use crate::{
 };
 
 /// Calls for each line that is not blank, with its number counted from 1; what is wrong is told with the line.
-pub(super) fn each_line(path: &Path, mut f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
+pub(super) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
-    let mut reader = std::io::BufReader::with_capacity(1 << 16, file);
+    each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
+}
+
+/// The same of what has been opened already; `path` is for messages.
+fn each_line_of(
+    mut reader: impl BufRead,
+    path: &Path,
+    mut f: impl FnMut(u64, &str) -> Result<(), String>,
+) -> Result<()> {
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
@@ -56,9 +61,9 @@ pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
 }
 
 /// The hash of files, their names left out: what a result is a result of.
-pub fn hash(paths: &[PathBuf]) -> Result<String> {
+pub fn hash(paths: &[impl AsRef<Path>]) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
-    for path in paths {
+    for path in paths.iter().map(AsRef::as_ref) {
         let file = std::fs::File::open(path).at("read", path)?;
         let mut of_file = blake3::Hasher::new();
         of_file.update_reader(file).at("read", path)?;

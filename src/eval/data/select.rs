@@ -1,10 +1,10 @@
 //! DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ ids that mean the same ⇥ ids that do not`, ids divided by commas.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, io::BufRead, path::Path};
 
-use super::each_line;
+use super::{each_line, each_line_of};
 use crate::{
-    error::{Error, Result},
+    error::{Error, IoContext, Result},
     eval::{
         rank::{Items, Pool},
         tasks::{Candidates, ListTask, Skipped},
@@ -28,10 +28,16 @@ pub fn sentences(path: &Path) -> Result<Vec<String>> {
 
 /// Semantic retrieval: for each labelled sentence its candidates, positive and negative, are put into an order.
 pub fn semantic_retrieval(path: &Path) -> Result<ListTask> {
+    let file = std::fs::File::open(path).at("read", path)?;
+    semantic_retrieval_of(std::io::BufReader::new(file), path)
+}
+
+/// The same of what has been opened, or made, already; `path` is for messages.
+pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTask> {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
     let (mut ids, mut texts) = (Vec::new(), Vec::new());
     let mut numbers: HashMap<String, u32> = HashMap::new();
-    each_line(path, |line, text| {
+    each_line_of(reader, path, |line, text| {
         let fields: Vec<&str> = text.split('\t').collect();
         let [id, text, _, positive, negative] = fields[..] else {
             return Err(format!(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    cli::{Context, args::BenchArgs, encoders},
+    cli::{Context, args::RunArgs, encoders},
     encoder::{Encoder, Precision, statics::TfidfSettings},
     error::{Error, Result},
     eval::{
@@ -20,13 +20,14 @@ const CENTRE: &str = "+centre";
 
 /// Gives each ranker that was asked for. A model is open only as long as it ranks.
 pub(super) fn each(
-    args: &BenchArgs,
+    rankers: &[String],
+    args: &RunArgs,
     task: &dyn Task,
     context: &Context<'_>,
     f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
 ) -> Result<()> {
     // What is wrong with a name is told before anything is done.
-    let kinds = args.rankers.iter().map(|spec| Kind::parse(spec, task)).collect::<Result<Vec<Kind>>>()?;
+    let kinds = rankers.iter().map(|spec| Kind::parse(spec, task)).collect::<Result<Vec<Kind>>>()?;
     for kind in kinds {
         let seed = context.settings.seed;
         match kind {
@@ -101,7 +102,7 @@ impl Kind {
     }
 }
 
-fn open(name: Option<&str>, args: &BenchArgs, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
+fn open(name: Option<&str>, args: &RunArgs, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
     // A benchmark is of the model, not of a way to compute it faster.
     let precision = args.encoder.precision().unwrap_or(Precision::F32);
@@ -109,6 +110,6 @@ fn open(name: Option<&str>, args: &BenchArgs, context: &Context<'_>) -> Result<B
     encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))
 }
 
-fn dense<'e>(encoder: &'e dyn Encoder, args: &BenchArgs, centre: bool) -> Dense<'e> {
+fn dense<'e>(encoder: &'e dyn Encoder, args: &RunArgs, centre: bool) -> Dense<'e> {
     Dense { encoder, options: args.encoder.given().into_options(), centre }
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// In hundredths, as papers print them; distances are as they are.
-fn shown(value: f64, measure: &str) -> String {
+pub(super) fn shown(value: f64, measure: &str) -> String {
     match measure {
         "alignment" | "adjusted alignment" | "uniformity" => format!("{value:.3}"),
         _ => format!("{:.1}", 100.0 * value),
