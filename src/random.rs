@@ -11,12 +11,14 @@ pub(crate) fn mixed(seed: u64, place: u64) -> u64 {
     mix(mix(seed) ^ place)
 }
 
-/// One number after the other.
+/// One number after the other, for clusters and benchmarks.
+#[cfg(feature = "lexical")]
 pub(crate) struct Random {
     seed: u64,
     drawn: u64,
 }
 
+#[cfg(feature = "lexical")]
 impl Random {
     /// A seed has many streams.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
@@ -48,7 +50,7 @@ impl Random {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lexical"))]
 mod tests {
     use super::*;
 

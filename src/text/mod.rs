@@ -85,7 +85,8 @@ fn pairs(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Words, and single letters where a script has no spaces.
+/// Words, and single letters where a script has no spaces: what benchmarks compare with.
+#[cfg(feature = "lexical")]
 pub(crate) fn units(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);
