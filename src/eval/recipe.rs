@@ -136,7 +136,7 @@ pub struct Checked {
     /// The measure.
     pub measure: String,
     /// What came of it, in hundredths.
-    pub value: Option<f64>,
+    pub value: f64,
     /// What should have.
     pub expected: f64,
     /// Whether it is near enough.
@@ -144,13 +144,20 @@ pub struct Checked {
 }
 
 impl Row {
-    /// Judges a result.
-    pub fn check(&self, done: &Done) -> Vec<Checked> {
+    /// Judges a result. An error where something is expected that the ranker does not have.
+    pub fn check(&self, done: &Done) -> Result<Vec<Checked>> {
         let checked = |(measure, expected): (&String, &f64)| {
-            let value = done.value(measure).map(|value| 100.0 * value.value);
+            let value = done.value(measure).ok_or_else(|| {
+                let has: Vec<&str> = done.values.iter().map(|value| value.measure.as_str()).collect();
+                Error::Data {
+                    message: format!("{} has no {measure}, of which a recipe expects something", done.ranker),
+                    hint: Some(format!("it has {}", has.join(", "))),
+                }
+            })?;
+            let value = 100.0 * value.value;
             // What is printed with one digit may be half of the last one off.
-            let holds = value.is_some_and(|value| (value - expected).abs() <= self.within + 0.05);
-            Checked { measure: measure.clone(), value, expected: *expected, holds }
+            let holds = (value - expected).abs() <= self.within + 0.05;
+            Ok(Checked { measure: measure.clone(), value, expected: *expected, holds })
         };
         self.expected.iter().map(checked).collect()
     }

@@ -246,6 +246,35 @@ fn recipes_tell_what_holds_and_what_does_not() {
     let listed = t.json("bench list --recipes recipes");
     assert_eq!((&listed[0]["name"], &listed[1]["missing"]), (&"bad".into(), &"data/gone.txt".into()));
     assert_eq!(t.json(&format!("{line} --only good"))[0]["rows"][0]["checked"][0]["holds"], true);
+    t.write("recipes/good.toml", recipe(80.6).replace("expected = { MAP", "expected = { purity = 1, MAP"));
+    t.run(&format!("{line} --only good"))
+        .says(3, &["BM25 has no purity, of which a recipe expects something", "it has MAP, MRR"]);
+}
+
+#[test]
+fn a_report_tells_at_a_glance_what_is_reproduced() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write("recipes/good.toml", recipe(80.6));
+    t.write("recipes/bad.toml", recipe(90.0).replace("made up", "a < b & c"));
+    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
+    let line = "bench reproduce --recipes recipes";
+    assert_eq!(t.run(&format!("{line} --report out.md")).code, 1);
+    let report = t.read("out.md");
+    assert!(report.contains("1 numbers hold, 1 missed; 1 recipes without their data"), "{report}");
+    assert!(report.contains("| BM25 | MAP | 80.6 | 80.6 | 59.3 | – | holds |"), "{report}");
+    assert!(report.contains("| BM25 | MAP | 80.6 | 90.0 | 59.3 | – | **missed** |"), "{report}");
+    assert!(report.contains("| BM25 | MRR | 83.3 | – | 64.2 | 12.5 |  |"), "{report}");
+    assert!(report.contains("Not run: data/gone.txt is not there."), "{report}");
+    assert_eq!(t.run(&format!("{line} --report out.html")).code, 1);
+    let page = t.read("out.html");
+    assert!(
+        page.contains("<svg") && page.contains("a &lt; b &amp; c") && !page.contains("a < b & c"),
+        "{page}"
+    );
+    // Nothing is fetched from anywhere.
+    assert!(!page.contains("http") && !page.contains("src="), "{page}");
+    t.run(&format!("{line} --report out.pdf")).says(2, &["out.pdf is neither .md nor .html"]);
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub(crate) enum BenchCommand {
     Reproduce {
         #[command(flatten)]
         recipes: ReproduceArgs,
+        /// Write a report, too: a .md, or a .html with plots that needs nothing else
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
         #[command(flatten)]
         run: RunArgs,
     },

@@ -17,7 +17,7 @@ pub(crate) struct EvalArgs {
     pub(crate) measures: Vec<String>,
     // It has the name of the global option whose letter it takes, which it stands for here.
     /// Print the measures of each query, too
-    #[arg(id = "quiet", short = 'q', long)]
+    #[arg(id = "quiet", short = 'q', long = "per-query")]
     pub(crate) per_query: bool,
     /// Count judged queries that the run does not have, as 0
     #[arg(short, long)]

@@ -5,6 +5,7 @@ mod compare;
 mod export;
 mod rankers;
 mod recipes;
+mod report;
 mod table;
 
 use std::{
@@ -44,7 +45,9 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         BenchCommand::Build(command) => return build::run(&command, context),
         BenchCommand::Compare { a, b } => return compare::run(&a, &b, context),
         BenchCommand::List(args) => return recipes::list(&args, context),
-        BenchCommand::Reproduce { recipes, run } => return recipes::reproduce(&recipes, &run, context),
+        BenchCommand::Reproduce { recipes, report, run } => {
+            return recipes::reproduce(&recipes, report.as_deref(), &run, context);
+        }
     };
     let results = on(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
     context.printer.results(&results, |out| table::write(out, &results, &how.run.results))

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{on, table};
+use super::{on, report, table};
 use crate::{
     cli::{
         Context,
@@ -99,26 +99,34 @@ pub(super) fn list(args: &ReproduceArgs, context: &Context<'_>) -> Result<()> {
 
 /// How a recipe came out.
 #[derive(Serialize)]
-struct Reproduced {
+pub(super) struct Reproduced {
     schema: &'static str,
-    name: String,
-    about: String,
-    paper: String,
+    pub(super) name: String,
+    pub(super) about: String,
+    pub(super) paper: String,
     /// Why it could not be run.
-    missing: Option<String>,
-    rows: Vec<RowDone>,
+    pub(super) missing: Option<String>,
+    pub(super) rows: Vec<RowDone>,
 }
 
+/// How one of its rankers did.
 #[derive(Serialize)]
-struct RowDone {
-    ranker: String,
+pub(super) struct RowDone {
+    pub(super) ranker: String,
     checked: Vec<Checked>,
     paper: std::collections::BTreeMap<String, f64>,
-    note: String,
-    result: Done,
+    pub(super) note: String,
+    pub(super) result: Done,
 }
 
-pub(super) fn reproduce(args: &ReproduceArgs, how: &RunArgs, context: &Context<'_>) -> Result<()> {
+pub(super) fn reproduce(
+    args: &ReproduceArgs,
+    report_file: Option<&Path>,
+    how: &RunArgs,
+    context: &Context<'_>,
+) -> Result<()> {
+    // What is wrong with its name is told before anything is done.
+    let kind = report_file.map(report::Kind::of).transpose()?;
     let mut recipes = all(&args.recipes)?;
     if let Some(unknown) =
         args.only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))
@@ -143,7 +151,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, how: &RunArgs, context: &Context<'
             let rankers: Vec<String> = named.recipe.rows.iter().map(|row| row.ranker.clone()).collect();
             let results = on(&named.recipe.task, &args.data, &ReadArgs::default(), how, &rankers, context)?;
             for (row, result) in named.recipe.rows.iter().zip(results) {
-                let (checked, paper, note) = (row.check(&result), row.paper.clone(), row.note.clone());
+                let (checked, paper, note) = (row.check(&result)?, row.paper.clone(), row.note.clone());
                 rows.push(RowDone { ranker: result.ranker.clone(), checked, paper, note, result });
             }
         }
@@ -157,6 +165,10 @@ pub(super) fn reproduce(args: &ReproduceArgs, how: &RunArgs, context: &Context<'
         });
     }
     context.printer.results(&done, |out| write(out, &done))?;
+    if let Some((path, kind)) = report_file.zip(kind) {
+        report::write(&done, kind, path)?;
+        context.printer.say(format!("the report is in {}", path.display()));
+    }
     let missed =
         done.iter().flat_map(|done| &done.rows).flat_map(|row| &row.checked).filter(|checked| !checked.holds);
     match missed.count() {
@@ -180,32 +192,60 @@ fn write(out: &mut dyn Write, done: &[Reproduced]) -> io::Result<()> {
             row.write(out)?;
         }
     }
+    writeln!(out)?;
+    writeln!(out, "{}", summary(done))
+}
+
+/// `3 numbers hold, 1 missed; 2 recipes without their data`.
+pub(super) fn summary(done: &[Reproduced]) -> String {
     let checked = || done.iter().flat_map(|done| &done.rows).flat_map(|row| &row.checked);
     let held = checked().filter(|checked| checked.holds).count();
     let absent = done.iter().filter(|done| done.missing.is_some()).count();
-    writeln!(out)?;
-    writeln!(
-        out,
-        "{held} numbers hold, {} missed; {absent} recipes without their data",
-        checked().count() - held
-    )
+    format!("{held} numbers hold, {} missed; {absent} recipes without their data", checked().count() - held)
+}
+
+/// A number of a row, and what stands beside it.
+pub(super) struct Line<'a> {
+    pub(super) measure: &'a str,
+    pub(super) value: f64,
+    /// In hundredths.
+    pub(super) expected: Option<f64>,
+    pub(super) holds: Option<bool>,
+    pub(super) floor: Option<f64>,
+    /// In hundredths.
+    pub(super) paper: Option<f64>,
 }
 
 impl RowDone {
     /// The measures that something is expected of, or that the paper has; all, where that is none.
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let of = |measure: &str| self.checked.iter().find(|checked| checked.measure == measure);
-        let told = |measure: &str| of(measure).is_some() || self.paper.contains_key(measure);
-        let all = !self.result.values.iter().any(|value| told(&value.measure));
-        for value in self.result.values.iter().filter(|value| all || told(&value.measure)) {
+    pub(super) fn lines(&self) -> Vec<Line<'_>> {
+        let lines = self.result.values.iter().map(|value| {
             let measure = value.measure.as_str();
-            let mark = of(measure).map_or("", |checked| if checked.holds { "holds" } else { "MISSED" });
+            let checked = self.checked.iter().find(|checked| checked.measure == measure);
+            Line {
+                measure,
+                value: value.value,
+                expected: checked.map(|checked| checked.expected),
+                holds: checked.map(|checked| checked.holds),
+                floor: value.floor,
+                paper: self.paper.get(measure).copied(),
+            }
+        });
+        let (told, others): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line.expected.is_some() || line.paper.is_some());
+        if told.is_empty() { others } else { told }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.lines() {
+            let measure = line.measure;
+            let mark = line.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" });
             let mut beside = Vec::new();
-            beside.extend(of(measure).map(|checked| format!("expected {:.1}", checked.expected)));
-            beside.extend(value.floor.map(|floor| format!("any order {}", table::shown(floor, measure))));
-            beside.extend(self.paper.get(measure).map(|paper| format!("the paper {paper:.1}")));
+            beside.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
+            beside.extend(line.floor.map(|floor| format!("any order {}", table::shown(floor, measure))));
+            beside.extend(line.paper.map(|paper| format!("the paper {paper:.1}")));
             let (ranker, value, beside) =
-                (&self.ranker, table::shown(value.value, measure), beside.join(", "));
+                (&self.ranker, table::shown(line.value, measure), beside.join(", "));
             writeln!(out, "  {mark:<6}  {ranker:<26}  {measure:>8}  {value:>6}  {DIM}{beside}{DIM:#}")?;
         }
         match self.note.is_empty() {
