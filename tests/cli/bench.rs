@@ -328,3 +328,14 @@ fn vectors_of_others_are_ranked_by() {
     t.run("bench sr other.txt -r vectors:v.npy").says(3, &["v.npy has 6 rows; the task has 3 documents"]);
     t.run("bench sr other.txt -r vectors:other.txt").says(3, &["other.txt: this is no file of NumPy"]);
 }
+
+#[test]
+fn only_texts_are_ranked_again_and_only_by_models_with_tokens() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let model = t.model();
+    t.run(&format!("bench sr select.txt -r maxsim --model {model}"))
+        .says(2, &["has no vectors of single tokens"]);
+    t.run(&format!("bench dialogues {SAMPLES} -r matching --model {model}"))
+        .says(2, &["texts are ranked again token by token, and here dialogues are ranked"]);
+}

@@ -179,7 +179,8 @@ const RANKERS: &str = "Rankers: model (that of --model, else the default one) or
 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
 Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
 each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS; hybrid or hybrid:NAME (the model \
-and BM25, weighed as in a search); lda or lda:TOPICS; vectors:FILE.npy (a row for each \
+and BM25, weighed as in a search); maxsim or matching (the model's best 50 ranked again token by token, as --rerank of a \
+search has it); lda or lda:TOPICS; vectors:FILE.npy (a row for each \
 document and, behind them, for each query); random. Models compute in f32 unless --precision says otherwise.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

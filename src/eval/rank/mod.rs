@@ -6,6 +6,7 @@ mod dense;
 mod given;
 mod hybrid;
 mod lda;
+mod rerank;
 mod terms;
 mod tfidf;
 
@@ -17,6 +18,7 @@ pub use dense::Dense;
 pub use given::Given;
 pub use hybrid::Hybrid;
 pub use lda::Lda;
+pub use rerank::{Reranked, Tokens};
 pub use terms::Terms;
 pub use tfidf::{Tfidf, TfidfThenSvd};
 

@@ -210,3 +210,43 @@ fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
         _ => "0".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        encoder::{ahead::Options, testing::HashEncoder},
+        eval::{
+            data::semantic_retrieval_of,
+            rank::{Dense, Ranker},
+        },
+    };
+
+    fn done(encoder: &HashEncoder, keep: bool) -> Result<Outcome> {
+        let lines =
+            "b\tlost card\tx\tc,a\td\na\tcard lost\tx\tb\tc,d\nc\tcard\tx\ta\td\nd\tparcel\ty\t\ta,b\n";
+        let task = semantic_retrieval_of(lines.as_bytes(), std::path::Path::new("made up")).unwrap();
+        let dense = Dense { encoder, options: Options::default(), centre: false };
+        task.run(dense.prepare(task.pool(), &()).unwrap().as_ref(), keep, &())
+    }
+
+    #[test]
+    fn a_score_that_is_no_number_is_an_error_that_names_the_query() {
+        let e = done(&HashEncoder { not_finite_on: Some("parcel"), ..HashEncoder::default() }, false)
+            .unwrap_err();
+        assert_eq!(e.to_string(), "the ranker gave a score that is no finite number for the query b");
+    }
+
+    #[test]
+    fn rankings_are_kept_if_asked_for_and_ties_go_by_id() {
+        let outcome = done(&HashEncoder::default(), true).unwrap();
+        assert_eq!(outcome.queries, ["b", "a", "c"]);
+        // "lost card" and "card lost" have one vector, so that both are as near to "card".
+        let of_c = &outcome.rankings[2];
+        assert_eq!(of_c.documents.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["a", "d"]);
+        let of_b: Vec<(&str, Option<i32>)> =
+            outcome.rankings[0].documents.iter().map(|(id, _, g)| (id.as_str(), *g)).collect();
+        assert_eq!((of_b[0], of_b.len()), (("a", Some(1)), 3));
+        assert!(done(&HashEncoder::default(), false).unwrap().rankings.is_empty());
+    }
+}

@@ -7,14 +7,27 @@ use crate::{
     encoder::{Encoder, Precision, statics::TfidfSettings},
     error::{Error, Result},
     eval::{
-        rank::{Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Terms, Tfidf, TfidfThenSvd},
+        rank::{
+            Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
+        },
         tasks::Task,
     },
-    search::Fusion,
+    search::{Fusion, Rerank},
 };
 
-const KNOWN: [&str; 9] =
-    ["model", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random", "model+centre"];
+const KNOWN: [&str; 11] = [
+    "model",
+    "maxsim",
+    "matching",
+    "vectors",
+    "bm25",
+    "tfidf",
+    "tfidf-svd",
+    "hybrid",
+    "lda",
+    "random",
+    "model+centre",
+];
 /// Behind a model's name: the mean of all vectors is taken off.
 const CENTRE: &str = "+centre";
 
@@ -46,6 +59,12 @@ pub(super) fn each(
                 let dense = dense(encoder.as_ref(), args, false);
                 f(&Hybrid { dense, words: Bm25::default(), fusion: Fusion::default() })?;
             }
+            Kind::Again(by, name) => {
+                let encoder = open(name.as_deref(), args, context)?;
+                let dense = dense(encoder.as_ref(), args, false);
+                // As many as a search ranks again unasked.
+                f(&Reranked { dense, by, top: Rerank::default().top })?;
+            }
         }
     }
     Ok(())
@@ -60,6 +79,7 @@ enum Kind {
     Random,
     Model { name: Option<String>, centre: bool },
     Hybrid(Option<String>),
+    Again(Tokens, Option<String>),
 }
 
 impl Kind {
@@ -90,6 +110,8 @@ impl Kind {
                 None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
             },
             "hybrid" => Kind::Hybrid(rest.map(str::to_owned)),
+            "maxsim" => Kind::Again(Tokens::Maxsim, rest.map(str::to_owned)),
+            "matching" => Kind::Again(Tokens::Matching, rest.map(str::to_owned)),
             _ => {
                 let (spec, centre) = spec.strip_suffix(CENTRE).map_or((spec, false), |spec| (spec, true));
                 match spec.split_once(':') {
