@@ -57,7 +57,10 @@ fn all(folder: &Path) -> Result<Vec<Named>> {
 
 fn read(path: &Path) -> Result<Named> {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let text = std::fs::read_to_string(path).at("read", path)?;
+    let bytes = std::fs::read(path).at("read", path)?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        Error::data(format!("{}: invalid UTF-8 at byte {}", path.display(), e.utf8_error().valid_up_to()))
+    })?;
     let recipe: Recipe = toml::from_str(&text).map_err(|e| Error::Data {
         message: format!("{}: {}", path.display(), e.message()),
         hint: e.span().map(|span| format!("in line {}", text[..span.start].matches('\n').count() + 1)),
