@@ -35,6 +35,8 @@ pub mod error;
 pub mod eval;
 pub mod ids;
 pub mod index;
+#[cfg(feature = "lexical")]
+pub mod measures;
 mod random;
 pub mod samples;
 #[cfg(feature = "lexical")]

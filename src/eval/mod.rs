@@ -3,7 +3,6 @@
 pub mod build;
 pub mod compare;
 pub mod data;
-pub mod measures;
 pub mod order;
 pub mod rank;
 pub mod recipe;

@@ -16,6 +16,7 @@ use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
     index::vectors::Kind,
+    measures::ranking::{RELEVANT, Ranking},
 };
 
 /// So many of a ranking are judged.
@@ -248,21 +249,16 @@ impl Judge<'_> {
 impl Quality {
     /// Of a ranking, as whether each is relevant, and of how many are.
     fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
-        let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
-        let (mut found, mut precision, mut first, mut dcg) = (0usize, 0.0, None, 0.0);
-        for (place, hit) in hits.enumerate() {
-            if hit {
-                found += 1;
-                precision += found as f64 / (place + 1) as f64;
-                first = first.or(Some(place));
-                dcg += if place < 10 { gain(place) } else { 0.0 };
-            }
-        }
-        let ideal: f64 = (0..relevant.min(10)).map(gain).sum();
+        let ranking = Ranking {
+            // No more can be found than are looked at.
+            given: vec![RELEVANT; relevant.min(DEPTH)],
+            level: RELEVANT,
+            ..Ranking::of_flags(hits)
+        };
         Quality {
-            map: precision / relevant.clamp(1, DEPTH) as f64,
-            mrr: first.map_or(0.0, |place| 1.0 / (place + 1) as f64),
-            ndcg: if ideal > 0.0 { dcg / ideal } else { 0.0 },
+            map: ranking.average_precision(DEPTH),
+            mrr: ranking.reciprocal_rank(),
+            ndcg: ranking.ndcg(10),
         }
     }
 

@@ -27,10 +27,7 @@ impl Default for Bm25 {
 
 impl Ranker for Bm25 {
     fn name(&self) -> String {
-        match self.terms == Terms::default() {
-            true => "BM25".to_owned(),
-            false => format!("BM25 {}", self.terms),
-        }
+        self.terms.named("BM25")
     }
 
     fn identity(&self) -> String {

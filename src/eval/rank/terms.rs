@@ -30,6 +30,14 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// The name of a ranker that takes these for words.
+    pub(super) fn named(self, ranker: &str) -> String {
+        match self == Terms::default() {
+            true => ranker.to_owned(),
+            false => format!("{ranker} {self}"),
+        }
+    }
+
     /// The terms of a text.
     pub fn of(self, text: &str) -> Vec<String> {
         let units: Vec<String> = match self {

@@ -30,10 +30,7 @@ pub struct Tfidf {
 
 impl Ranker for Tfidf {
     fn name(&self) -> String {
-        match self.terms == Terms::default() {
-            true => "TF-IDF".to_owned(),
-            false => format!("TF-IDF {}", self.terms),
-        }
+        self.terms.named("TF-IDF")
     }
 
     fn identity(&self) -> String {

@@ -9,11 +9,11 @@ use crate::{
     corpus::Dialogue,
     error::{Error, Result},
     eval::{
-        measures::{clusters::Table, correlation::spearman, space::space},
         rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
         significance::mean_and_deviation,
         trec::Measure,
     },
+    measures::{clusters::Table, correlation::spearman, space::space},
     random::Random,
     search::clusters::partition,
 };

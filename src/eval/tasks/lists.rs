@@ -8,11 +8,11 @@ use super::{Outcome, Ranked, Skipped, Task, Value};
 use crate::{
     error::Result,
     eval::{
-        measures::{chance::Chance, ranking::Ranking},
         order,
         rank::{Pool, Scorer, Step, Watch, must_be_numbers},
         trec::Measure,
     },
+    measures::{chance::Chance, ranking::Ranking},
 };
 
 /// Queries that a thread ranks before it tells how far it is.

@@ -5,10 +5,8 @@ use rayon::prelude::*;
 use super::{Outcome, Skipped, Task, Value};
 use crate::{
     error::{Error, Result},
-    eval::{
-        measures::correlation::{kendall, pearson, spearman},
-        rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
-    },
+    eval::rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
+    measures::correlation::{kendall, pearson, spearman},
 };
 
 /// How two rows of numbers go together.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{Measure, Qrels, Run};
-use crate::eval::measures::ranking::{RELEVANT, Ranking};
+use crate::measures::ranking::{RELEVANT, Ranking};
 
 /// How a run is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     error::{Error, Result},
-    eval::measures::{chance::Chance, ranking::Ranking},
+    measures::{chance::Chance, ranking::Ranking},
 };
 
 /// A measure of one query, in the order in which trec_eval prints them.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     cli::output::Output,
     error::{Error, Result},
+    eval::result::Done,
 };
 
 /// What a report is written as.
@@ -55,16 +56,10 @@ fn markdown(done: &[Reproduced]) -> String {
             let _ = writeln!(text, "Not run: {missing} is not there.");
             continue;
         }
-        if let Some(row) = one.rows.first() {
-            let data = &row.result.data;
-            let _ = writeln!(
-                text,
-                "{}; data {}, turnwise {}, {}.\n",
-                data.size, data.hash, row.result.turnwise, row.result.machine
-            );
+        if let Some(told) = provenance(one) {
+            let _ = writeln!(text, "{told}\n");
         }
         text += "| ranker | measure | here | expected | any order | the paper | |\n|---|---|---:|---:|---:|---:|---|\n";
-        let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
         for row in &one.rows {
             for line in row.lines() {
                 let Line { measure, value, expected, holds, floor, paper } = line;
@@ -80,14 +75,33 @@ fn markdown(done: &[Reproduced]) -> String {
                 );
             }
         }
-        for note in notes(one) {
-            let _ = write!(text, "\n{note}\n");
-        }
-        for skipped in one.rows.first().into_iter().flat_map(|row| &row.result.skipped) {
-            let _ = write!(text, "\nLeft out: {} {} ({}).\n", skipped.count, skipped.what, skipped.first);
+        for note in notes(one).chain(left_out(one)) {
+            let _ = write!(
+                text,
+                "
+{note}
+"
+            );
         }
     }
     text
+}
+
+/// Hundredths with a digit behind the point.
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
+}
+
+/// What it was done on, by what, and where.
+fn provenance(one: &Reproduced) -> Option<String> {
+    let Done { data, turnwise, machine, .. } = &one.rows.first()?.result;
+    Some(format!("{}; data {}, turnwise {turnwise}, {machine}.", data.size, data.hash))
+}
+
+/// What was left out.
+fn left_out(one: &Reproduced) -> impl Iterator<Item = String> + '_ {
+    let skipped = one.rows.first().into_iter().flat_map(|row| &row.result.skipped);
+    skipped.map(|skipped| format!("Left out: {} {} ({}).", skipped.count, skipped.what, skipped.first))
 }
 
 /// The notes of the rows, with their rankers.
@@ -124,16 +138,8 @@ fn page(done: &[Reproduced]) -> String {
             let _ = writeln!(text, "<p class=\"missed\">Not run: {} is not there.</p>", plain(missing));
             continue;
         }
-        if let Some(row) = one.rows.first() {
-            let data = &row.result.data;
-            let _ = writeln!(
-                text,
-                "<p class=\"dim\">{}; data {}, turnwise {}, {}.</p>",
-                plain(&data.size),
-                plain(&data.hash),
-                plain(&row.result.turnwise),
-                plain(&row.result.machine)
-            );
+        if let Some(told) = provenance(one) {
+            let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&told));
         }
         text += "<div class=\"scroll\"><table>\n<tr><th>ranker</th><th>measure</th><th class=\"n\">here</th><th></th><th class=\"n\">expected</th>\
                  <th class=\"n\">any order</th><th class=\"n\">the paper</th><th></th></tr>\n";
@@ -143,24 +149,14 @@ fn page(done: &[Reproduced]) -> String {
             }
         }
         text += "</table></div>\n";
-        for note in notes(one) {
+        for note in notes(one).chain(left_out(one)) {
             let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&note));
-        }
-        for skipped in one.rows.first().into_iter().flat_map(|row| &row.result.skipped) {
-            let _ = writeln!(
-                text,
-                "<p class=\"dim\">Left out: {} {} ({}).</p>",
-                skipped.count,
-                plain(&skipped.what),
-                plain(&skipped.first)
-            );
         }
     }
     text + "</body>\n</html>\n"
 }
 
 fn table_row(ranker: &str, line: &Line<'_>) -> String {
-    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
     let (class, holds) =
         line.holds.map_or(("", ""), |holds| if holds { ("holds", "holds") } else { ("missed", "missed") });
     format!(

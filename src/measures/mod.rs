@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn scipy_and_scikit_learn_say_the_same() {
         let said: Value =
-            serde_json::from_str(include_str!("../../../tests/fixtures/measures/numbers.json")).unwrap();
+            serde_json::from_str(include_str!("../../tests/fixtures/measures/numbers.json")).unwrap();
         let near = |a: f64, b: &Value| assert!((a - b.as_f64().unwrap()).abs() < 1e-9, "{a} {b}");
         for case in said["correlations"].as_array().unwrap() {
             let (a, b) = (numbers(&case["a"]), numbers(&case["b"]));

@@ -60,7 +60,7 @@ impl Chance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::measures::ranking::Ranking;
+    use crate::measures::ranking::Ranking;
 
     /// All orders of so many, each a bit pattern.
     fn mean_over_orders(chance: Chance, measure: impl Fn(&Ranking) -> f64) -> f64 {
