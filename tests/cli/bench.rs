@@ -286,7 +286,8 @@ fn a_wrong_recipe_is_told_with_its_line() {
     t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
     t.write("recipes/x.toml", b"about = \"\xff\"");
     t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: invalid UTF-8 at byte 9"]);
-    t.run("bench list --recipes nowhere").says(2, &["cannot read nowhere"]);
+    t.run("bench list")
+        .says(2, &["there are no recipes in benchmarks/recipes", "they come with turnwise's sources"]);
     t.write("empty/readme", "");
     t.run("bench list --recipes empty").says(2, &["there are no recipes in empty"]);
 }

@@ -36,11 +36,13 @@ impl Named {
 
 /// All recipes of a folder, by name.
 fn all(folder: &Path) -> Result<Vec<Named>> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .at("read", folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<io::Result<_>>()
-        .at("read", folder)?;
+    let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
+        // As where there are none: whoever is elsewhere is told where they are.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        entries => entries
+            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+            .at("read", folder)?,
+    };
     files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
     files.sort();
     if files.is_empty() {
