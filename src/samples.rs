@@ -1,4 +1,5 @@
-//! The sample corpus: 240 English and 40 Chinese support dialogues in 12 domains, written for turnwise.
+//! The sample corpus: 240 English and 40 Chinese support dialogues in 12 domains, and pairs of sentences, written for
+//! turnwise.
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
@@ -23,3 +24,6 @@ support!(
     "utilities.jsonl",
     "zh.jsonl",
 );
+
+/// Pairs of sentences that one person scored: score, sentence and sentence, with tabs between them.
+pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");

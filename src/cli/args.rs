@@ -1,6 +1,7 @@
 //! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
 
 mod bench;
+mod build;
 mod corpus;
 mod encoder;
 mod eval;
@@ -15,15 +16,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
 use crate::{corpus::filter::Filter, error::Error};
 
-pub(crate) use bench::{BenchCommand, BuildCommand, ReproduceArgs, RunArgs};
+pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
+pub(crate) use build::{BuildCommand, RecipeArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use eval::EvalArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SimilarArgs,
-    TuneArgs,
+    AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SearchOf,
+    SimilarArgs, TuneArgs,
 };
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 

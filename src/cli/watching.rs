@@ -62,6 +62,8 @@ impl rank::Watch for Watching<'_, rank::Step> {
             rank::Step::FindingTopics => ("finding topics", "rounds"),
             rank::Step::Ranking => ("ranking", "queries"),
             rank::Step::Clustering => ("clustering", "runs"),
+            rank::Step::Linking => ("linking", "vectors"),
+            rank::Step::Mapping => ("drawing a map", "rounds"),
         };
         self.show(step, names, done as u64, of as u64);
     }

@@ -1,12 +1,17 @@
 //! How good a search is: the papers' tasks, whoever ranks, and measures that agree with the standard tools.
 
+pub mod ann;
 pub mod build;
 pub mod compare;
+pub mod cookbook;
 pub mod data;
+pub mod kept;
 pub mod order;
 pub mod rank;
 pub mod recipe;
 pub mod result;
 pub mod significance;
+pub mod tables;
 pub mod tasks;
+pub mod throughput;
 pub mod trec;

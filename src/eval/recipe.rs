@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use serde::{Deserialize, Serialize};
@@ -10,14 +11,60 @@ use serde::{Deserialize, Serialize};
 use super::{build, result::Done, tasks::Profile};
 use crate::error::{Error, Result};
 
+/// Whose table or study a recipe is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Paper {
+    /// DialogueCSE: sentence embeddings out of dialogues.
+    Dialoguecse,
+    /// dial2vec: embeddings of dialogues.
+    Dial2vec,
+    /// Response selection by sentence embeddings.
+    ResponseSelection,
+}
+
+impl Paper {
+    /// All of them.
+    pub const ALL: [Paper; 3] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection];
+
+    /// Its short name, as it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Dialoguecse => "dialoguecse",
+            Paper::Dial2vec => "dial2vec",
+            Paper::ResponseSelection => "response-selection",
+        }
+    }
+
+    /// Its name, for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
+            Paper::Dial2vec => "dial2vec (Liu et al., 2022)",
+            Paper::ResponseSelection => "Response selection by sentence embeddings",
+        }
+    }
+}
+
+impl FromStr for Paper {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Paper::ALL.iter().find(|paper| paper.name() == text);
+        known.copied().ok_or_else(|| Error::unknown_name("paper", text, Paper::ALL.iter().map(|p| p.name())))
+    }
+}
+
 /// A recipe, as its file has it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// What it is, for people.
     pub about: String,
-    /// The paper and its table.
-    pub paper: String,
+    /// The paper.
+    pub paper: Paper,
+    /// Its table, or what else of it.
+    pub table: String,
     /// What is ranked.
     pub task: TaskSpec,
     /// By whom, and what should come of it.
@@ -71,12 +118,19 @@ fn paper() -> Profile {
     Profile::Paper
 }
 
-/// A ranker and what it should reach.
+/// A ranker and what it should reach; or a row of the paper that cannot be run, and why.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
+    /// What the paper calls it, where it is in the paper.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// As `--ranker` has it.
-    pub ranker: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranker: Option<String>,
+    /// Why nobody can do it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// What should come of it, in hundredths, by measure.
     #[serde(default)]
     pub expected: BTreeMap<String, f64>,
@@ -119,19 +173,26 @@ impl Recipe {
             return wrong("it has no [[rows]]".to_owned());
         }
         for row in &self.rows {
+            let who = row.who();
+            if row.ranker.is_some() == row.missing.is_some() || who.is_empty() {
+                return wrong(format!(
+                    "a row has a `ranker`, or a `name` and why it is `missing`{}",
+                    if who.is_empty() { String::new() } else { format!("; {who} has not") }
+                ));
+            }
             if !(row.within >= 0.0 && row.within.is_finite()) {
-                return wrong(format!("`within` of {} is no number of 0 or more", row.ranker));
+                return wrong(format!("`within` of {who} is no number of 0 or more"));
             }
             if let Some((measure, _)) = row.expected.iter().chain(&row.paper).find(|(_, v)| !v.is_finite()) {
-                return wrong(format!("what {} should have of {measure} is no finite number", row.ranker));
+                return wrong(format!("what {who} should have of {measure} is no finite number"));
             }
         }
         Ok(())
     }
 }
 
-/// How a row came out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// How a number came out.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Checked {
     /// The measure.
     pub measure: String,
@@ -143,7 +204,47 @@ pub struct Checked {
     pub holds: bool,
 }
 
+/// How what came stands to what the paper has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The same, but for a hundredth.
+    Reproduced,
+    /// More.
+    Better,
+    /// Less.
+    Below,
+}
+
+/// Numbers that are so near count as the same, in hundredths: other draws and other machines are as far apart.
+const SAME: f64 = 1.0;
+
+impl Verdict {
+    /// Of two numbers in hundredths.
+    pub fn of(value: f64, paper: f64) -> Self {
+        match value - paper {
+            apart if apart.abs() <= SAME => Verdict::Reproduced,
+            apart if apart > 0.0 => Verdict::Better,
+            _ => Verdict::Below,
+        }
+    }
+
+    /// As a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Reproduced => "reproduced",
+            Verdict::Better => "better",
+            Verdict::Below => "below",
+        }
+    }
+}
+
 impl Row {
+    /// Who it is of: as the paper calls it, else the ranker.
+    pub fn who(&self) -> &str {
+        if self.name.is_empty() { self.ranker.as_deref().unwrap_or_default() } else { &self.name }
+    }
+
     /// Judges a result. An error where something is expected that the ranker does not have.
     pub fn check(&self, done: &Done) -> Result<Vec<Checked>> {
         let checked = |(measure, expected): (&String, &f64)| {
@@ -160,5 +261,37 @@ impl Row {
             Ok(Checked { measure: measure.clone(), value, expected: *expected, holds })
         };
         self.expected.iter().map(checked).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_as_near_as_another_draw_is_the_same() {
+        let verdict = |value| Verdict::of(value, 50.0);
+        assert_eq!(
+            [50.0, 51.0, 49.0, 51.1, 48.9].map(verdict),
+            [Verdict::Reproduced, Verdict::Reproduced, Verdict::Reproduced, Verdict::Better, Verdict::Below]
+        );
+    }
+
+    #[test]
+    fn a_row_is_run_or_says_why_not() {
+        let recipe = |row: &str| -> Recipe {
+            let head = "about = \"a\"\npaper = \"dial2vec\"\ntable = \"Table 2\"\n[task]\nkind = \"sr\"\ndata = \"x\"\n";
+            toml::from_str(&format!("{head}[[rows]]\n{row}")).unwrap()
+        };
+        for good in ["ranker = \"bm25\"", "name = \"T5\"\nmissing = \"its weights\""] {
+            recipe(good).check("r").unwrap();
+        }
+        for (bad, why) in [
+            ("name = \"T5\"", "a row has a `ranker`, or a `name` and why it is `missing`; T5 has not"),
+            ("missing = \"x\"", "a row has a `ranker`, or a `name` and why it is `missing`"),
+            ("ranker = \"bm25\"\nwithin = -1.0", "`within` of bm25 is no number of 0 or more"),
+        ] {
+            assert_eq!(recipe(bad).check("r").unwrap_err().to_string(), format!("the recipe r: {why}"));
+        }
     }
 }

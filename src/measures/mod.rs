@@ -5,6 +5,7 @@
 pub mod chance;
 pub mod clusters;
 pub mod correlation;
+pub mod plane;
 pub mod ranking;
 pub mod space;
 

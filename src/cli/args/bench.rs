@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, parsed};
-use crate::eval::{build::Recipe, rank::Terms, tasks::Profile};
+use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchOf, TokenArgs, parsed};
+use crate::eval::{recipe::Paper, tasks::Profile};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -55,20 +55,49 @@ pub(crate) enum BenchCommand {
         #[command(flatten)]
         how: BenchArgs,
     },
+    /// How much of the nearest a graph over vectors finds, and how fast: recall, queries a second, latency, building, memory
+    Ann(AnnArgs),
+    /// How fast an index takes in dialogues, makes their vectors and answers
+    Throughput(ThroughputArgs),
+    /// Everything once, on the sample dialogues, in under a minute; exit code 1 where something is not as it must be
+    Smoke {
+        /// A folder for all that it makes; what is in it from before is removed
+        #[arg(long, value_name = "FOLDER", default_value = "benchmark-results/smoke")]
+        folder: PathBuf,
+    },
     /// Make the set of a task out of a labelled corpus
     #[command(subcommand)]
     Build(BuildCommand),
-    /// List the recipes, which are rows of the papers' tables, and where they look for their data
-    List(ReproduceArgs),
-    /// Run recipes and tell which numbers hold; exit code 1 where one does not
-    Reproduce {
+    /// List the recipes, which are tables of the papers, and where they look for their data
+    List(RecipeArgs),
+    /// Run recipes, by name or file, and print what came
+    Run {
+        /// The names of recipes, or files (.toml)
+        #[arg(required = true, value_name = "RECIPE")]
+        recipes: Vec<String>,
         #[command(flatten)]
-        recipes: ReproduceArgs,
-        /// Write a report, too: a .md, or a .html with plots that needs nothing else
-        #[arg(long, value_name = "FILE")]
-        report: Option<PathBuf>,
+        place: PlaceArgs,
         #[command(flatten)]
         run: RunArgs,
+    },
+    /// Run recipes and tell which numbers hold, and how they stand to the paper's; exit code 1 where one does not hold
+    Reproduce {
+        #[command(flatten)]
+        recipes: RecipeArgs,
+        /// Write a report, too: a .md, or a .html with plots that needs nothing else (more than one with more than one)
+        #[arg(long, value_name = "FILE")]
+        report: Vec<PathBuf>,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+    /// Write a report of all results: the papers' tables, curves, maps, speed
+    Report {
+        /// The folder of results
+        #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
+        results: PathBuf,
+        /// A .md, or a .html with plots that needs nothing else (more than one with more than one -o)
+        #[arg(short, long, value_name = "FILE", default_value = "benchmarks.html")]
+        output: Vec<PathBuf>,
     },
     /// Compare two results, query by query: difference, interval, probability
     Compare {
@@ -79,69 +108,25 @@ pub(crate) enum BenchCommand {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum BuildCommand {
-    /// Semantic retrieval: sentences with intents become a file as select.txt
-    Sr {
-        /// A .csv with columns text and category, lines of text and intent with a tab between them, or a folder with seq.in and label
-        labelled: PathBuf,
-        /// The file to write (- is standard output)
-        #[arg(short, long, value_name = "FILE")]
-        output: PathBuf,
-        /// How candidates are chosen
-        #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
-        recipe: RecipeArg,
-        /// What BM25 takes for words (see the rankers of `bench sr`)
-        #[arg(long, value_name = "TERMS", default_value_t, value_parser = parsed::<Terms>)]
-        terms: Terms,
-    },
-    /// Response selection: every turn of dialogues among others that were said elsewhere
-    Response {
-        /// Files and folders, in any format that can be ingested
-        #[arg(required = true)]
-        paths: Vec<PathBuf>,
-        #[command(flatten)]
-        read: ReadArgs,
-        /// The file to write (- is standard output)
-        #[arg(short, long, value_name = "FILE")]
-        output: PathBuf,
-        /// How many responses a sample has, the right one among them
-        #[arg(long, value_name = "N", default_value_t = 10)]
-        of: usize,
-        /// How many turns there are before a response, at least
-        #[arg(long, value_name = "N", default_value_t = 2)]
-        context: usize,
-        /// Take the names of a context's speakers out of the responses, which they would give away
-        #[arg(long)]
-        strip_names: bool,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RecipeArg {
-    /// The first 100 by BM25, positive where the intent agrees, at most 30 of these
-    Text,
-    /// As the published files are: 30 drawn of the same intent, and the first 40 of others by BM25
-    Released,
-}
-
-impl From<RecipeArg> for Recipe {
-    fn from(recipe: RecipeArg) -> Self {
-        match recipe {
-            RecipeArg::Text => Recipe::Text,
-            RecipeArg::Released => Recipe::Released,
-        }
-    }
-}
-
+/// Where recipes and their data are.
 #[derive(Debug, Args)]
-pub(crate) struct ReproduceArgs {
+pub(crate) struct PlaceArgs {
     /// The folder that the data of the recipes lie in
     #[arg(long, value_name = "FOLDER", default_value = "data")]
     pub(crate) data: PathBuf,
-    /// The folder of recipes
-    #[arg(long, value_name = "FOLDER", default_value = "benchmarks/recipes")]
-    pub(crate) recipes: PathBuf,
+    /// Recipes of this folder, instead of those that come with turnwise
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) recipes: Option<PathBuf>,
+}
+
+/// Which recipes.
+#[derive(Debug, Args)]
+pub(crate) struct RecipeArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Only those of a paper: dialoguecse, dial2vec or response-selection
+    #[arg(long, value_name = "PAPER", value_parser = parsed::<Paper>)]
+    pub(crate) paper: Vec<Paper>,
     /// Only recipes with this in their name; more than one with more than one --only
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
@@ -157,6 +142,67 @@ pub(crate) struct BenchArgs {
     pub(crate) run: RunArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AnnArgs {
+    /// Vectors to search, in a file of NumPy (.npy); without it those of the index that -i names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) vectors: Option<PathBuf>,
+    /// Queries of their own, in a file of NumPy; without it some of the vectors are taken out and asked for
+    #[arg(long, value_name = "FILE", requires = "vectors")]
+    pub(crate) query_vectors: Option<PathBuf>,
+    /// How many vectors are taken out as queries
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) queries: usize,
+    /// Which vectors of the index
+    #[arg(long, value_enum, value_name = "OF", default_value = "utterances")]
+    pub(crate) of: SearchOf,
+    /// How many nearest are asked for
+    #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+    pub(crate) k: usize,
+    /// How many candidates a walk keeps, setting by setting
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = at_least_one,
+          default_values_t = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384])]
+    pub(crate) ef: Vec<usize>,
+    /// What links the vectors; both with --graph native --graph hnsw_rs
+    #[arg(long = "graph", value_enum, value_name = "BUILDER", default_value = "native")]
+    pub(crate) graphs: Vec<GraphBuilder>,
+    /// Neighbours of a vector in the graph; more than one with commas between them
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "16")]
+    pub(crate) m: Vec<usize>,
+    /// Candidates for the neighbours of a new vector
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub(crate) ef_construction: usize,
+    /// Keep vectors in 16 bits a number
+    #[arg(long)]
+    pub(crate) half: bool,
+    /// The folder of results
+    #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
+    pub(crate) results: PathBuf,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "this is no number of 1 or more".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ThroughputArgs {
+    /// Files and folders, in any format that can be ingested
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+    /// How many of what is said in them are asked for
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one)]
+    pub(crate) queries: usize,
+    /// The folder of results
+    #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
+    pub(crate) results: PathBuf,
+    #[command(flatten)]
+    pub(crate) encoder: EncoderArgs,
+    #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
+}
+
 /// How it is run, whoever ranks.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -166,6 +212,9 @@ pub(crate) struct RunArgs {
     /// Do again what has been done
     #[arg(long)]
     pub(crate) rerun: bool,
+    /// Do it with so many seeds, from --seed on, and tell mean and deviation over them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) seeds: u64,
     /// Write rankings and judgments in TREC's format into this folder, for other tools
     #[arg(long, value_name = "FOLDER")]
     pub(crate) export: Option<PathBuf>,

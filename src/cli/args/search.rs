@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::parsed;
 use crate::{
     corpus::filter::Filter,
+    index::dense::Builder,
     search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest},
     text::Analyzer,
 };
@@ -257,6 +258,15 @@ pub(crate) enum GraphBuilder {
     /// The crate hnsw_rs
     #[value(name = "hnsw_rs")]
     HnswRs,
+}
+
+impl From<GraphBuilder> for Builder {
+    fn from(builder: GraphBuilder) -> Self {
+        match builder {
+            GraphBuilder::Native => Builder::Native,
+            GraphBuilder::HnswRs => Builder::HnswRs,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

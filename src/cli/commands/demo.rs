@@ -2,7 +2,6 @@
 
 use std::{
     io::Cursor,
-    path::Path,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
@@ -13,11 +12,11 @@ use crate::{
     cli::{
         Context,
         commands::{
+            best_model::Model,
             encode::{self, Encoded},
-            index, model, search,
+            index, search,
             summary::{Files, Summary},
         },
-        encoders,
         printer::{BOLD, DIM},
         signals,
     },
@@ -26,12 +25,7 @@ use crate::{
         input::Input,
         walk::{Plan, Source},
     },
-    encoder::{
-        Encoder,
-        statics::{self, TfidfSettings},
-        transformer::Settings,
-    },
-    error::{Class, Result},
+    error::Result,
     samples,
     search::{Response, SearchRequest, Searcher},
     store::{
@@ -56,47 +50,6 @@ struct Shown {
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
-}
-
-/// The encoder of the demo.
-struct Model {
-    encoder: Box<dyn Encoder>,
-    name: String,
-    /// Which it is, and why.
-    said: String,
-}
-
-impl Model {
-    /// The default model if it is here or can be fetched, else one that is fitted on the dialogues themselves.
-    fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
-        let name = encoders::DEFAULT_MODEL;
-        let here = match context.model(name) {
-            Ok(_) => Ok(()),
-            Err(_) => model::fetch(name, context),
-        };
-        match here {
-            Ok(()) => {
-                let encoder = encoders::open(context, name, &Settings::default())?;
-                let said = format!("Vectors by {name}, the default model ({}).", encoder.describe());
-                Ok(Model { encoder, name: name.to_owned(), said })
-            }
-            Err(e) if e.class() == Class::Interrupted => Err(e),
-            Err(why) => {
-                let folder = root.with_file_name("demo-tfidf-svd");
-                let documents = snapshot.dialogues().collect::<Result<Vec<_>>>()?;
-                let fitted = statics::fit_tfidf(
-                    documents.iter().map(statics::document),
-                    &TfidfSettings { seed: context.settings.seed, ..TfidfSettings::default() },
-                )?;
-                fitted.save(&folder)?;
-                let said = format!(
-                    "Vectors by TF-IDF and SVD, fitted on these dialogues, because {name} cannot be had: {why}. \
-                     `turnwise model pull` fetches it."
-                );
-                Ok(Model { encoder: Box::new(fitted), name: folder.display().to_string(), said })
-            }
-        }
-    }
 }
 
 /// The questions that are answered, and how they are told to people.

@@ -39,7 +39,7 @@ pub(super) struct Encoded {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<usize>,
     #[serde(flatten)]
-    filled: Filled,
+    pub(super) filled: Filled,
     /// Vectors of utterances in the index now.
     utterance_vectors: u64,
     /// Vectors of dialogues likewise.

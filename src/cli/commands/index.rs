@@ -21,7 +21,7 @@ use crate::{
     },
     error::{Error, Result},
     index::{
-        dense::{self, BuildOptions, Builder, Watch},
+        dense::{self, BuildOptions, Watch},
         lexical::Lexical,
         vectors::Kind,
     },
@@ -130,11 +130,7 @@ impl Built {
 }
 
 fn options(builder: GraphBuilder) -> BuildOptions {
-    let builder = match builder {
-        GraphBuilder::Native => Builder::Native,
-        GraphBuilder::HnswRs => Builder::HnswRs,
-    };
-    BuildOptions { builder, ..BuildOptions::default() }
+    BuildOptions { builder: builder.into(), ..BuildOptions::default() }
 }
 
 /// What was built over the vectors, and how well it finds.

@@ -3,6 +3,7 @@
 mod analyze;
 mod backup;
 mod bench;
+mod best_model;
 mod clusters;
 mod config;
 mod convert;

@@ -39,11 +39,25 @@ impl Format for Canonical {
             if line.text.trim().is_empty() {
                 return Ok(None);
             }
-            let dialogue: Dialogue = serde_json::from_str(line.text)
-                .map_err(|e| Fail::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
-            Ok(Some(dialogue))
+            match serde_json::from_str(line.text) {
+                Ok(dialogue) => Ok(Some(dialogue)),
+                Err(e) => with_one_domain(line.text)
+                    .map(Some)
+                    .ok_or_else(|| Fail::new(support::json_reason(&e)).with_id(id_of(line.text))),
+            }
         }))
     }
+}
+
+/// A record of somebody else's that has its one `domain` as a word, beside the list `domains` or without it.
+fn with_one_domain(text: &str) -> Option<Dialogue> {
+    let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+    let domain = record.remove("domain")?.as_str()?.to_owned();
+    let mut dialogue: Dialogue = serde_json::from_value(record.into()).ok()?;
+    if !dialogue.domains.contains(&domain) {
+        dialogue.domains.push(domain);
+    }
+    Some(dialogue)
 }
 
 /// The id of a record that does not fit the schema, if it is JSON at all.
@@ -62,6 +76,19 @@ mod tests {
         let line = r#"{"id":"d1","source":"s","title":"T","language":"en","time":"2026-03-02T09:14:00Z","domains":["a"],"metadata":{"n":1},"turns":[{"number":2,"speaker":"P","role":"user","text":"hi","intent":"greet","acts":["x"]}]}"#;
         let got = read_text(&Canonical, "a.jsonl", line);
         assert_eq!(serde_json::to_string(&got[0]).unwrap(), line);
+    }
+
+    #[test]
+    fn one_domain_may_be_a_word() {
+        let text = "{\"id\":\"a\",\"domain\":\"bank\",\"turns\":[{\"text\":\"x\"}]}\n\
+                    {\"id\":\"b\",\"domain\":\"bank\",\"domains\":[\"bank\"],\"turns\":[{\"text\":\"x\"}]}\n\
+                    {\"id\":\"c\",\"domain\":3,\"turns\":[{\"text\":\"x\"}]}\n";
+        let got = read_text(&Canonical, "a.jsonl", text);
+        let domains: Vec<&[String]> = got.iter().map(|d| d.domains.as_slice()).collect();
+        assert_eq!(domains, [["bank".to_owned()], ["bank".to_owned()]]);
+        assert!(
+            problems(&Canonical, "a.jsonl", text)[0].starts_with("a.jsonl:3 (c): unknown field `domain`")
+        );
     }
 
     #[test]

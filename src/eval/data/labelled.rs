@@ -14,6 +14,24 @@ const LONGEST: usize = 1 << 20;
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
+/// A sentence, and what whoever said it wants, where that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentence {
+    /// What is said.
+    pub text: String,
+    /// What for.
+    pub intent: Option<String>,
+}
+
+/// Whether something is labelled sentences, and not dialogues: a table by its ending, or a folder with `seq.in`.
+pub fn is_labelled(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    match ending.as_ref().and_then(|ending| ending.to_str()) {
+        _ if path.is_dir() => path.join("seq.in").is_file(),
+        ending => matches!(ending, None | Some("csv" | "tsv" | "txt")),
+    }
+}
+
 /// Sentences and their labels.
 pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
     let sentences = if path.is_dir() {

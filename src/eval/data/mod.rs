@@ -9,7 +9,7 @@ mod sts;
 use std::{io::BufRead, path::Path};
 
 pub use beir::ad_hoc;
-pub use labelled::labelled;
+pub use labelled::{Sentence, is_labelled, labelled};
 pub use response::response_selection;
 pub use select::{semantic_retrieval, semantic_retrieval_of, sentences};
 pub use sts::sentence_pairs;

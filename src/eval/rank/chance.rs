@@ -22,10 +22,6 @@ impl Ranker for Chance {
     fn prepare<'a>(&'a self, _: &'a Pool, _: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
         Ok(Box::new(*self))
     }
-
-    fn is_seeded(&self) -> bool {
-        true
-    }
 }
 
 impl Scorer for Chance {

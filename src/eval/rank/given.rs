@@ -30,6 +30,14 @@ impl Given {
     }
 }
 
+impl Given {
+    /// The vectors, each of length 1, and the hash of their file.
+    pub fn into_unit(mut self) -> (Vectors, String) {
+        self.vectors.normalize();
+        (self.vectors, self.hash)
+    }
+}
+
 impl Ranker for Given {
     fn name(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()

@@ -71,10 +71,6 @@ impl Ranker for Lda {
         vectors.normalize();
         Ok(Box::new(Topics { vectors }))
     }
-
-    fn is_seeded(&self) -> bool {
-        true
-    }
 }
 
 impl Lda {

@@ -99,6 +99,10 @@ pub enum Step {
     Ranking,
     /// Dialogues are put into clusters.
     Clustering,
+    /// Vectors are linked to their neighbours.
+    Linking,
+    /// Vectors become points on a plane.
+    Mapping,
 }
 
 /// Somebody who wants to know how far things are, and may want to stop them.
@@ -133,11 +137,6 @@ pub trait Ranker: Sync {
 
     /// Looks at what is to be ranked.
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>>;
-
-    /// Whether it draws by chance, so that other seeds give other scores.
-    fn is_seeded(&self) -> bool {
-        false
-    }
 }
 
 /// A ranker that has seen what is to be ranked.

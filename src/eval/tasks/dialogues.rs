@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use super::{Candidates, ListTask, Outcome, Skipped, Task, Value};
+use super::{Candidates, ListTask, Map, Outcome, Skipped, Task, Value};
 use crate::{
     corpus::Dialogue,
+    encoder::Vectors,
     error::{Error, Result},
     eval::{
         rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
         significance::mean_and_deviation,
         trec::Measure,
     },
-    measures::{clusters::Table, correlation::spearman, space::space},
+    measures::{clusters::Table, correlation::spearman, plane::plane, space::space},
     random::Random,
     search::clusters::partition,
 };
@@ -43,6 +44,8 @@ type OfTable = fn(&Table) -> f64;
 
 /// How often what is drawn is drawn.
 const DRAWS: usize = 10;
+/// Dialogues on a map, at most: more take longer to draw than to look at.
+const MAPPED: usize = 1_000;
 /// From how many beginnings k-means takes the best.
 const BEGINNINGS: usize = 10;
 
@@ -51,7 +54,7 @@ pub struct DialogueTask {
     retrieval: ListTask,
     /// The domain of each dialogue, by number.
     labels: Vec<usize>,
-    domains: usize,
+    domains: Vec<String>,
     profile: Profile,
     seed: u64,
 }
@@ -89,7 +92,7 @@ impl DialogueTask {
         let numbers: HashMap<&str, usize> =
             members.keys().enumerate().map(|(n, domain)| (*domain, n)).collect();
         let labels: Vec<usize> = kept.iter().map(|dialogue| numbers[dialogue.domains[0].as_str()]).collect();
-        let domains = members.len();
+        let domains = members.keys().map(|domain| (*domain).to_owned()).collect();
         let mut judged = Vec::new();
         let mut places = Vec::new();
         for (n, dialogue) in kept.iter().enumerate() {
@@ -173,7 +176,8 @@ impl DialogueTask {
         let Some(vectors) = scorer.vectors() else { return Ok(Vec::new()) };
         let mut tables = Vec::new();
         for run in 0..self.runs() {
-            let of = partition(vectors, self.domains, self.seed + run as u64, BEGINNINGS, &|| watch.stop())?;
+            let of =
+                partition(vectors, self.domains.len(), self.seed + run as u64, BEGINNINGS, &|| watch.stop())?;
             let clusters: Vec<usize> = of.iter().map(|cluster| *cluster as usize).collect();
             tables.push(Table::new(&clusters, &self.labels));
             watch.done(Step::Clustering, run + 1, self.runs());
@@ -182,7 +186,7 @@ impl DialogueTask {
             .map(|draw| {
                 let mut random = Random::new(self.seed, draw);
                 Table::new(
-                    &self.labels.iter().map(|_| random.below(self.domains)).collect::<Vec<_>>(),
+                    &self.labels.iter().map(|_| random.below(self.domains.len())).collect::<Vec<_>>(),
                     &self.labels,
                 )
             })
@@ -220,6 +224,29 @@ impl DialogueTask {
         };
         named.into_iter().map(value).collect()
     }
+
+    /// Where the dialogues lie; of many, so many drawn by chance.
+    fn map(&self, scorer: &dyn Scorer, watch: &dyn Watch) -> Result<Option<Map>> {
+        let Some(vectors) = scorer.vectors() else { return Ok(None) };
+        let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
+        Random::new(self.seed, u64::MAX).shuffle(&mut drawn);
+        drawn.truncate(MAPPED);
+        drawn.sort_unstable();
+        let mut of_drawn = Vectors::new(vectors.dim());
+        drawn.iter().for_each(|n| of_drawn.push(vectors.row(*n)));
+        let points = plane(&of_drawn, self.seed, |done, all| {
+            watch.done(Step::Mapping, done, all);
+            !watch.stop()
+        });
+        watch.check()?;
+        Ok(points.map(|points| Map {
+            names: self.domains.clone(),
+            labels: drawn.iter().map(|n| self.labels[*n]).collect(),
+            ids: drawn.iter().map(|n| self.retrieval.documents[*n].clone()).collect(),
+            // More digits than anybody can see make the file longer.
+            points: points.iter().map(|point| point.map(|v| (v * 1e3).round() / 1e3)).collect(),
+        }))
+    }
 }
 
 impl Task for DialogueTask {
@@ -232,7 +259,7 @@ impl Task for DialogueTask {
     }
 
     fn size(&self) -> String {
-        format!("{} dialogues of {} domains", self.labels.len(), self.domains)
+        format!("{} dialogues of {} domains", self.labels.len(), self.domains.len())
     }
 
     fn pool(&self) -> &Pool {
@@ -244,7 +271,7 @@ impl Task for DialogueTask {
     }
 
     fn classes(&self) -> Option<usize> {
-        Some(self.domains)
+        Some(self.domains.len())
     }
 
     fn identity(&self) -> String {
@@ -256,6 +283,7 @@ impl Task for DialogueTask {
         outcome.values.push(self.relatedness(scorer)?);
         outcome.values.extend(self.categorization(scorer, watch)?);
         outcome.values.extend(self.space(scorer));
+        outcome.map = self.map(scorer, watch)?;
         Ok(outcome)
     }
 }

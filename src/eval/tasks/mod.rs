@@ -72,6 +72,21 @@ pub struct Outcome {
     pub queries: Vec<String>,
     /// Each query's ranking, if asked for.
     pub rankings: Vec<Ranked>,
+    /// Where things lie, for tasks that have vectors and labels.
+    pub map: Option<Map>,
+}
+
+/// Things on a plane, near each other where their vectors are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Map {
+    /// What the labels are called.
+    pub names: Vec<String>,
+    /// The label of each, by number.
+    pub labels: Vec<usize>,
+    /// The id of each.
+    pub ids: Vec<String>,
+    /// The place of each, within −1 to 1.
+    pub points: Vec<[f32; 2]>,
 }
 
 /// The ranking of a query.

@@ -1,53 +1,198 @@
 //! `turnwise bench build`: the sets of the tasks.
 
-use super::each_dialogue;
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{each_dialogue, rankers};
 use crate::{
-    cli::{Context, args::BuildCommand, output::Output, printer::counted, watching::Watching},
-    error::Result,
-    eval::{
-        build::{Selection, response_set, retrieval_set},
-        data,
+    cli::{
+        Context,
+        args::{BuildCommand, EncoderArgs, ReadArgs, SentencesArgs, TokenArgs},
+        output::Output,
+        printer::counted,
+        watching::Watching,
     },
+    corpus::Dialogue,
+    error::{Error, Result},
+    eval::{
+        build::{
+            Drawing, Published, Recipe, Selection, dialogue_set, response_set, retrieval_set, write_pairs,
+        },
+        data::{self, Sentence},
+        rank::Terms,
+    },
+    random::Random,
 };
 
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
         BuildCommand::Sr { labelled, output, recipe, terms } => {
-            let sentences = data::labelled(labelled)?;
-            let set =
-                retrieval_set(sentences, (*recipe).into(), *terms, seed, &Watching::new(context.printer))?;
-            let mut out = Output::create(output)?;
-            out.with(|out| set.write(out))?;
-            out.finish()?;
-            context.printer.say(format!("{} written", counted(set.sentences.len() as u64, "sentence")));
-            match set.without_positive() {
-                0 => {}
-                n => context
-                    .printer
-                    .warn(format!("{} without a positive candidate", counted(n as u64, "sentence"))),
-            }
+            retrieval(labelled, (*recipe).into(), *terms, output, context)
+        }
+        BuildCommand::Dsts { labelled, output, key, pairs, rankers, encoder, tokens } => {
+            let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
+            to_score(labelled, &wanted, output, key.as_deref(), context)
+        }
+        BuildCommand::Dial { paths, read, output, paper } => {
+            of_one_domain(paths, read, output, *paper, context)
         }
         BuildCommand::Response { paths, read, output, of, context: before, strip_names } => {
-            let mut dialogues = Vec::new();
-            let problems = each_dialogue(paths, read, "reading", context, &mut |dialogue| {
-                dialogues.push(dialogue);
-                Ok(())
-            })?;
-            problems.into_result()?;
             let wanted = Selection { of: *of, context: *before, strip_names: *strip_names, seed };
-            let set = response_set(&dialogues, wanted)?;
-            let mut out = Output::create(output)?;
-            out.with(|out| set.write(out))?;
-            out.finish()?;
-            context.printer.say(format!("{} written", counted(set.len() as u64, "sample")));
-            if set.leaks > 0 && !strip_names {
-                context.printer.warn(format!(
-                    "{} of them can be told by the name of a speaker; --strip-names takes names out",
-                    counted(set.leaks as u64, "response")
-                ));
-            }
+            responses(&all(paths, read, context)?, wanted, output, context)
         }
+    }
+}
+
+/// Writes a file, whole or not at all.
+fn write(path: &Path, f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = Output::create(path)?;
+    out.with(f)?;
+    out.finish()
+}
+
+/// All dialogues, each of which must be readable.
+pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
+    let mut dialogues = Vec::new();
+    let problems = each_dialogue(paths, read, "reading", context, &mut |dialogue| {
+        dialogues.push(dialogue);
+        Ok(())
+    })?;
+    problems.into_result()?;
+    Ok(dialogues)
+}
+
+/// Sentences: of a table, or what is said in dialogues.
+fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
+    let mut sentences: Vec<Sentence> = if args.read.from.is_none() && data::is_labelled(&args.path) {
+        let labelled = data::labelled(&args.path)?.into_iter();
+        labelled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
+    } else {
+        let turns =
+            all(std::slice::from_ref(&args.path), &args.read, context)?.into_iter().flat_map(|d| d.turns);
+        turns
+            .filter(|turn| !turn.text.trim().is_empty())
+            .map(|turn| Sentence { text: turn.text, intent: turn.intent })
+            .collect()
+    };
+    if let Some(wanted) = args.sentences {
+        Random::new(context.settings.seed, 0).shuffle(&mut sentences);
+        sentences.truncate(wanted);
+    }
+    Ok(sentences)
+}
+
+fn retrieval(
+    labelled: &SentencesArgs,
+    recipe: Recipe,
+    terms: Terms,
+    output: &Path,
+    context: &Context<'_>,
+) -> Result<()> {
+    let (with, without): (Vec<Sentence>, Vec<Sentence>) =
+        sentences(labelled, context)?.into_iter().partition(|sentence| sentence.intent.is_some());
+    if !without.is_empty() {
+        let what = counted(without.len() as u64, "sentence");
+        context.printer.warn(format!("{what} without an intent: left out"));
+    }
+    let with =
+        with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
+    let set = retrieval_set(with, recipe, terms, context.settings.seed, &Watching::new(context.printer))?;
+    write(output, |out| set.write(out))?;
+    context.printer.say(format!("{} written", counted(set.sentences.len() as u64, "sentence")));
+    match set.without_positive() {
+        0 => {}
+        n => context.printer.warn(format!("{} without a positive candidate", counted(n as u64, "sentence"))),
+    }
+    Ok(())
+}
+
+/// Which pairs are wanted.
+struct Pairs<'a> {
+    rankers: &'a [String],
+    pairs: usize,
+    encoder: &'a EncoderArgs,
+    tokens: &'a TokenArgs,
+}
+
+fn to_score(
+    labelled: &SentencesArgs,
+    wanted: &Pairs<'_>,
+    output: &Path,
+    key: Option<&Path>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let sentences = sentences(labelled, context)?;
+    let watch = Watching::new(context.printer);
+    let mut drawing = Drawing::new(&sentences, wanted.rankers.len(), wanted.pairs, context.settings.seed)?;
+    let asked = rankers::Asked {
+        encoder: wanted.encoder,
+        tokens: wanted.tokens,
+        classes: None,
+        seed: context.settings.seed,
+    };
+    rankers::each(wanted.rankers, &asked, context, &mut |ranker| drawing.neighbours(ranker, &watch))?;
+    let pairs = drawing.finish(&watch)?;
+    drop(watch);
+    write(output, |out| write_pairs(&pairs, out))?;
+    if let Some(key) = key {
+        write(key, |out| {
+            pairs.iter().enumerate().try_for_each(|(n, p)| writeln!(out, "{}\t{}", n + 1, p.by))
+        })?;
+    }
+    context.printer.say(format!("{} written, to be scored", counted(pairs.len() as u64, "pair")));
+    if pairs.len() < wanted.pairs {
+        context
+            .printer
+            .warn(format!("the sentences have no more than these, and {} were wanted", wanted.pairs));
+    }
+    Ok(())
+}
+
+fn of_one_domain(
+    paths: &[PathBuf],
+    read: &ReadArgs,
+    output: &Path,
+    paper: Option<Published>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let set = dialogue_set(all(paths, read, context)?, paper)?;
+    write(output, |out| {
+        set.dialogues.iter().try_for_each(|dialogue| {
+            serde_json::to_writer(&mut *out, dialogue)?;
+            writeln!(out)
+        })
+    })?;
+    let (dialogues, domains) = (set.dialogues.len(), set.domains.len());
+    context.printer.say(format!(
+        "{} of {} written",
+        counted(dialogues as u64, "dialogue"),
+        counted(domains as u64, "domain")
+    ));
+    for skipped in &set.skipped {
+        context.printer.warn(format!("left out: {} {} ({})", skipped.count, skipped.what, skipped.first));
+    }
+    match paper.and_then(|paper| set.differs(paper).map(|differs| (paper, differs))) {
+        None => Ok(()),
+        Some((paper, differs)) => Err(Error::Assertion(format!(
+            "{paper} has {} dialogues in the paper and {} here; of domains the paper has {} over all parts, and here \
+             are {} (the file is written)",
+            differs.paper.0, differs.here.0, differs.paper.1, differs.here.1
+        ))),
+    }
+}
+
+fn responses(dialogues: &[Dialogue], wanted: Selection, output: &Path, context: &Context<'_>) -> Result<()> {
+    let set = response_set(dialogues, wanted)?;
+    write(output, |out| set.write(out))?;
+    context.printer.say(format!("{} written", counted(set.len() as u64, "sample")));
+    if set.leaks > 0 && !wanted.strip_names {
+        context.printer.warn(format!(
+            "{} of them can be told by the name of a speaker; --strip-names takes names out",
+            counted(set.leaks as u64, "response")
+        ));
     }
     Ok(())
 }

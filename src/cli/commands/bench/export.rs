@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::stem;
 use crate::{
     cli::output::Output,
     error::{Error, Result},
@@ -20,8 +19,9 @@ pub(super) fn write(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) 
             hint: Some("leave --export out".to_owned()),
         });
     }
-    let mut run = Output::create(&folder.join(format!("{}.run", stem(result))))?;
-    let mut qrels = Output::create(&folder.join(format!("{}.qrels", stem(result))))?;
+    let name = folder.join(result.file_name().unwrap_or_default());
+    let mut run = Output::create(&name.with_extension("run"))?;
+    let mut qrels = Output::create(&name.with_extension("qrels"))?;
     for ranked in &outcome.rankings {
         let documents = ranked.documents.iter();
         run.with(|out| {

@@ -1,17 +1,18 @@
 //! `turnwise bench`: the papers' tasks, by whoever ranks.
 
+mod ann;
 mod build;
 mod compare;
 mod export;
+mod load;
 mod rankers;
 mod recipes;
 mod report;
+mod smoke;
 mod table;
+mod throughput;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::Path, time::Instant};
 
 use super::convert::each_dialogue;
 use crate::{
@@ -20,16 +21,15 @@ use crate::{
         args::{BenchCommand, ReadArgs, RunArgs},
         watching::Watching,
     },
-    error::{Error, Result},
+    error::Result,
     eval::{
-        build::retrieval_set,
-        data,
-        rank::{Ranker, Step, Terms},
+        rank::{Ranker, Step},
         recipe::TaskSpec,
         result::{Data, Done, Of},
-        tasks::{DialogueTask, Task},
+        tasks::Task,
     },
 };
+use rankers::Asked;
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     let (spec, read, how) = match command {
@@ -42,18 +42,23 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         BenchCommand::Dialogues { path, read, profile, how } => {
             (TaskSpec::Dialogues { data: path, profile: profile.into() }, Some(read), how)
         }
+        BenchCommand::Ann(args) => return ann::run(&args, context),
+        BenchCommand::Throughput(args) => return throughput::run(&args, context),
+        BenchCommand::Smoke { folder } => return smoke::run(&folder, context),
         BenchCommand::Build(command) => return build::run(&command, context),
         BenchCommand::Compare { a, b } => return compare::run(&a, &b, context),
         BenchCommand::List(args) => return recipes::list(&args, context),
+        BenchCommand::Run { recipes, place, run } => return recipes::run(&recipes, &place, &run, context),
         BenchCommand::Reproduce { recipes, report, run } => {
-            return recipes::reproduce(&recipes, report.as_deref(), &run, context);
+            return recipes::reproduce(&recipes, &report, &run, context);
         }
+        BenchCommand::Report { results, output } => return report::run(&results, &output, context),
     };
     let results = on(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
     context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
 }
 
-/// Does a task by some rankers. Its files lie below a folder.
+/// Does a task by some rankers, with one seed or several. Its files lie below a folder.
 fn on(
     spec: &TaskSpec,
     folder: &Path,
@@ -62,59 +67,24 @@ fn on(
     rankers: &[String],
     context: &Context<'_>,
 ) -> Result<Vec<Done>> {
-    let watch = Watching::new(context.printer);
-    let done = |task: &dyn Task, files: &[PathBuf], hash: String| {
-        by_rankers(task, &named(task, files, hash), how, rankers, context, &watch)
+    let first = context.settings.seed;
+    let with = |seed: u64| -> Result<Vec<Done>> {
+        let (task, data) = load::load(spec, folder, read, seed, context)?;
+        by_rankers(task.as_ref(), &data, how, rankers, seed, context)
     };
-    match spec {
-        TaskSpec::Sr { data: file, build: None } => {
-            let file = folder.join(file);
-            done(&data::semantic_retrieval(&file)?, std::slice::from_ref(&file), data::hash(&[&file])?)
-        }
-        TaskSpec::Sr { data: file, build: Some(recipe) } => {
-            let file = folder.join(file);
-            let sentences = data::labelled(&file)?;
-            let set = retrieval_set(sentences, *recipe, Terms::default(), context.settings.seed, &watch)?;
-            let mut made = Vec::new();
-            set.write(&mut made).map_err(|e| Error::Internal(e.to_string()))?;
-            let hash = blake3::hash(&made).to_hex()[..32].to_owned();
-            done(&data::semantic_retrieval_of(made.as_slice(), &file)?, std::slice::from_ref(&file), hash)
-        }
-        TaskSpec::Dsts { data: file, background } => {
-            let (file, background) = (folder.join(file), background.as_ref().map(|path| folder.join(path)));
-            let sentences = background.as_deref().map(data::sentences).transpose()?.unwrap_or_default();
-            let task = data::sentence_pairs(&file, sentences)?;
-            let files: Vec<PathBuf> = std::iter::once(file).chain(background).collect();
-            done(&task, &files, data::hash(&files)?)
-        }
-        TaskSpec::Response { data: file } => {
-            let file = folder.join(file);
-            done(&data::response_selection(&file)?, std::slice::from_ref(&file), data::hash(&[&file])?)
-        }
-        TaskSpec::Adhoc { data: files, qrels } => {
-            let qrels = qrels.as_ref().map(|path| folder.join(path));
-            let (task, files) = data::ad_hoc(&folder.join(files), qrels.as_deref())?;
-            done(&task, &files, data::hash(&files)?)
-        }
-        TaskSpec::Dialogues { data: path, profile } => {
-            let path = folder.join(path);
-            let mut dialogues = Vec::new();
-            let problems =
-                each_dialogue(std::slice::from_ref(&path), read, "reading", context, &mut |dialogue| {
-                    dialogues.push(dialogue);
-                    Ok(())
-                })?;
-            problems.into_result()?;
-            let hash = data::hash_of_dialogues(&dialogues)?;
-            let task = DialogueTask::new(dialogues, *profile, context.settings.seed)?;
-            done(&task, std::slice::from_ref(&path), hash)
+    if how.seeds == 1 {
+        return with(first);
+    }
+    let of_seeds = (0..how.seeds).map(|n| with(first + n)).collect::<Result<Vec<Vec<Done>>>>()?;
+    let mut results = Vec::new();
+    for ranker in 0..rankers.len() {
+        let seeds: Vec<Done> = of_seeds.iter().filter_map(|done| done.get(ranker).cloned()).collect();
+        if let Some(done) = Done::over(&seeds) {
+            done.write(&done.path(&how.results))?;
+            results.push(done);
         }
     }
-}
-
-fn named(task: &dyn Task, files: &[PathBuf], hash: String) -> Data {
-    let paths = files.iter().map(|path| path.display().to_string()).collect();
-    Data { paths, hash, size: task.size() }
+    Ok(results)
 }
 
 fn by_rankers(
@@ -122,22 +92,25 @@ fn by_rankers(
     data: &Data,
     how: &RunArgs,
     rankers: &[String],
+    seed: u64,
     context: &Context<'_>,
-    watch: &Watching<'_, Step>,
 ) -> Result<Vec<Done>> {
+    let watch = Watching::new(context.printer);
     let mut results = Vec::new();
-    rankers::each(rankers, how, task, context, &mut |ranker| {
+    let asked = Asked { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
+    rankers::each(rankers, &asked, context, &mut |ranker| {
         let (name, identity) = (ranker.name(), ranker.identity());
-        let of = Of { task, data, ranker: (&name, &identity) };
+        let of = Of { task, data, ranker: (&name, &identity), seed };
         let known = if how.rerun || how.export.is_some() { None } else { of.known(&how.results) };
         results.push(match known {
+            // What does not hang on the seed is the same with every one.
             Some(done) => {
                 context
                     .printer
                     .detail(format!("{name}: done before, in {}", of.path(&how.results).display()));
-                done
+                Done { seed, ..done }
             }
-            None => rank(ranker, of, how, watch)?,
+            None => rank(ranker, of, how, &watch)?,
         });
         Ok(())
     })?;
@@ -156,9 +129,4 @@ fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, watch: &Watching<'_, Ste
     let done = of.done(outcome, seconds);
     done.write(&path)?;
     Ok(done)
-}
-
-/// The name of a file without its ending.
-fn stem(path: &Path) -> String {
-    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }

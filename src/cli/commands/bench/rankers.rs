@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use crate::{
-    cli::{Context, args::RunArgs, encoders},
+    cli::{
+        Context,
+        args::{EncoderArgs, TokenArgs},
+        encoders,
+    },
     encoder::{Encoder, Precision, statics::TfidfSettings},
     error::{Error, Result},
-    eval::{
-        rank::{
-            Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
-        },
-        tasks::Task,
+    eval::rank::{
+        Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
     },
     search::{Fusion, Rerank},
 };
@@ -31,18 +32,27 @@ const KNOWN: [&str; 11] = [
 /// Behind a model's name: the mean of all vectors is taken off.
 const CENTRE: &str = "+centre";
 
+/// How rankers are asked for.
+pub(super) struct Asked<'a> {
+    pub(super) encoder: &'a EncoderArgs,
+    pub(super) tokens: &'a TokenArgs,
+    /// How many classes things are sorted into, where that is known.
+    pub(super) classes: Option<usize>,
+    /// Of what draws by chance.
+    pub(super) seed: u64,
+}
+
 /// Gives each ranker that was asked for. A model is open only as long as it ranks.
 pub(super) fn each(
     rankers: &[String],
-    args: &RunArgs,
-    task: &dyn Task,
+    asked: &Asked<'_>,
     context: &Context<'_>,
     f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
 ) -> Result<()> {
     // What is wrong with a name is told before anything is done.
-    let kinds = rankers.iter().map(|spec| Kind::parse(spec, task)).collect::<Result<Vec<Kind>>>()?;
+    let kinds = rankers.iter().map(|spec| Kind::parse(spec, asked.classes)).collect::<Result<Vec<Kind>>>()?;
     for kind in kinds {
-        let seed = context.settings.seed;
+        let seed = asked.seed;
         match kind {
             Kind::Bm25(bm25) => f(&bm25)?,
             Kind::Tfidf(tfidf) => f(&tfidf)?,
@@ -51,23 +61,36 @@ pub(super) fn each(
             Kind::Vectors(path) => f(&Given::open(&path)?)?,
             Kind::Random => f(&Chance { seed })?,
             Kind::Model { name, centre } => {
-                let encoder = open(name.as_deref(), args, context)?;
-                f(&dense(encoder.as_ref(), args, centre))?;
+                let encoder = open(name.as_deref(), asked, context)?;
+                f(&dense(encoder.as_ref(), asked.encoder, centre))?;
             }
             Kind::Hybrid(name) => {
-                let encoder = open(name.as_deref(), args, context)?;
-                let dense = dense(encoder.as_ref(), args, false);
+                let encoder = open(name.as_deref(), asked, context)?;
+                let dense = dense(encoder.as_ref(), asked.encoder, false);
                 f(&Hybrid { dense, words: Bm25::default(), fusion: Fusion::default() })?;
             }
             Kind::Again(by, name) => {
-                let encoder = open(name.as_deref(), args, context)?;
-                let dense = dense(encoder.as_ref(), args, false);
+                let encoder = open(name.as_deref(), asked, context)?;
+                let dense = dense(encoder.as_ref(), asked.encoder, false);
                 // As many as a search ranks again unasked.
                 f(&Reranked { dense, by, top: Rerank::default().top })?;
             }
         }
     }
     Ok(())
+}
+
+/// Why a ranker cannot be asked: its model is not here.
+pub(super) fn absent(spec: &str, asked: &Asked<'_>, context: &Context<'_>) -> Result<Option<String>> {
+    let name = match Kind::parse(spec, asked.classes)? {
+        Kind::Model { name, .. } | Kind::Hybrid(name) | Kind::Again(_, name) => name,
+        _ => return Ok(None),
+    };
+    let name = name.as_deref().or(asked.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
+    Ok(match context.model(name) {
+        Ok(_) => None,
+        Err(_) => Some(format!("its model is not here: `turnwise model pull {name}`")),
+    })
 }
 
 enum Kind {
@@ -83,7 +106,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn parse(spec: &str, task: &dyn Task) -> Result<Self> {
+    fn parse(spec: &str, classes: Option<usize>) -> Result<Self> {
         let (name, rest) = spec.split_once(':').map_or((spec, None), |(name, rest)| (name, Some(rest)));
         let number = |text: Option<&str>, default: usize| match text {
             None => Ok(default),
@@ -103,7 +126,7 @@ impl Kind {
                 });
                 Kind::TfidfSvd(number(dim, TfidfSettings::default().dim)?, terms.map(str::parse).transpose()?)
             }
-            "lda" => Kind::Lda(number(rest, task.classes().unwrap_or(50))?),
+            "lda" => Kind::Lda(number(rest, classes.unwrap_or(50))?),
             "random" if rest.is_none() => Kind::Random,
             "vectors" => match rest {
                 Some(path) => Kind::Vectors(path.into()),
@@ -124,7 +147,7 @@ impl Kind {
     }
 }
 
-fn open(name: Option<&str>, args: &RunArgs, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
+fn open(name: Option<&str>, args: &Asked<'_>, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
     // A benchmark is of the model, not of a way to compute it faster.
     let precision = args.encoder.precision().unwrap_or(Precision::F32);
@@ -132,6 +155,6 @@ fn open(name: Option<&str>, args: &RunArgs, context: &Context<'_>) -> Result<Box
     encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))
 }
 
-fn dense<'e>(encoder: &'e dyn Encoder, args: &RunArgs, centre: bool) -> Dense<'e> {
-    Dense { encoder, options: args.encoder.given().into_options(), centre }
+fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, centre: bool) -> Dense<'e> {
+    Dense { encoder, options: args.given().into_options(), centre }
 }

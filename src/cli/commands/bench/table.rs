@@ -73,5 +73,8 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
             if skipped.count > 1 { ", …" } else { "" }
         )?;
     }
+    if first.seeds.len() > 1 {
+        writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;
+    }
     writeln!(out, "{DIM}each query's values are in {}{DIM:#}", folder.display())
 }

@@ -1,0 +1,139 @@
+//! `turnwise bench ann`: recall against speed of graphs over vectors.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use turnwise_nearest::Originals;
+
+use crate::{
+    cli::{
+        Context,
+        args::{AnnArgs, GraphBuilder, SearchOf},
+        printer::{BOLD, DIM, grouped},
+        watching::Watching,
+    },
+    encoder::Vectors,
+    error::{Error, Result},
+    eval::{
+        ann::{Measured, Setting, Source, Sweep, draw_queries, measure},
+        rank::Given,
+    },
+    index::{
+        dense::{BuildOptions, Builder},
+        vectors::{Kind, VectorReader},
+    },
+};
+
+pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
+    let index = if args.vectors.is_some() { PathBuf::new() } else { context.existing_index()? };
+    let measured = measured(args, &index, context)?;
+    context.printer.result(&measured, |out| write(&measured, out))
+}
+
+/// Measures by the vectors that are named, else by those of an index, and keeps it among the results.
+pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
+    let seed = context.settings.seed;
+    let (vectors, data, hash) = vectors(args, index)?;
+    let (base, queries) = match &args.query_vectors {
+        Some(path) => (vectors, Given::open(path)?.into_unit().0),
+        // Not so many that too little remains to be searched.
+        None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
+    };
+    let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
+    let watch = Watching::new(context.printer);
+    let measured = measure(&base, &queries, &sweep, Source { data, hash, seed }, &args.results, &watch)?;
+    drop(watch);
+    measured.write(&args.results)?;
+    Ok(measured)
+}
+
+/// Every builder with every number of neighbours.
+fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
+    let originals = if args.half { Originals::F16 } else { Originals::F32 };
+    let with = |graph: &GraphBuilder| {
+        let builder = Builder::from(*graph);
+        args.m.iter().map(move |m| BuildOptions { builder, m: *m, ef: args.ef_construction, originals })
+    };
+    args.graphs.iter().flat_map(with).collect()
+}
+
+/// The vectors that are searched, where they are from, and their hash.
+fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
+    if let Some(path) = &args.vectors {
+        let (vectors, hash) = Given::open(path)?.into_unit();
+        return Ok((vectors, path.display().to_string(), hash));
+    }
+    let reader = VectorReader::open(root)?.ok_or_else(|| VectorReader::none_yet(root))?;
+    let (kind, of) = match args.of {
+        SearchOf::Utterances => (Kind::Utterances, "utterances"),
+        SearchOf::Dialogues => (Kind::Dialogues, "dialogues"),
+    };
+    let mut hasher = blake3::Hasher::new();
+    let flat = reader.flat(kind);
+    for number in flat {
+        hasher.update(&number.to_le_bytes());
+    }
+    let mut vectors =
+        Vectors::from_flat(reader.dim(), flat.to_vec()).ok_or_else(|| VectorReader::none_yet(root))?;
+    vectors.normalize();
+    if vectors.len() < 20 {
+        return Err(Error::Data {
+            message: format!(
+                "{} has {} vectors of {of}: too few to search among",
+                root.display(),
+                vectors.len()
+            ),
+            hint: Some("`turnwise encode` makes the vectors of what was ingested".to_owned()),
+        });
+    }
+    Ok((vectors, format!("{} of {}", of, root.display()), hasher.finalize().to_hex()[..32].to_owned()))
+}
+
+fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{BOLD}recall and speed{BOLD:#} {}", measured.data)?;
+    writeln!(
+        out,
+        "{DIM}{} vectors of {} numbers, {} queries, the nearest {}{DIM:#}\n",
+        grouped(measured.vectors as u64),
+        measured.dim,
+        grouped(measured.queries as u64),
+        measured.k
+    )?;
+    for graph in &measured.graphs {
+        let memory = graph.build_bytes.map(|bytes| format!(" with {:.1} MB of memory", bytes as f64 / 1e6));
+        writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
+        writeln!(
+            out,
+            "{DIM}built in {:.2} s on {} threads{}; {:.1} MB, of which a walk reads {:.1} MB{DIM:#}",
+            graph.build_seconds,
+            measured.threads,
+            memory.unwrap_or_default(),
+            graph.file_bytes as f64 / 1e6,
+            graph.walked_bytes as f64 / 1e6
+        )?;
+        writeln!(
+            out,
+            "{BOLD}{:>12}  {:>7}  {:>10}  {:>11}  {:>8}  {:>8}  {:>8}{BOLD:#}",
+            "ef", "recall", "queries/s", "all threads", "p50 µs", "p95 µs", "p99 µs"
+        )?;
+        graph.settings.iter().try_for_each(|setting| row(out, &setting.ef.to_string(), setting))?;
+        row(out, "all looked at", &measured.exact)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn row(out: &mut dyn Write, name: &str, setting: &Setting) -> io::Result<()> {
+    let Setting { recall, qps, qps_all, latency, .. } = setting;
+    writeln!(
+        out,
+        "{name:>13} {recall:>7.4}  {:>10}  {:>11}  {:>8.0}  {:>8.0}  {:>8.0}",
+        grouped(*qps as u64),
+        grouped(*qps_all as u64),
+        latency.p50_us,
+        latency.p95_us,
+        latency.p99_us
+    )
+}

@@ -1,0 +1,170 @@
+//! The report as Markdown.
+
+use std::fmt::Write as _;
+
+use super::{Report, best_in_words, first, measures, megabytes, number, provenance, remarks, summary};
+use crate::{
+    cli::{commands::bench::table::shown, printer::grouped},
+    eval::{ann, result::Done, tables::Table, throughput::Throughput},
+};
+
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = "# Benchmarks\n".to_owned();
+    if !report.tables.is_empty() {
+        let _ = write!(text, "\n{}.\n", summary(&report.tables));
+        glance(&mut text, &report.tables);
+        report.tables.iter().for_each(|table| of_table(&mut text, table));
+    }
+    report.others.iter().for_each(|group| of_results(&mut text, group));
+    report.graphs.iter().for_each(|measured| of_graphs(&mut text, measured));
+    report.throughputs.iter().for_each(|throughput| of_throughput(&mut text, throughput));
+    text
+}
+
+/// All tables in a line each.
+fn glance(text: &mut String, tables: &[Table]) {
+    *text += "\n| table | reproduced | better | below | not run | the best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
+    for table in tables {
+        let counts = table.counts();
+        let best: Vec<String> = table.best().iter().map(best_in_words).collect();
+        let best =
+            table.missing.as_ref().map_or(best.join("; "), |path| format!("its data are not there: {path}"));
+        let _ = writeln!(
+            text,
+            "| [{0}](#{0}) ({1}) | {2} | {3} | {4} | {5} | {best} |",
+            table.name, table.table, counts.reproduced, counts.better, counts.below, counts.missing
+        );
+    }
+}
+
+fn of_table(text: &mut String, table: &Table) {
+    let _ =
+        write!(text, "\n## {}\n\n{}. {}, {}.\n\n", table.name, table.about, table.paper.title(), table.table);
+    if let Some(missing) = &table.missing {
+        let _ = writeln!(text, "Not run: {missing} is not there.\n");
+    }
+    if let Some(done) = first(table) {
+        let _ = writeln!(text, "{}\n", provenance(done));
+    }
+    *text +=
+        "| who | measure | here | expected | any order | the paper | |\n|---|---|---:|---:|---:|---:|---|\n";
+    for row in &table.rows {
+        for line in table.lines(row) {
+            let measure = line.measure;
+            let of_unit =
+                |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| shown(value, measure));
+            let mut words = Vec::new();
+            words.extend(line.holds.map(|holds| if holds { "holds" } else { "**missed**" }));
+            words.extend(line.verdict.map(|verdict| verdict.word()));
+            words.extend(row.missing.as_ref().map(|_| "not run"));
+            let _ = writeln!(
+                text,
+                "| {} | {measure} | {} | {} | {} | {} | {} |",
+                row.who,
+                of_unit(line.value),
+                number(line.expected),
+                of_unit(line.floor),
+                number(line.paper),
+                words.join(", ")
+            );
+        }
+    }
+    for remark in remarks(table) {
+        let _ = write!(text, "\n{remark}\n");
+    }
+}
+
+fn of_results(text: &mut String, results: &[Done]) {
+    let Some(done) = results.first() else { return };
+    let measures = measures(results);
+    let _ = write!(text, "\n## {}: {}\n\n{}\n\n", done.task, done.data.paths.join(", "), provenance(done));
+    let _ = writeln!(text, "| who | {} |\n|---|{}", measures.join(" | "), "---:|".repeat(measures.len()));
+    for done in results {
+        let cell =
+            |measure: &&str| done.value(measure).map_or_else(|| "–".to_owned(), |v| shown(v.value, measure));
+        let _ = writeln!(
+            text,
+            "| {} | {} |",
+            done.ranker,
+            measures.iter().map(cell).collect::<Vec<_>>().join(" | ")
+        );
+    }
+}
+
+fn of_graphs(text: &mut String, measured: &ann::Measured) {
+    let _ = write!(
+        text,
+        "\n## Recall and speed: {}\n\n{} vectors of {} numbers, {} queries, the nearest {}; turnwise {}, {}.\n\n",
+        measured.data,
+        grouped(measured.vectors as u64),
+        measured.dim,
+        grouped(measured.queries as u64),
+        measured.k,
+        measured.turnwise,
+        measured.machine
+    );
+    *text += "| graph | ef | recall | queries/s, one thread | queries/s, all threads | p50 µs | p95 µs | p99 µs |\n|---|---:|---:|---:|---:|---:|---:|---:|\n";
+    let mut row = |name: &str, ef: String, setting: &ann::Setting| {
+        let ann::Setting { recall, qps, qps_all, latency, .. } = setting;
+        let _ = writeln!(
+            text,
+            "| {name} | {ef} | {recall:.4} | {} | {} | {:.0} | {:.0} | {:.0} |",
+            grouped(*qps as u64),
+            grouped(*qps_all as u64),
+            latency.p50_us,
+            latency.p95_us,
+            latency.p99_us
+        );
+    };
+    row("all looked at", "–".to_owned(), &measured.exact);
+    for graph in &measured.graphs {
+        graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
+    }
+    for graph in &measured.graphs {
+        let _ = write!(
+            text,
+            "\n{}: built in {:.1} s on {} threads{}; {}, of which a walk reads {}.\n",
+            graph.name(),
+            graph.build_seconds,
+            measured.threads,
+            graph
+                .build_bytes
+                .map(|bytes| format!(" with {} of memory", megabytes(bytes)))
+                .unwrap_or_default(),
+            megabytes(graph.file_bytes),
+            megabytes(graph.walked_bytes)
+        );
+    }
+}
+
+fn of_throughput(text: &mut String, throughput: &Throughput) {
+    let _ = write!(
+        text,
+        "\n## Throughput: {}\n\n{} dialogues, {} turns, {}; {}; turnwise {}, {}.\n\n| step | | seconds | a second |\n|---|---:|---:|---:|\n",
+        throughput.paths.join(", "),
+        grouped(throughput.dialogues),
+        grouped(throughput.turns),
+        megabytes(throughput.bytes),
+        throughput.encoder,
+        throughput.turnwise,
+        throughput.machine
+    );
+    for pace in &throughput.steps {
+        let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));
+        let _ = writeln!(text, "| {} | {count} {} | {:.2} | {rate} |", pace.step, pace.unit, pace.seconds);
+    }
+    *text += "\n| searches | queries/s, one thread | queries/s, all threads | p50 µs | p95 µs | p99 µs |\n|---|---:|---:|---:|---:|---:|\n";
+    for searches in &throughput.searches {
+        let latency = &searches.latency;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {:.0} | {:.0} | {:.0} |",
+            searches.mode,
+            grouped(searches.qps as u64),
+            grouped(searches.qps_all as u64),
+            latency.p50_us,
+            latency.p95_us,
+            latency.p99_us
+        );
+    }
+}

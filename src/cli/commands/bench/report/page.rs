@@ -1,0 +1,327 @@
+//! The report as a page.
+
+use std::fmt::Write as _;
+
+use super::{
+    Report, best_in_words, first, left_out, measures, megabytes, number,
+    plots::{curves, legend, map, scatter},
+    provenance, remarks, summary,
+};
+use crate::{
+    cli::{commands::bench::table::shown, printer::grouped},
+    eval::{
+        ann,
+        result::Done,
+        tables::{Line, RowDone, Table},
+        throughput::Throughput,
+    },
+};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c1e21; --dim: #667; --paper: #fff; --line: #dde; --bar: #3b6fb6; --floor: #30343b; --theirs: #d9822b; --bad: #b3261e; --good: #1b7f3b }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --dim: #99a; --paper: #14161a; --line: #2b2f36; --bar: #6ea0e0; --floor: #e6e8eb; --theirs: #e6a15c; --bad: #ff8a80; --good: #7bd88f } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2.2rem } p { margin: .3rem 0 } .dim { color: var(--dim); font-size: .9em }
+.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; margin: .7rem 0 } th { text-align: left; font-weight: 600 }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .85em; color: var(--dim) } .legend i { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .35em }
+svg.plot { width: 100%; max-width: 44rem; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) } .grid { stroke: var(--line); fill: none }
+.maps { display: flex; flex-wrap: wrap; gap: 1rem } .maps figure { margin: 0; flex: 1 1 18rem; max-width: 26rem } svg.map { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px } figcaption { font-size: .9em; color: var(--dim) }
+.why { white-space: normal } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";
+
+/// All of it.
+pub(super) fn page(report: &Report) -> String {
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>turnwise: benchmarks</title>\n<style>{STYLE}\n</style>\n</head>\n<body>\n<h1>Benchmarks</h1>\n"
+    );
+    if !report.tables.is_empty() {
+        let _ = writeln!(text, "<p>{}.</p>", plain(&summary(&report.tables)));
+        glance(&mut text, &report.tables);
+        text += "<p class=\"dim\">A bar is what was reached here, in hundredths; the plain line is what any order would have, the \
+                 orange one what the paper has.</p>\n";
+        report.tables.iter().for_each(|table| of_table(&mut text, table));
+    }
+    report.others.iter().for_each(|group| of_results(&mut text, group));
+    report.graphs.iter().for_each(|measured| of_graphs(&mut text, measured));
+    report.throughputs.iter().for_each(|throughput| of_throughput(&mut text, throughput));
+    text + "</body>\n</html>\n"
+}
+
+/// All tables in a line each.
+fn glance(text: &mut String, tables: &[Table]) {
+    *text += "<div class=\"scroll\"><table>\n<tr><th>table</th><th class=\"n\">reproduced</th><th class=\"n\">better</th>\
+              <th class=\"n\">below</th><th class=\"n\">not run</th><th>the best here and in the paper</th></tr>\n";
+    for table in tables {
+        let counts = table.counts();
+        let best: Vec<String> = match &table.missing {
+            Some(path) => vec![format!("<span class=\"dim\">its data are not there: {}</span>", plain(path))],
+            None => table
+                .best()
+                .iter()
+                .map(|best| {
+                    let class = best.verdict.map_or("dim", |verdict| verdict.word());
+                    format!("<span class=\"{class}\">{}</span>", plain(&best_in_words(best)))
+                })
+                .collect(),
+        };
+        let _ = writeln!(
+            text,
+            "<tr><td><a href=\"#{0}\">{0}</a><br><span class=\"dim\">{1}</span></td><td class=\"n\">{2}</td><td class=\"n\">{3}</td>\
+             <td class=\"n\">{4}</td><td class=\"n\">{5}</td><td>{6}</td></tr>",
+            plain(&table.name),
+            plain(&table.table),
+            counts.reproduced,
+            counts.better,
+            counts.below,
+            counts.missing,
+            best.join("<br>")
+        );
+    }
+    *text += "</table></div>\n";
+}
+
+fn of_table(text: &mut String, table: &Table) {
+    let _ = write!(
+        text,
+        "<h2 id=\"{0}\">{0}</h2>\n<p>{1}. <span class=\"dim\">{2}, {3}.</span></p>\n",
+        plain(&table.name),
+        plain(&table.about),
+        plain(table.paper.title()),
+        plain(&table.table)
+    );
+    if let Some(missing) = &table.missing {
+        let _ = writeln!(text, "<p class=\"missed\">Not run: {} is not there.</p>", plain(missing));
+    }
+    if let Some(done) = first(table) {
+        let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&provenance(done)));
+    }
+    *text += "<div class=\"scroll\"><table>\n<tr><th>who</th><th>measure</th><th class=\"n\">here</th><th></th><th class=\"n\">expected</th>\
+              <th class=\"n\">any order</th><th class=\"n\">the paper</th><th></th></tr>\n";
+    for row in &table.rows {
+        for line in table.lines(row) {
+            *text += &table_row(row, &line);
+        }
+    }
+    *text += "</table></div>\n";
+    for remark in remarks(table) {
+        let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&remark));
+    }
+    let results: Vec<&Done> = table.rows.iter().filter_map(|row| row.result.as_ref()).collect();
+    of_space(text, &results);
+}
+
+/// Results of no table, by measure.
+fn of_results(text: &mut String, results: &[Done]) {
+    let Some(done) = results.first() else { return };
+    let _ = write!(
+        text,
+        "<h2>{}: {}</h2>\n<p>{}</p>\n<p class=\"dim\">{}</p>\n<div class=\"scroll\"><table>\n<tr><th>who</th><th>measure</th>\
+         <th class=\"n\">here</th><th></th><th class=\"n\">any order</th></tr>\n",
+        plain(&done.task),
+        plain(&done.data.paths.join(", ")),
+        plain(&done.about),
+        plain(&provenance(done))
+    );
+    for measure in measures(results) {
+        for done in results {
+            let Some(value) = done.value(measure) else { continue };
+            let floor = value.floor.map_or_else(|| "–".to_owned(), |floor| shown(floor, measure));
+            let deviation = value.deviation.map(|d| format!(" ± {}", shown(d, measure))).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td class=\"n\">{}{deviation}</td><td>{}</td><td class=\"n\">{floor}</td></tr>",
+                plain(&done.ranker),
+                plain(measure),
+                shown(value.value, measure),
+                bar(value.value, measure, value.floor, None)
+            );
+        }
+    }
+    *text += "</table></div>\n";
+    for remark in left_out(done) {
+        let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&remark));
+    }
+    of_space(text, &results.iter().collect::<Vec<_>>());
+}
+
+/// Where vectors lie: alignment against uniformity, and a map for each ranker.
+fn of_space(text: &mut String, results: &[&Done]) {
+    let dots: Vec<(String, f64, f64)> = results
+        .iter()
+        .filter_map(|done| {
+            let (x, y) = (done.value("uniformity")?.value, done.value("alignment")?.value);
+            Some((done.ranker.clone(), x, y))
+        })
+        .collect();
+    let about = "alignment against uniformity; smaller is better on both";
+    *text += &scatter(&dots, ("uniformity (smaller is better)", "alignment (smaller is better)"), about);
+    let maps: Vec<_> = results.iter().filter_map(|done| Some((&done.ranker, done.map.as_ref()?))).collect();
+    let Some((_, any)) = maps.first() else { return };
+    *text += "<div class=\"maps\">\n";
+    for (ranker, of_ranker) in &maps {
+        let about = format!("dialogues on a plane by {ranker}, near each other where their vectors are");
+        let _ = writeln!(
+            text,
+            "<figure>{}<figcaption>{}, {} dialogues (t-SNE)</figcaption></figure>",
+            map(of_ranker, &about),
+            plain(ranker),
+            of_ranker.points.len()
+        );
+    }
+    *text += "</div>\n";
+    *text += &legend(any.names.iter().map(String::as_str));
+}
+
+fn of_graphs(text: &mut String, measured: &ann::Measured) {
+    let _ = write!(
+        text,
+        "<h2>Recall and speed: {}</h2>\n<p class=\"dim\">{} vectors of {} numbers, {} queries, the nearest {}; one thread; turnwise {}, {}.</p>\n",
+        plain(&measured.data),
+        grouped(measured.vectors as u64),
+        measured.dim,
+        grouped(measured.queries as u64),
+        measured.k,
+        plain(&measured.turnwise),
+        plain(&measured.machine)
+    );
+    let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for graph in &measured.graphs {
+        series.push((graph.name(), graph.settings.iter().map(|s| (s.recall, s.qps)).collect()));
+    }
+    series.push(("all looked at".to_owned(), vec![(measured.exact.recall, measured.exact.qps)]));
+    *text += &curves(&series, ("recall", "queries a second"), "queries a second against recall");
+    *text += "<div class=\"scroll\"><table>\n<tr><th>graph</th><th class=\"n\">ef</th><th class=\"n\">recall</th><th class=\"n\">queries/s</th>\
+              <th class=\"n\">on all threads</th><th class=\"n\">p50 µs</th><th class=\"n\">p95 µs</th><th class=\"n\">p99 µs</th></tr>\n";
+    let mut row = |name: &str, ef: String, setting: &ann::Setting| {
+        let latency = setting.latency;
+        let _ = writeln!(
+            text,
+            "<tr><td>{}</td><td class=\"n\">{ef}</td><td class=\"n\">{:.4}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td>\
+             <td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td></tr>",
+            plain(name),
+            setting.recall,
+            grouped(setting.qps as u64),
+            grouped(setting.qps_all as u64),
+            latency.p50_us,
+            latency.p95_us,
+            latency.p99_us
+        );
+    };
+    row("all looked at", "–".to_owned(), &measured.exact);
+    for graph in &measured.graphs {
+        graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
+    }
+    *text += "</table></div>\n";
+    for graph in &measured.graphs {
+        let memory = graph.build_bytes.map(|bytes| format!(" with {} of memory", megabytes(bytes)));
+        let _ = writeln!(
+            text,
+            "<p class=\"dim\">{}: built in {:.1} s on {} threads{}; {}, of which a walk reads {}.</p>",
+            plain(&graph.name()),
+            graph.build_seconds,
+            measured.threads,
+            memory.unwrap_or_default(),
+            megabytes(graph.file_bytes),
+            megabytes(graph.walked_bytes)
+        );
+    }
+}
+
+fn of_throughput(text: &mut String, throughput: &Throughput) {
+    let _ = write!(
+        text,
+        "<h2>Throughput: {}</h2>\n<p class=\"dim\">{} dialogues, {} turns, {}; {}; turnwise {}, {}.</p>\n<div class=\"scroll\"><table>\n\
+         <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">a second</th></tr>\n",
+        plain(&throughput.paths.join(", ")),
+        grouped(throughput.dialogues),
+        grouped(throughput.turns),
+        megabytes(throughput.bytes),
+        plain(&throughput.encoder),
+        plain(&throughput.turnwise),
+        plain(&throughput.machine)
+    );
+    for pace in &throughput.steps {
+        let _ = writeln!(
+            text,
+            "<tr><td>{}</td><td class=\"n\">{} {}</td><td class=\"n\">{:.2}</td><td class=\"n\">{}</td></tr>",
+            plain(&pace.step),
+            grouped(pace.count),
+            plain(&pace.unit),
+            pace.seconds,
+            grouped(pace.a_second() as u64)
+        );
+    }
+    *text += "</table></div>\n<div class=\"scroll\"><table>\n<tr><th>searches</th><th class=\"n\">queries/s</th><th class=\"n\">on all threads</th>\
+              <th class=\"n\">p50 µs</th><th class=\"n\">p95 µs</th><th class=\"n\">p99 µs</th></tr>\n";
+    for searches in &throughput.searches {
+        let _ = writeln!(
+            text,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td></tr>",
+            plain(&searches.mode),
+            grouped(searches.qps as u64),
+            grouped(searches.qps_all as u64),
+            searches.latency.p50_us,
+            searches.latency.p95_us,
+            searches.latency.p99_us
+        );
+    }
+    *text += "</table></div>\n";
+}
+
+fn table_row(row: &RowDone, line: &Line<'_>) -> String {
+    let measure = line.measure;
+    let of_unit = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| shown(value, measure));
+    let mut words = Vec::new();
+    words.extend(line.holds.map(|holds| if holds { "holds" } else { "missed" }));
+    words.extend(line.verdict.map(|verdict| verdict.word()));
+    let words: Vec<String> =
+        words.iter().map(|word| format!("<span class=\"{word}\">{word}</span>")).collect();
+    let words = match row.missing {
+        Some(_) => "<span class=\"dim\">not run</span>".to_owned(),
+        None => words.join(", "),
+    };
+    format!(
+        "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td>{words}</td></tr>\n",
+        plain(&row.who),
+        plain(measure),
+        of_unit(line.value),
+        bar(
+            line.value.unwrap_or(0.0),
+            measure,
+            line.floor.or(line.value.is_none().then_some(0.0)),
+            line.paper
+        ),
+        number(line.expected),
+        of_unit(line.floor),
+        number(line.paper),
+    )
+}
+
+/// A bar of hundredths, two pixels each, with marks where any order and where the paper is. What is no part of a whole has
+/// none.
+fn bar(value: f64, measure: &str, floor: Option<f64>, paper: Option<f64>) -> String {
+    if !(0.0..=1.0).contains(&value) || floor.is_none() {
+        return String::new();
+    }
+    let width = |hundredths: f64| 2.0 * hundredths.clamp(0.0, 100.0);
+    let mark = |hundredths: f64, colour: &str| {
+        let at = width(hundredths) - 1.0;
+        format!("<rect x=\"{at:.1}\" width=\"2\" height=\"16\" fill=\"var(--{colour})\"/>")
+    };
+    let floor = floor.filter(|floor| *floor > 0.0);
+    let marks = [floor.map(|floor| mark(100.0 * floor, "floor")), paper.map(|paper| mark(paper, "theirs"))];
+    format!(
+        "<svg width=\"202\" height=\"16\" role=\"img\" aria-label=\"{} of 100\"><rect y=\"3\" width=\"200\" height=\"10\" fill=\"var(--line)\"/>\
+         <rect y=\"3\" width=\"{:.1}\" height=\"10\" fill=\"var(--bar)\"/>{}</svg>",
+        shown(value, measure),
+        width(100.0 * value),
+        marks.into_iter().flatten().collect::<String>()
+    )
+}
+
+/// Text that means nothing to HTML.
+pub(super) fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,240 @@
+//! Plots as SVG, which a page needs nothing else for.
+
+use std::fmt::Write as _;
+
+use super::page::plain;
+use crate::eval::tasks::Map;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 320.0;
+/// For numbers and names of the axes.
+const LEFT: f64 = 64.0;
+const BELOW: f64 = 44.0;
+const ABOVE: f64 = 12.0;
+
+/// The n-th of many colours that differ, in light and dark.
+pub(super) fn colour(n: usize) -> String {
+    // By the golden angle the next is always far from those before.
+    let hue = (n as f64 * 137.508) % 360.0;
+    let light = [52, 40, 62][n / 7 % 3];
+    format!("hsl({hue:.0} 65% {light}%)")
+}
+
+/// From numbers to places along an axis.
+struct Axis {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Axis {
+    fn of(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> Self {
+        let low = values.clone().fold(f64::INFINITY, f64::min);
+        let high = values.fold(f64::NEG_INFINITY, f64::max);
+        if logarithmic {
+            return Axis { low: low.max(1e-9) / 1.3, high: high.max(1e-9) * 1.3, logarithmic };
+        }
+        let room = ((high - low) * 0.06).max(1e-6 + high.abs() * 1e-3);
+        Axis { low: low - room, high: high + room, logarithmic }
+    }
+
+    /// From 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        match self.logarithmic {
+            true => (value.max(1e-12) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        }
+    }
+
+    /// Round numbers along it.
+    fn marks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            let powers = (self.low.log10().floor() as i32)..=(self.high.log10().ceil() as i32);
+            let all = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|first| first * 10f64.powi(power)));
+            return all.filter(|mark| (self.low..=self.high).contains(mark)).collect();
+        }
+        let rough = (self.high - self.low) / 5.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|first| first * power).find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        (first..).map(|n| n as f64 * step).take_while(|mark| *mark <= self.high).take(20).collect()
+    }
+}
+
+/// A number as short as it can be told.
+fn short(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1e6 => format!("{}M", value / 1e6),
+        large if large >= 1e3 => format!("{}k", value / 1e3),
+        _ => {
+            let text = format!("{value:.4}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+/// Axes with their names and marks; what is drawn comes between it and `</svg>`.
+fn frame(x: &Axis, y: &Axis, names: (&str, &str), about: &str) -> String {
+    let mut svg = format!(
+        "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        plain(about)
+    );
+    for mark in x.marks() {
+        let (at, _) = spot(x, y, (mark, y.low));
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{at:.1} {ABOVE}V{:.1}\" class=\"grid\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            HEIGHT - BELOW,
+            HEIGHT - BELOW + 16.0,
+            short(mark)
+        );
+    }
+    for mark in y.marks() {
+        let (_, at) = spot(x, y, (x.low, mark));
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{LEFT} {at:.1}H{WIDTH}\" class=\"grid\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            at + 4.0,
+            short(mark)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text x=\"14\" y=\"{:.1}\" text-anchor=\"middle\" \
+         transform=\"rotate(-90 14 {:.1})\">{}</text>",
+        f64::midpoint(LEFT, WIDTH),
+        HEIGHT - 8.0,
+        plain(names.0),
+        (HEIGHT - BELOW) / 2.0,
+        (HEIGHT - BELOW) / 2.0,
+        plain(names.1)
+    );
+    svg
+}
+
+/// Where a pair of numbers lies in the picture.
+fn spot(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
+    let across = LEFT + x.place(of_x) * (WIDTH - LEFT - 8.0);
+    let down = ABOVE + (1.0 - y.place(of_y)) * (HEIGHT - BELOW - ABOVE);
+    (across, down)
+}
+
+/// What the colours mean.
+pub(super) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let chips: String = names
+        .enumerate()
+        .map(|(n, name)| format!("<span><i style=\"background:{}\"></i>{}</span>", colour(n), plain(name)))
+        .collect();
+    format!("<p class=\"legend\">{chips}</p>\n")
+}
+
+/// A line for each series; up is on a logarithmic scale.
+pub(super) fn curves(series: &[(String, Vec<(f64, f64)>)], names: (&str, &str), about: &str) -> String {
+    let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
+    if points().next().is_none() {
+        return String::new();
+    }
+    let (x, y) = (Axis::of(points().map(|p| p.0), false), Axis::of(points().map(|p| p.1), true));
+    let mut svg = frame(&x, &y, names, about);
+    for (n, (name, points)) in series.iter().enumerate() {
+        let spots: Vec<(f64, f64)> = points.iter().map(|point| spot(&x, &y, *point)).collect();
+        let path: Vec<String> = spots.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
+            path.join(" "),
+            colour(n)
+        );
+        for ((x, y), (of_x, of_y)) in spots.iter().zip(points) {
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{}\"><title>{}: {of_x:.4}, {of_y:.0}</title></circle>",
+                colour(n),
+                plain(name)
+            );
+        }
+    }
+    svg + "</svg>\n" + &legend(series.iter().map(|(name, _)| name.as_str()))
+}
+
+/// A dot with a name for each.
+pub(super) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
+    if dots.is_empty() {
+        return String::new();
+    }
+    let (x, y) = (Axis::of(dots.iter().map(|d| d.1), false), Axis::of(dots.iter().map(|d| d.2), false));
+    let mut svg = frame(&x, &y, names, about);
+    for (n, (name, of_x, of_y)) in dots.iter().enumerate() {
+        let (x, y) = spot(&x, &y, (*of_x, *of_y));
+        // Towards the middle there is room for the name.
+        let (beside, anchor) = if x > WIDTH / 2.0 { (x - 9.0, "end") } else { (x + 9.0, "start") };
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{0}\"><title>{1}: {of_x:.3}, {of_y:.3}</title></circle>\
+             <text x=\"{beside:.1}\" y=\"{2:.1}\" text-anchor=\"{anchor}\">{1}</text>",
+            colour(n),
+            plain(name),
+            y + 4.0
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// A map: a dot for each dialogue, in the colour of its domain.
+pub(super) fn map(map: &Map, about: &str) -> String {
+    const SIDE: f64 = 420.0;
+    let mut svg = format!(
+        "<svg class=\"map\" viewBox=\"0 0 {SIDE} {SIDE}\" role=\"img\" aria-label=\"{}\">\n",
+        plain(about)
+    );
+    for ((point, label), id) in map.points.iter().zip(&map.labels).zip(&map.ids) {
+        let at = |v: f32| 8.0 + (f64::from(v) + 1.0) / 2.0 * (SIDE - 16.0);
+        let name = map.names.get(*label).map_or("", String::as_str);
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"><title>{} {}</title></circle>",
+            at(point[0]),
+            at(point[1]),
+            colour(*label),
+            plain(name),
+            plain(id)
+        );
+    }
+    svg + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_within() {
+        let axis = Axis::of([0.0, 1.0].into_iter(), false);
+        let marks = axis.marks();
+        assert_eq!(marks.iter().map(|m| short(*m)).collect::<Vec<_>>(), ["0", "0.5", "1"]);
+        let axis = Axis::of([900.0, 40_000.0].into_iter(), true);
+        assert_eq!(
+            axis.marks().iter().map(|m| short(*m)).collect::<Vec<_>>(),
+            ["1k", "2k", "5k", "10k", "20k", "50k"]
+        );
+        // One value has an axis, too.
+        let one = Axis::of([3.0].into_iter(), false);
+        assert!((0.0..=1.0).contains(&one.place(3.0)) && !one.marks().is_empty());
+    }
+
+    #[test]
+    fn what_is_drawn_lies_in_the_picture() {
+        let x = Axis::of([0.5, 1.0].into_iter(), false);
+        let y = Axis::of([10.0, 1e5].into_iter(), true);
+        for point in [(0.5, 10.0), (1.0, 1e5), (0.7, 500.0)] {
+            let (across, down) = spot(&x, &y, point);
+            assert!((LEFT..=WIDTH).contains(&across) && (0.0..=HEIGHT - BELOW).contains(&down));
+        }
+        let drawn = curves(&[("a <b>".to_owned(), vec![(0.9, 100.0), (0.99, 50.0)])], ("x", "y"), "about");
+        assert!(drawn.contains("a &lt;b&gt;") && !drawn.contains("<b>") && drawn.ends_with("</p>\n"));
+        assert_eq!(curves(&[], ("x", "y"), ""), "");
+        assert_eq!(scatter(&[], ("x", "y"), ""), "");
+    }
+}
