@@ -12,7 +12,7 @@ use crate::{
     cli::{
         Context,
         args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
-        printer::{BOLD, DIM},
+        printer::{BOLD, DIM, counted},
     },
     error::{Error, Result},
     eval::{
@@ -169,20 +169,28 @@ fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
         if let Some(missing) = &one.missing {
             writeln!(out, "  {DIM}not run: {missing} is not there{DIM:#}")?;
         }
-        for row in one.rows.iter().filter(|row| row.result.is_some()) {
-            write_row(out, row, &one.lines(row))?;
+        let rows = || one.rows.iter().filter(|row| row.result.is_some());
+        let width = rows().map(|row| row.who.chars().count()).max().unwrap_or(0);
+        for row in rows() {
+            write_row(out, row, &one.lines(row), width)?;
         }
-        let absent: Vec<&str> =
-            one.rows.iter().filter(|row| row.missing.is_some()).map(|row| row.who.as_str()).collect();
-        if !absent.is_empty() && one.missing.is_none() {
-            writeln!(out, "  {DIM}missing: {} (the report says why){DIM:#}", absent.join(", "))?;
+        if one.missing.is_some() {
+            continue;
+        }
+        for best in one.best() {
+            writeln!(out, "  {BOLD}best{BOLD:#}    {}", report::best_in_words(&best))?;
+        }
+        let absent = one.rows.iter().filter(|row| row.missing.is_some()).count();
+        if absent > 0 {
+            let rows = counted(absent as u64, "row");
+            writeln!(out, "  {DIM}{rows} of the paper not run; the report says why{DIM:#}")?;
         }
     }
     writeln!(out)?;
     writeln!(out, "{}", summary(tables))
 }
 
-fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>]) -> io::Result<()> {
+fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usize) -> io::Result<()> {
     for line in lines {
         let Some(value) = line.value else { continue };
         let measure = line.measure;
@@ -195,7 +203,7 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>]) -> io::Resu
             format!("the paper {paper:.1}{verdict}")
         }));
         let (who, value, beside) = (&row.who, table::shown(value, measure), beside.join(", "));
-        writeln!(out, "  {mark:<6}  {who:<26}  {measure:>8}  {value:>6}  {DIM}{beside}{DIM:#}")?;
+        writeln!(out, "  {mark:<6}  {who:<width$}  {measure:>8}  {value:>6}  {DIM}{beside}{DIM:#}")?;
     }
     match row.note.is_empty() {
         true => Ok(()),

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, best_in_words, first, measures, megabytes, number, provenance, remarks, summary};
+use super::{
+    CAVEAT, Report, best_in_words, first, measures, megabytes, number, provenance, remarks, summary,
+};
 use crate::{
     cli::{commands::bench::table::shown, printer::grouped},
     eval::{ann, result::Done, tables::Table, throughput::Throughput},
@@ -11,7 +13,7 @@ use crate::{
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = "# Benchmarks\n".to_owned();
     if !report.tables.is_empty() {
-        let _ = write!(text, "\n{}.\n", summary(&report.tables));
+        let _ = write!(text, "\n{}. {CAVEAT}\n", summary(&report.tables));
         glance(&mut text, &report.tables);
         report.tables.iter().for_each(|table| of_table(&mut text, table));
     }

@@ -98,19 +98,28 @@ impl Report {
                 _ => results.extend(Done::read(path).ok()),
             }
         }
-        for done in results {
+        let (over, single): (Vec<Done>, Vec<Done>) =
+            results.into_iter().partition(|done| !done.seeds.is_empty());
+        for done in over.iter().chain(&single) {
             let same = |other: &Done| {
                 (&other.options, &other.data.hash, &other.seeds)
                     == (&done.options, &done.data.hash, &done.seeds)
             };
-            let told =
+            let mut told =
                 report.tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.result.as_ref());
-            if told.clone().any(|other| same(other) && other.identity == done.identity) {
+            // What is part of a mean over seeds is told there, but for the first, which others stand beside.
+            let in_a_mean = over.iter().any(|mean| {
+                done.seeds.is_empty()
+                    && mean.data.hash == done.data.hash
+                    && mean.seeds[1..].contains(&done.seed)
+                    && mean.identity.split(" + ").any(|identity| identity == done.identity)
+            });
+            if in_a_mean || told.any(|other| same(other) && other.identity == done.identity) {
                 continue;
             }
             match report.others.iter_mut().find(|group| group.first().is_some_and(same)) {
-                Some(group) => group.push(done),
-                None => report.others.push(vec![done]),
+                Some(group) => group.push(done.clone()),
+                None => report.others.push(vec![done.clone()]),
             }
         }
         Ok(report)
@@ -137,6 +146,10 @@ impl Report {
         Ok(())
     }
 }
+
+/// What "better" does not say.
+const CAVEAT: &str = "The papers judged on their test sets and by trained models; here are the data that each table names. \
+                      \"Better\" and \"below\" tell which number is greater, and no more.";
 
 /// Hundredths with a digit behind the point.
 fn number(value: Option<f64>) -> String {
@@ -179,22 +192,20 @@ fn remarks(table: &Table) -> Vec<String> {
             None => absent.push((why, vec![&row.who])),
         }
     }
-    all.extend(absent.into_iter().map(|(why, rows)| format!("Not run: {}: {why}.", rows.join(", "))));
+    all.extend(absent.into_iter().map(|(why, rows)| format!("Not run: {}: {why}.", rows.join("; "))));
     all.extend(first(table).into_iter().flat_map(left_out));
     all
 }
 
-/// The best here against the paper's best, in words: `94.5 by A; the paper 82.8 by B: better`.
-fn best_in_words(best: &Best<'_>) -> String {
-    let here =
-        best.here.map_or_else(|| "nothing was run".to_owned(), |(who, value)| format!("{value:.1} by {who}"));
+/// The best here against the paper's best, in words: `better: MAP 94.5 by A, the paper 82.8 by B`.
+pub(super) fn best_in_words(best: &Best<'_>) -> String {
     let verdict = match best.verdict {
-        Some(Verdict::Reproduced) => ": as good",
-        Some(Verdict::Better) => ": better",
-        Some(Verdict::Below) => ": below",
-        None => "",
+        Some(Verdict::Reproduced) => "as good: ",
+        Some(verdict) => &format!("{}: ", verdict.word()),
+        None => "not run: ",
     };
-    format!("{} {here}; the paper {:.1} by {}{verdict}", best.measure, best.paper.1, best.paper.0)
+    let here = best.here.map(|(who, value)| format!(" {value:.1} by {who},")).unwrap_or_default();
+    format!("{verdict}{}{here} the paper {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
 /// The measures that any of some results has, in the order of the first that has them.

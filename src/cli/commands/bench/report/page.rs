@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Report, best_in_words, first, left_out, measures, megabytes, number,
+    CAVEAT, Report, best_in_words, first, left_out, measures, megabytes, number,
     plots::{curves, legend, map, scatter},
     provenance, remarks, summary,
 };
@@ -27,7 +27,7 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .85em; color: var(--dim) } .legend i { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .35em }
 svg.plot { width: 100%; max-width: 44rem; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) } .grid { stroke: var(--line); fill: none }
 .maps { display: flex; flex-wrap: wrap; gap: 1rem } .maps figure { margin: 0; flex: 1 1 18rem; max-width: 26rem } svg.map { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px } figcaption { font-size: .9em; color: var(--dim) }
-.why { white-space: normal } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";
+td.why { white-space: normal; min-width: 20rem; font-size: .92em } summary { cursor: pointer; color: var(--dim) } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";
 
 /// All of it.
 pub(super) fn page(report: &Report) -> String {
@@ -36,7 +36,7 @@ pub(super) fn page(report: &Report) -> String {
          <title>turnwise: benchmarks</title>\n<style>{STYLE}\n</style>\n</head>\n<body>\n<h1>Benchmarks</h1>\n"
     );
     if !report.tables.is_empty() {
-        let _ = writeln!(text, "<p>{}.</p>", plain(&summary(&report.tables)));
+        let _ = writeln!(text, "<p>{}. {}</p>", plain(&summary(&report.tables)), plain(CAVEAT));
         glance(&mut text, &report.tables);
         text += "<p class=\"dim\">A bar is what was reached here, in hundredths; the plain line is what any order would have, the \
                  orange one what the paper has.</p>\n";
@@ -68,7 +68,7 @@ fn glance(text: &mut String, tables: &[Table]) {
         let _ = writeln!(
             text,
             "<tr><td><a href=\"#{0}\">{0}</a><br><span class=\"dim\">{1}</span></td><td class=\"n\">{2}</td><td class=\"n\">{3}</td>\
-             <td class=\"n\">{4}</td><td class=\"n\">{5}</td><td>{6}</td></tr>",
+             <td class=\"n\">{4}</td><td class=\"n\">{5}</td><td class=\"why\">{6}</td></tr>",
             plain(&table.name),
             plain(&table.table),
             counts.reproduced,
@@ -93,9 +93,17 @@ fn of_table(text: &mut String, table: &Table) {
     if let Some(missing) = &table.missing {
         let _ = writeln!(text, "<p class=\"missed\">Not run: {} is not there.</p>", plain(missing));
     }
-    if let Some(done) = first(table) {
-        let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&provenance(done)));
-    }
+    // What nobody has run is there for those who ask.
+    let run = match first(table) {
+        Some(done) => {
+            let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&provenance(done)));
+            true
+        }
+        None => {
+            *text += "<details><summary>what the paper has</summary>\n";
+            false
+        }
+    };
     *text += "<div class=\"scroll\"><table>\n<tr><th>who</th><th>measure</th><th class=\"n\">here</th><th></th><th class=\"n\">expected</th>\
               <th class=\"n\">any order</th><th class=\"n\">the paper</th><th></th></tr>\n";
     for row in &table.rows {
@@ -106,6 +114,9 @@ fn of_table(text: &mut String, table: &Table) {
     *text += "</table></div>\n";
     for remark in remarks(table) {
         let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&remark));
+    }
+    if !run {
+        *text += "</details>\n";
     }
     let results: Vec<&Done> = table.rows.iter().filter_map(|row| row.result.as_ref()).collect();
     of_space(text, &results);
