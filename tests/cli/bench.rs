@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{SAMPLES, Turnwise};
 
 /// Two intents; what is of one shares a word.
-fn select() -> String {
+pub(crate) fn select() -> String {
     let texts = [
         "lost my card",
         "card is gone",
@@ -24,7 +24,7 @@ fn select() -> String {
     (0..6).map(line).collect()
 }
 
-fn value(results: &Value, ranker: usize, measure: &str) -> f64 {
+pub(crate) fn value(results: &Value, ranker: usize, measure: &str) -> f64 {
     let values = results[ranker]["values"].as_array().unwrap();
     values.iter().find(|v| v["measure"] == measure).unwrap()["value"].as_f64().unwrap()
 }
@@ -38,7 +38,7 @@ fn semantic_retrieval_by_several_rankers_with_the_floor_of_the_list() {
         "bench sr select.txt -r bm25 -r tfidf:pairs -r hybrid -r random -r model+centre --model {model}"
     ));
     assert_eq!(results.as_array().unwrap().len(), 5);
-    assert_eq!(results[0]["schema"], "turnwise/bench/1");
+    assert_eq!(results[0]["schema"], "turnwise/bench/2");
     // Half of the words stand in both intents.
     assert!(value(&results, 0, "MAP") > 0.75 && value(&results, 2, "MAP") > 0.9, "{results}");
     // Two of five are positive: worked out by hand over the ten orders.
@@ -213,109 +213,6 @@ fn bad_input_is_told_or_counted() {
     t.run("bench dsts sts.txt --export runs -r bm25").says(3, &["sts.txt:2"]);
 }
 
-fn recipe(map: f64) -> String {
-    format!(
-        "about = \"made up\"\npaper = \"none\"\n\n[task]\nkind = \"sr\"\ndata = \"select.txt\"\n\n[[rows]]\nranker = \"bm25\"\nexpected = {{ MAP = {map} }}\npaper = {{ MRR = 12.5 }}\n"
-    )
-}
-
-#[test]
-fn recipes_tell_what_holds_and_what_does_not() {
-    let t = Turnwise::new();
-    t.write("data/select.txt", select());
-    t.write("recipes/good.toml", recipe(80.6));
-    let line = "bench reproduce --recipes recipes";
-    let out = t.ok(line);
-    assert!(out.contains("holds   BM25"), "{out}");
-    assert!(out.contains("expected 80.6, any order 59.3"), "{out}");
-    assert!(out.contains("the paper 12.5"), "{out}");
-    assert!(out.contains("1 numbers hold, 0 missed; 0 recipes without their data"), "{out}");
-    t.write("recipes/bad.toml", recipe(90.0));
-    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
-    let out = t.run(line);
-    assert_eq!(out.code, 1, "{out:?}");
-    assert!(
-        out.out.contains("MISSED  BM25") && out.out.contains("not run: data/gone.txt is not there"),
-        "{out:?}"
-    );
-    assert!(out.err.contains("error: 1 of the expected numbers were missed"), "{out:?}");
-    t.ok(&format!("{line} --only good"));
-    t.run(&format!("{line} --only gone")).says(2, &["none of the data are in data"]);
-    t.run(&format!("{line} --only goood"))
-        .says(2, &["no recipe has `goood` in its name", "did you mean `good`?"]);
-    let listed = t.json("bench list --recipes recipes");
-    assert_eq!((&listed[0]["name"], &listed[1]["missing"]), (&"bad".into(), &"data/gone.txt".into()));
-    assert_eq!(t.json(&format!("{line} --only good"))[0]["rows"][0]["checked"][0]["holds"], true);
-    t.write("recipes/good.toml", recipe(80.6).replace("expected = { MAP", "expected = { purity = 1, MAP"));
-    t.run(&format!("{line} --only good"))
-        .says(3, &["BM25 has no purity, of which a recipe expects something", "it has MAP, MRR"]);
-}
-
-#[test]
-fn a_report_tells_at_a_glance_what_is_reproduced() {
-    let t = Turnwise::new();
-    t.write("data/select.txt", select());
-    t.write("recipes/good.toml", recipe(80.6));
-    t.write("recipes/bad.toml", recipe(90.0).replace("made up", "a < b & c"));
-    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
-    let line = "bench reproduce --recipes recipes";
-    assert_eq!(t.run(&format!("{line} --report out.md")).code, 1);
-    let report = t.read("out.md");
-    assert!(report.contains("1 numbers hold, 1 missed; 1 recipes without their data"), "{report}");
-    assert!(report.contains("| BM25 | MAP | 80.6 | 80.6 | 59.3 | – | holds |"), "{report}");
-    assert!(report.contains("| BM25 | MAP | 80.6 | 90.0 | 59.3 | – | **missed** |"), "{report}");
-    assert!(report.contains("| BM25 | MRR | 83.3 | – | 64.2 | 12.5 |  |"), "{report}");
-    assert!(report.contains("Not run: data/gone.txt is not there."), "{report}");
-    assert_eq!(t.run(&format!("{line} --report out.html")).code, 1);
-    let page = t.read("out.html");
-    assert!(
-        page.contains("<svg") && page.contains("a &lt; b &amp; c") && !page.contains("a < b & c"),
-        "{page}"
-    );
-    // Nothing is fetched from anywhere.
-    assert!(!page.contains("http") && !page.contains("src="), "{page}");
-    t.run(&format!("{line} --report out.pdf")).says(2, &["out.pdf is neither .md nor .html"]);
-}
-
-#[test]
-fn a_wrong_recipe_is_told_with_its_line() {
-    let t = Turnwise::new();
-    t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
-    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "in line 9"]);
-    t.write("recipes/x.toml", recipe(80.6).replace("kind = \"sr\"", "kind = \"rs\""));
-    t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
-    t.write("recipes/x.toml", b"about = \"\xff\"");
-    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: invalid UTF-8 at byte 9"]);
-    t.run("bench list")
-        .says(2, &["there are no recipes in benchmarks/recipes", "they come with turnwise's sources"]);
-    t.write("empty/readme", "");
-    t.run("bench list --recipes empty").says(2, &["there are no recipes in empty"]);
-}
-
-#[test]
-fn sets_are_built_and_used() {
-    let t = Turnwise::new();
-    t.write("labelled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
-    t.ok("bench build sr labelled.csv -o select.txt");
-    assert_eq!(t.read("select.txt").lines().next().unwrap(), "0\tlost, my card\tcards\t1\t2,3");
-    t.ok("bench sr select.txt -r bm25");
-    t.write("one.tsv", "a\tx\nb\tx\n");
-    t.run("bench build sr one.tsv -o out.txt")
-        .says(3, &["2 sentences of 1 intents: there is nothing to tell apart"]);
-    assert!(!t.path("out.txt").exists());
-    t.write("short.tsv", "a\tx\nb\n");
-    t.run("bench build sr short.tsv -o out.txt").says(3, &["short.tsv:2: this row has no text and label"]);
-    let built = t.run(&format!("bench build response {SAMPLES} -o samples.jsonl"));
-    assert_eq!(built.code, 0, "{built:?}");
-    assert!(
-        built.err.contains("can be told by the name of a speaker; --strip-names takes names out"),
-        "{built:?}"
-    );
-    let results = t.json("bench response samples.jsonl -r bm25");
-    assert!(value(&results, 0, "R@1") > 0.2, "{}", results[0]["values"]);
-    assert!((results[0]["values"][0]["floor"].as_f64().unwrap() - 0.1).abs() < 1e-9);
-}
-
 #[test]
 fn vectors_of_others_are_ranked_by() {
     let t = Turnwise::new();
@@ -341,4 +238,39 @@ fn only_texts_are_ranked_again_and_only_by_models_with_tokens() {
         .says(2, &["has no vectors of single tokens"]);
     t.run(&format!("bench dialogues {SAMPLES} -r matching --model {model}"))
         .says(2, &["texts are ranked again token by token, and here dialogues are ranked"]);
+}
+
+#[test]
+fn several_seeds_are_told_with_mean_and_deviation() {
+    let t = Turnwise::new();
+    t.write("select.txt", select());
+    let line = "bench sr select.txt -r random -r bm25 --seeds 3 --seed 5";
+    let results = t.json(line);
+    assert_eq!(results[0]["seeds"], json!([5, 6, 7]));
+    let each: Vec<f64> = (5..8)
+        .map(|seed| value(&t.json(&format!("bench sr select.txt -r random --seed {seed}")), 0, "MAP"))
+        .collect();
+    let mean = each.iter().sum::<f64>() / 3.0;
+    assert!((value(&results, 0, "MAP") - mean).abs() < 1e-12, "{each:?}");
+    assert!(results[0]["values"][0]["deviation"].as_f64().unwrap() > 0.0);
+    // What does not draw is the same with every seed.
+    assert_eq!(results[1]["values"][0]["deviation"], 0.0);
+    assert!(t.ok(line).contains("mean ± deviation over 3 seeds"));
+    t.run("bench sr select.txt -r bm25 --seeds 0").says(2, &["0 is not in 1..=1000"]);
+}
+
+#[test]
+fn dialogues_of_others_with_a_domain_as_a_word_are_taken() {
+    let t = Turnwise::new();
+    let line = |n: usize| {
+        let (domain, word) = if n % 2 == 0 { ("bank", "card") } else { ("post", "parcel") };
+        json!({"id": format!("d{n}"), "domain": domain, "domains": [domain],
+               "turns": [{"role": "user", "text": format!("my {word} {n}")}, {"role": "agent", "text": "I see"}]})
+    };
+    t.write("others.jsonl", (0..8).map(|n| format!("{}\n", line(n))).collect::<String>());
+    let results = t.json("bench dialogues others.jsonl -r bm25 -r tfidf-svd:2");
+    assert_eq!(value(&results, 0, "MAP"), 1.0);
+    let map = &results[1]["map"];
+    assert_eq!(map["names"], json!(["bank", "post"]));
+    assert_eq!((map["points"].as_array().unwrap().len(), &map["labels"][1]), (8, &json!(1)));
 }

@@ -5,6 +5,9 @@
 
 mod bad_input;
 mod bench;
+mod bench_build;
+mod bench_recipes;
+mod bench_speed;
 mod changes;
 mod compact;
 mod corpus;

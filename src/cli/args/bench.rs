@@ -74,7 +74,7 @@ pub(crate) enum BenchCommand {
     Run {
         /// The names of recipes, or files (.toml)
         #[arg(required = true, value_name = "RECIPE")]
-        recipes: Vec<String>,
+        names: Vec<String>,
         #[command(flatten)]
         place: PlaceArgs,
         #[command(flatten)]

@@ -124,7 +124,7 @@ impl Task for ListTask {
             values: values.collect(),
             queries: self.queries.clone(),
             rankings: if keep { rows.into_iter().map(|row| row.ranked).collect() } else { Vec::new() },
-            map: None,
+            ..Outcome::default()
         })
     }
 }

@@ -72,8 +72,21 @@ pub struct Outcome {
     pub queries: Vec<String>,
     /// Each query's ranking, if asked for.
     pub rankings: Vec<Ranked>,
+    /// What else an outside tool needs for the same numbers, if asked for.
+    pub columns: Vec<Columns>,
     /// Where things lie, for tasks that have vectors and labels.
     pub map: Option<Map>,
+}
+
+/// What is no ranking, line by line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Columns {
+    /// What it is of, as the ending of a file.
+    pub name: &'static str,
+    /// The names of the columns.
+    pub names: Vec<String>,
+    /// The cells of each line.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// Things on a plane, near each other where their vectors are.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Outcome, Skipped, Task, Value};
+use super::{Columns, Outcome, Skipped, Task, Value};
 use crate::{
     error::{Error, Result},
     eval::rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
@@ -60,7 +60,7 @@ impl Task for PairTask {
 
     /// A score is divided by what each has with itself: nothing to a cosine, and what makes other scores comparable from
     /// pair to pair.
-    fn run(&self, scorer: &dyn Scorer, _: bool, watch: &dyn Watch) -> Result<Outcome> {
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);
             let mut scores = Vec::new();
@@ -84,6 +84,15 @@ impl Task for PairTask {
             })?;
             Ok(Value { measure: name.to_owned(), value, deviation: None, floor: Some(0.0), each: Vec::new() })
         };
-        Ok(Outcome { values: measures.into_iter().map(value).collect::<Result<_>>()?, ..Outcome::default() })
+        let values = measures.into_iter().map(value).collect::<Result<_>>()?;
+        let rows =
+            self.gold.iter().zip(&scores).map(|(gold, score)| vec![gold.to_string(), score.to_string()]);
+        let columns = Columns {
+            name: "pairs",
+            names: ["people", "ranker"].map(str::to_owned).into(),
+            rows: rows.collect(),
+        };
+        let columns = if keep { vec![columns] } else { Vec::new() };
+        Ok(Outcome { values, columns, ..Outcome::default() })
     }
 }

@@ -11,13 +11,13 @@ use crate::{
     cli::{
         Context,
         args::{AnnArgs, GraphBuilder, SearchOf},
-        printer::{BOLD, DIM, grouped},
+        printer::{BOLD, DIM, counted, grouped},
         watching::Watching,
     },
     encoder::Vectors,
     error::{Error, Result},
     eval::{
-        ann::{Measured, Setting, Source, Sweep, draw_queries, measure},
+        ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
         rank::Given,
     },
     index::{
@@ -35,9 +35,15 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
 /// Measures by the vectors that are named, else by those of an index, and keeps it among the results.
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
-    let (vectors, data, hash) = vectors(args, index)?;
+    let (all, data, hash) = vectors(args, index)?;
+    let vectors = pointing(&all);
+    if vectors.len() < all.len() {
+        let zeros = counted((all.len() - vectors.len()) as u64, "vector");
+        context.printer.warn(format!("{zeros} of zeros: left out, as nothing is near to them"));
+    }
+    drop(all);
     let (base, queries) = match &args.query_vectors {
-        Some(path) => (vectors, Given::open(path)?.into_unit().0),
+        Some(path) => (vectors, pointing(&Given::open(path)?.into_unit().0)),
         // Not so many that too little remains to be searched.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };

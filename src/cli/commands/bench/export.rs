@@ -4,22 +4,25 @@ use std::path::Path;
 
 use crate::{
     cli::output::Output,
-    error::{Error, Result},
+    error::Result,
     eval::{
         tasks::Outcome,
         trec::{write_qrels, write_run},
     },
 };
 
-/// Writes `NAME.run` and `NAME.qrels`, named as the result is.
+/// Writes `NAME.run` and `NAME.qrels`, named as the result is, and tables of what is no ranking.
 pub(super) fn write(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
-    if outcome.rankings.is_empty() {
-        return Err(Error::Input {
-            message: "this task has no rankings that could be exported".to_owned(),
-            hint: Some("leave --export out".to_owned()),
-        });
-    }
     let name = folder.join(result.file_name().unwrap_or_default());
+    for columns in &outcome.columns {
+        let mut out = Output::create(&name.with_extension(format!("{}.tsv", columns.name)))?;
+        let lines = std::iter::once(&columns.names).chain(&columns.rows);
+        lines.map(|cells| cells.join("\t")).try_for_each(|line| out.with(|out| writeln!(out, "{line}")))?;
+        out.finish()?;
+    }
+    if outcome.rankings.is_empty() {
+        return Ok(());
+    }
     let mut run = Output::create(&name.with_extension("run"))?;
     let mut qrels = Output::create(&name.with_extension("qrels"))?;
     for ranked in &outcome.rankings {

@@ -48,7 +48,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         BenchCommand::Build(command) => return build::run(&command, context),
         BenchCommand::Compare { a, b } => return compare::run(&a, &b, context),
         BenchCommand::List(args) => return recipes::list(&args, context),
-        BenchCommand::Run { recipes, place, run } => return recipes::run(&recipes, &place, &run, context),
+        BenchCommand::Run { names, place, run } => return recipes::run(&names, &place, &run, context),
         BenchCommand::Reproduce { recipes, report, run } => {
             return recipes::reproduce(&recipes, &report, &run, context);
         }

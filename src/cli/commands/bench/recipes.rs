@@ -102,7 +102,7 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
     Ok(table)
 }
 
-pub(super) fn run(recipes: &[String], place: &PlaceArgs, how: &RunArgs, context: &Context<'_>) -> Result<()> {
+pub(super) fn run(names: &[String], place: &PlaceArgs, how: &RunArgs, context: &Context<'_>) -> Result<()> {
     let known = cookbook::all(place.recipes.as_deref())?;
     let find = |name: &String| {
         if name.ends_with(".toml") {
@@ -113,7 +113,7 @@ pub(super) fn run(recipes: &[String], place: &PlaceArgs, how: &RunArgs, context:
             .ok_or_else(|| Error::unknown_name("recipe", name, known.iter().map(|named| named.name.as_str())))
     };
     // What is wrong with a name is told before anything is done.
-    let chosen = recipes.iter().map(find).collect::<Result<Vec<Named>>>()?;
+    let chosen = names.iter().map(find).collect::<Result<Vec<Named>>>()?;
     let mut tables = Vec::new();
     for named in &chosen {
         if let Some(path) = named.missing(&place.data) {

@@ -263,8 +263,7 @@ fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> R
     ];
     for (name, spec, rankers) in specs {
         smoke.step(name, |wrong| {
-            let exported = (!matches!(spec, TaskSpec::Dsts { .. })).then(|| set.of("runs"));
-            let how = how(set, exported, 1);
+            let how = how(set, Some(set.of("runs")), 1);
             let results = on(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
             // As released, those of another intent are chosen by their words and those of the same are not: words, and
             // what goes by them, put the wrong ones first.

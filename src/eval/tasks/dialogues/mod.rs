@@ -1,23 +1,24 @@
 //! dial2vec's three tasks, over one set of dialogues with a domain each.
 
+mod domains;
+mod related;
+
 use std::collections::{BTreeMap, HashMap};
 
-use rayon::prelude::*;
-
-use super::{Candidates, ListTask, Map, Outcome, Skipped, Task, Value};
+use super::{Candidates, Columns, ListTask, Map, Outcome, Skipped, Task, Value};
 use crate::{
     corpus::Dialogue,
     encoder::Vectors,
     error::{Error, Result},
     eval::{
-        rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers},
-        significance::mean_and_deviation,
+        rank::{Items, Pool, Scorer, Step, Watch},
         trec::Measure,
     },
-    measures::{clusters::Table, correlation::spearman, plane::plane, space::space},
+    measures::{plane::plane, space::space},
     random::Random,
-    search::clusters::partition,
 };
+use domains::categorization;
+use related::relatedness;
 
 /// As the paper's text has it, or as its released code does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,9 +39,6 @@ impl Profile {
         }
     }
 }
-
-/// A measure of clusters.
-type OfTable = fn(&Table) -> f64;
 
 /// How often what is drawn is drawn.
 const DRAWS: usize = 10;
@@ -121,91 +119,6 @@ impl DialogueTask {
         Ok(DialogueTask { retrieval, labels, domains, profile, seed })
     }
 
-    fn relatedness(&self, scorer: &dyn Scorer) -> Result<Value> {
-        let n = self.labels.len();
-        let each = match self.profile {
-            Profile::Paper => (0..DRAWS as u64)
-                .map(|draw| {
-                    let mut random = Random::new(self.seed, draw);
-                    let (mut scores, mut same, mut one) = (Vec::new(), Vec::new(), Vec::new());
-                    for a in 0..n {
-                        // Any but itself.
-                        let b = (a + 1 + random.below(n - 1)) % n;
-                        scorer.scores(a, &[b as u32], &mut one)?;
-                        must_be_numbers("the ranker", &self.retrieval.documents[a], &one)?;
-                        scores.push(f64::from(one[0]));
-                        same.push(f64::from(u8::from(self.labels[a] == self.labels[b])));
-                    }
-                    Ok(spearman(&scores, &same).unwrap_or(0.0))
-                })
-                .collect::<Result<Vec<f64>>>()?,
-            Profile::Code => (0..n)
-                .into_par_iter()
-                .map(|a| {
-                    let others: Vec<u32> = (0..n as u32).filter(|b| *b != a as u32).collect();
-                    let mut scores = Vec::new();
-                    scorer.scores(a, &others, &mut scores)?;
-                    must_be_numbers("the ranker", &self.retrieval.documents[a], &scores)?;
-                    let scores: Vec<f64> = scores.iter().map(|score| f64::from(*score)).collect();
-                    let same = |b: &u32| f64::from(u8::from(self.labels[*b as usize] == self.labels[a]));
-                    let same: Vec<f64> = others.iter().map(same).collect();
-                    Ok(spearman(&scores, &same).unwrap_or(0.0))
-                })
-                .collect::<Result<Vec<f64>>>()?,
-        };
-        let (value, deviation) = mean_and_deviation(&each);
-        let drawn = self.profile == Profile::Paper;
-        Ok(Value {
-            measure: "Spearman".to_owned(),
-            value,
-            deviation: drawn.then_some(deviation),
-            floor: Some(0.0),
-            each,
-        })
-    }
-
-    /// How often k-means runs.
-    fn runs(&self) -> usize {
-        match self.profile {
-            Profile::Paper => DRAWS,
-            Profile::Code => 10usize.saturating_sub(self.labels.len() / 500).max(3),
-        }
-    }
-
-    fn categorization(&self, scorer: &dyn Scorer, watch: &dyn Watch) -> Result<Vec<Value>> {
-        let Some(vectors) = scorer.vectors() else { return Ok(Vec::new()) };
-        let mut tables = Vec::new();
-        for run in 0..self.runs() {
-            let of =
-                partition(vectors, self.domains.len(), self.seed + run as u64, BEGINNINGS, &|| watch.stop())?;
-            let clusters: Vec<usize> = of.iter().map(|cluster| *cluster as usize).collect();
-            tables.push(Table::new(&clusters, &self.labels));
-            watch.done(Step::Clustering, run + 1, self.runs());
-        }
-        let by_chance: Vec<Table> = (0..DRAWS as u64)
-            .map(|draw| {
-                let mut random = Random::new(self.seed, draw);
-                Table::new(
-                    &self.labels.iter().map(|_| random.below(self.domains.len())).collect::<Vec<_>>(),
-                    &self.labels,
-                )
-            })
-            .collect();
-        let measures: [(&str, OfTable); 4] = [
-            ("purity", Table::purity),
-            ("NMI", Table::nmi),
-            ("ARI", Table::ari),
-            ("accuracy", Table::accuracy),
-        ];
-        let value = |(name, measure): (&str, OfTable)| {
-            let each: Vec<f64> = tables.iter().map(measure).collect();
-            let (value, deviation) = mean_and_deviation(&each);
-            let (floor, _) = mean_and_deviation(&by_chance.iter().map(measure).collect::<Vec<f64>>());
-            Value { measure: name.to_owned(), value, deviation: Some(deviation), floor: Some(floor), each }
-        };
-        Ok(measures.into_iter().map(value).collect())
-    }
-
     fn space(&self, scorer: &dyn Scorer) -> Vec<Value> {
         let same = |a: usize, b: usize| self.labels[a] == self.labels[b];
         let found = scorer.vectors().and_then(|vectors| space(vectors, same));
@@ -280,8 +193,11 @@ impl Task for DialogueTask {
 
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
         let mut outcome = self.retrieval.run(scorer, keep, watch)?;
-        outcome.values.push(self.relatedness(scorer)?);
-        outcome.values.extend(self.categorization(scorer, watch)?);
+        let (related, pairs) = relatedness(self, scorer, keep)?;
+        outcome.values.push(related);
+        let (categorized, clusters) = categorization(self, scorer, keep, watch)?;
+        outcome.values.extend(categorized);
+        outcome.columns.extend(pairs.into_iter().chain(clusters));
         outcome.values.extend(self.space(scorer));
         outcome.map = self.map(scorer, watch)?;
         Ok(outcome)

@@ -1,0 +1,108 @@
+//! The sets of the papers' tasks, made of labelled corpora.
+
+use crate::{
+    bench::value,
+    support::{SAMPLES, Turnwise},
+};
+
+#[test]
+fn sets_are_built_and_used() {
+    let t = Turnwise::new();
+    t.write("labelled.csv", "text,category\n\"lost, my card\",cards\ncard is gone,cards\nmy parcel,parcels\nparcel is late,parcels\n");
+    t.ok("bench build sr labelled.csv -o select.txt");
+    assert_eq!(t.read("select.txt").lines().next().unwrap(), "0\tlost, my card\tcards\t1\t2,3");
+    t.ok("bench sr select.txt -r bm25");
+    t.write("one.tsv", "a\tx\nb\tx\n");
+    t.run("bench build sr one.tsv -o out.txt")
+        .says(3, &["2 sentences of 1 intents: there is nothing to tell apart"]);
+    assert!(!t.path("out.txt").exists());
+    t.write("short.tsv", "a\tx\nb\n");
+    t.run("bench build sr short.tsv -o out.txt").says(3, &["short.tsv:2: this row has no text and label"]);
+    let built = t.run(&format!("bench build response {SAMPLES} -o samples.jsonl"));
+    assert_eq!(built.code, 0, "{built:?}");
+    assert!(
+        built.err.contains("can be told by the name of a speaker; --strip-names takes names out"),
+        "{built:?}"
+    );
+    let results = t.json("bench response samples.jsonl -r bm25");
+    assert!(value(&results, 0, "R@1") > 0.2, "{}", results[0]["values"]);
+    assert!((results[0]["values"][0]["floor"].as_f64().unwrap() - 0.1).abs() < 1e-9);
+}
+
+#[test]
+fn what_is_said_in_dialogues_has_intents_too() {
+    let t = Turnwise::new();
+    t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
+    assert_eq!(t.read("select.txt").lines().count(), 200);
+    let results = t.json("bench sr select.txt -r tfidf");
+    assert!(value(&results, 0, "MAP") > results[0]["values"][0]["floor"].as_f64().unwrap());
+    t.write("bare.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\", \"intent\": \"i\"}, {\"text\": \"y\"}, {\"text\": \"z\", \"intent\": \"j\"}]}\n");
+    assert!(
+        t.run("bench build sr bare.jsonl -o b.txt").err.contains("1 sentence without an intent: left out")
+    );
+}
+
+#[test]
+fn pairs_are_drawn_for_people_to_score_and_then_judged_by() {
+    let t = Turnwise::new();
+    let line = format!("bench build dsts {SAMPLES} -o pairs.tsv --key key.tsv --pairs 60 -r bm25 -r tfidf");
+    t.ok(&line);
+    let (pairs, key) = (t.read("pairs.tsv"), t.read("key.tsv"));
+    assert_eq!((pairs.lines().count(), key.lines().count()), (60, 60));
+    for by in ["BM25", "TF-IDF", "intent"] {
+        assert_eq!(key.lines().filter(|line| line.ends_with(&format!("\t{by}"))).count(), 20, "{by}");
+    }
+    t.run("bench dsts pairs.tsv -r bm25").says(3, &["pairs.tsv:1: this pair has no score yet"]);
+    // Three people have scored.
+    let scored: String = pairs
+        .lines()
+        .enumerate()
+        .map(|(n, line)| line.replacen('?', &format!("{},3,1", 1 + n % 5), 1) + "\n")
+        .collect();
+    t.write("scored.tsv", scored);
+    assert_eq!(t.json("bench dsts scored.tsv -r bm25")[0]["data"]["size"], "60 pairs");
+    t.ok(&line);
+    assert_eq!(t.read("pairs.tsv"), pairs);
+    t.ok(&format!("{line} --seed 9"));
+    assert_ne!(t.read("pairs.tsv"), pairs);
+}
+
+#[test]
+fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
+    let t = Turnwise::new();
+    let line = |n: usize, domains: &str| {
+        format!("{{\"id\": \"d{n}\", \"domains\": [{domains}], \"turns\": [{{\"text\": \"hello {n}\"}}]}}\n")
+    };
+    let of = |count: usize| -> String {
+        (0..count).map(|n| line(n, if n % 2 == 0 { "\"a\"" } else { "\"b\"" })).collect::<String>()
+            + &line(count, "\"a\", \"b\"")
+            + &line(count + 1, "")
+    };
+    t.write("right.jsonl", of(70));
+    let out = t.run("bench build dial right.jsonl -o dev.jsonl --paper bitod/dev");
+    assert_eq!(out.code, 0, "{out:?}");
+    assert!(out.err.contains("70 dialogues of 2 domains written"), "{out:?}");
+    assert!(out.err.contains("left out: 1 dialogues of several domains (d70)"), "{out:?}");
+    assert_eq!(t.read("dev.jsonl").lines().count(), 70);
+    t.json("bench dialogues dev.jsonl -r bm25");
+    t.write("wrong.jsonl", of(68));
+    t.run("bench build dial wrong.jsonl -o dev.jsonl --paper bitod/dev")
+        .says(1, &["bitod/dev has 70 dialogues in the paper and 68 here", "the file is written"]);
+    assert_eq!(t.read("dev.jsonl").lines().count(), 68);
+    t.run("bench build dial wrong.jsonl -o x.jsonl --paper bitot/dev")
+        .says(2, &["unknown corpus of dial2vec's paper `bitot/dev`", "did you mean `bitod`?"]);
+}
+
+#[test]
+fn the_files_of_dial2vec_are_judged_as_they_are() {
+    let t = Turnwise::new();
+    let line = |n: usize| {
+        let (word, topic) = if n % 2 == 0 { ("card", 1) } else { ("parcel", 2) };
+        let said = format!("my {word} {n}#I see#thanks");
+        format!("010\t{said}|{said}\t{topic}\n")
+    };
+    t.write("mwoz/clustering_dev.tsv", (0..12).map(line).collect::<String>());
+    let results = t.json("bench dialogues mwoz/clustering_dev.tsv -r bm25 -r tfidf-svd:2 --profile code");
+    assert_eq!(results[0]["data"]["size"], "12 dialogues of 2 domains");
+    assert_eq!((value(&results, 0, "MAP"), value(&results, 1, "purity")), (1.0, 1.0));
+}

@@ -1,0 +1,153 @@
+//! Recipes, and reports of what came.
+
+use crate::{bench::select, support::Turnwise};
+
+fn recipe(map: f64) -> String {
+    format!(
+        "about = \"made up\"\npaper = \"dial2vec\"\ntable = \"Table 9\"\n\n[task]\nkind = \"sr\"\ndata = \"select.txt\"\n\n[[rows]]\nranker = \"bm25\"\nexpected = {{ MAP = {map} }}\npaper = {{ MRR = 12.5 }}\n\n[[rows]]\nname = \"T5\"\nmissing = \"its weights are not at hand\"\npaper = {{ MAP = 91.0 }}\n"
+    )
+}
+
+#[test]
+fn recipes_tell_what_holds_and_what_does_not() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write("recipes/good.toml", recipe(80.6));
+    let line = "bench reproduce --recipes recipes";
+    let out = t.ok(line);
+    assert!(out.contains("holds   BM25"), "{out}");
+    assert!(out.contains("expected 80.6, any order 59.3"), "{out}");
+    assert!(out.contains("the paper 12.5: better"), "{out}");
+    assert!(out.contains("best    below: MAP 80.6 by BM25, the paper 91.0 by T5"), "{out}");
+    assert!(out.contains("1 row of the paper not run; the report says why"), "{out}");
+    assert!(out.contains("1 numbers hold, 0 missed; of the papers' numbers 0 reproduced, 1 better, 0 below, 1 not run; 0 recipes without their data"), "{out}");
+    t.write("recipes/bad.toml", recipe(90.0));
+    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
+    let out = t.run(line);
+    assert_eq!(out.code, 1, "{out:?}");
+    assert!(
+        out.out.contains("MISSED  BM25") && out.out.contains("not run: data/gone.txt is not there"),
+        "{out:?}"
+    );
+    assert!(out.err.contains("error: 1 of the expected numbers were missed"), "{out:?}");
+    t.ok(&format!("{line} --only good"));
+    t.run(&format!("{line} --only gone")).says(2, &["none of the data are in data"]);
+    t.run(&format!("{line} --only goood"))
+        .says(2, &["no recipe has `goood` in its name", "did you mean `good`?"]);
+    let listed = t.json("bench list --recipes recipes");
+    assert_eq!((&listed[0]["name"], &listed[1]["missing"]), (&"bad".into(), &"data/gone.txt".into()));
+    assert_eq!(t.json(&format!("{line} --only good"))[0]["rows"][0]["checked"][0]["holds"], true);
+    t.write("recipes/good.toml", recipe(80.6).replace("expected = { MAP", "expected = { purity = 1, MAP"));
+    t.run(&format!("{line} --only good"))
+        .says(3, &["BM25 has no purity, of which a recipe expects something", "it has MAP, MRR"]);
+}
+
+#[test]
+fn a_report_tells_at_a_glance_what_is_reproduced() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write("recipes/good.toml", recipe(80.6));
+    t.write("recipes/bad.toml", recipe(90.0).replace("made up", "a < b & c"));
+    t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
+    let line = "bench reproduce --recipes recipes";
+    assert_eq!(t.run(&format!("{line} --report out.md")).code, 1);
+    let report = t.read("out.md");
+    assert!(
+        report.contains(
+            "1 numbers hold, 1 missed; of the papers' numbers 0 reproduced, 2 better, 0 below, 4 not run; 1 recipes \
+             without their data"
+        ),
+        "{report}"
+    );
+    assert!(
+        report.contains(
+            "| [good](#good) (Table 9) | 0 | 1 | 0 | 1 | below: MAP 80.6 by BM25, the paper 91.0 by T5;"
+        ),
+        "{report}"
+    );
+    assert!(report.contains("Not run: T5: its weights are not at hand."), "{report}");
+    assert!(report.contains("| T5 | MAP | – | – | – | 91.0 | not run |"), "{report}");
+    assert!(report.contains("| BM25 | MAP | 80.6 | 80.6 | 59.3 | – | holds |"), "{report}");
+    assert!(report.contains("| BM25 | MAP | 80.6 | 90.0 | 59.3 | – | **missed** |"), "{report}");
+    assert!(report.contains("| BM25 | MRR | 83.3 | – | 64.2 | 12.5 | better |"), "{report}");
+    assert!(report.contains("Not run: data/gone.txt is not there."), "{report}");
+    assert_eq!(t.run(&format!("{line} --report out.html")).code, 1);
+    let page = t.read("out.html");
+    assert!(
+        page.contains("<svg") && page.contains("a &lt; b &amp; c") && !page.contains("a < b & c"),
+        "{page}"
+    );
+    // Nothing is fetched from anywhere.
+    assert!(!page.contains("http") && !page.contains("src="), "{page}");
+    t.run(&format!("{line} --report out.pdf")).says(2, &["out.pdf is neither .md nor .html"]);
+}
+
+#[test]
+fn a_wrong_recipe_is_told_with_its_line() {
+    let t = Turnwise::new();
+    t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
+    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "in line 10"]);
+    t.write("recipes/x.toml", recipe(80.6).replace("kind = \"sr\"", "kind = \"rs\""));
+    t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
+    t.write("recipes/x.toml", b"about = \"\xff\"");
+    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: invalid UTF-8 at byte 9"]);
+    t.write("recipes/x.toml", recipe(80.6).replace("ranker = \"bm25\"", "name = \"x\""));
+    t.run("bench list --recipes recipes")
+        .says(3, &["the recipe x: a row has a `ranker`, or a `name` and why it is `missing`; x has not"]);
+    // Without a folder those that come with the program are taken.
+    assert!(t.ok("bench list").contains("dial2vec-sgd"));
+    let listed = t.json("bench list --paper dialoguecse");
+    assert!(listed.as_array().unwrap().iter().all(|recipe| recipe["paper"] == "dialoguecse"));
+    t.run("bench list --paper dialoguese")
+        .says(2, &["unknown paper `dialoguese`", "did you mean `dialoguecse`?"]);
+    t.write("empty/readme", "");
+    t.run("bench list --recipes empty")
+        .says(2, &["there are no recipes in empty", "those that come with turnwise are taken"]);
+}
+
+#[test]
+fn a_recipe_is_run_by_name_or_file() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write("recipes/good.toml", recipe(90.0));
+    // Nothing is judged.
+    let out = t.ok("bench run good --recipes recipes");
+    assert!(out.contains("BM25") && out.contains("80.6") && !out.contains("MISSED"), "{out}");
+    assert!(out.contains("not run: T5: its weights are not at hand"), "{out}");
+    assert_eq!(t.ok("bench run recipes/good.toml"), out);
+    t.run("bench run goood --recipes recipes").says(2, &["unknown recipe `goood`", "did you mean `good`?"]);
+    t.run("bench run good --recipes recipes --data elsewhere")
+        .says(2, &["good: elsewhere/select.txt is not there", "--data names the folder"]);
+}
+
+#[test]
+fn a_model_that_is_not_here_makes_a_row_missing_and_no_error() {
+    let t = Turnwise::new();
+    t.write("data/select.txt", select());
+    t.write(
+        "recipes/r.toml",
+        recipe(80.6).replace("missing = \"its weights are not at hand\"", "ranker = \"model:some/one\""),
+    );
+    t.ok("bench reproduce --recipes recipes --report out.md");
+    assert!(t.read("out.md").contains("Not run: T5: its model is not here: `turnwise model pull some/one`."));
+}
+
+#[test]
+fn all_results_of_a_folder_are_reported() {
+    let t = Turnwise::new();
+    t.run("bench report").says(2, &["there are no results in benchmark-results"]);
+    t.write("select.txt", select());
+    t.ok("bench sr select.txt -r bm25 -r tfidf");
+    t.ok("bench sr select.txt -r random --seeds 3");
+    t.write("benchmark-results/else.json", "{}");
+    t.ok("bench report -o a.md -o a.html");
+    let report = t.read("a.md");
+    assert!(report.contains("| BM25 | 80.6 | 83.3 |") && report.contains("| TF-IDF |"), "{report}");
+    // The mean over the seeds is told, and not each of them.
+    assert_eq!(
+        report.matches("| any order").count() + report.matches("3 seeds from 0 on").count(),
+        1,
+        "{report}"
+    );
+    assert!(t.read("a.html").contains("3 seeds from 0 on"));
+}

@@ -1,0 +1,84 @@
+//! Recall and speed, and everything once. That something is fast enough is for benchmarks to say.
+
+use crate::support::{SAMPLES, Turnwise};
+
+#[test]
+fn a_graph_over_an_index_is_swept() {
+    let t = Turnwise::new();
+    let model = t.model();
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.run("bench ann -i chats").says(2, &["has no vectors"]);
+    t.ok(&format!("encode -i chats --model {model}"));
+    let line = "bench ann -i chats --queries 100 --ef 10,200 --graph native --graph hnsw_rs";
+    let measured = t.json(line);
+    assert_eq!(measured["schema"], "turnwise/bench-ann/1");
+    assert_eq!((&measured["queries"], &measured["exact"]["recall"]), (&100.into(), &1.0.into()));
+    for graph in measured["graphs"].as_array().unwrap() {
+        let recall = |n: usize| graph["settings"][n]["recall"].as_f64().unwrap();
+        assert!(recall(0) <= recall(1) && recall(1) > 0.95, "{graph}");
+        assert!(graph["build_seconds"].as_f64().unwrap() > 0.0 && graph["file_bytes"].as_u64().unwrap() > 0);
+    }
+    // The index is as it was, and nothing but the result is left.
+    assert!(t.ok("verify -i chats").contains("chats"));
+    assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
+    let out = t.ok(line);
+    assert!(out.contains("native, m 16, ef 128, 32 bits") && out.contains("all looked at"), "{out}");
+    t.ok("bench report -o a.html");
+    let page = t.read("a.html");
+    assert!(page.contains("<polyline") && page.contains("queries a second against recall"), "{page}");
+    t.run("bench ann -i nothing").says(2, &["nothing"]);
+    t.run("bench ann -i chats --ef 0").says(2, &["this is no number of 1 or more"]);
+}
+
+#[test]
+fn vectors_of_files_are_swept() {
+    let t = Turnwise::new();
+    let model = t.model();
+    let texts =
+        |from: usize, to: usize| (from..to).map(|n| format!("text {n} of {}\n", n % 7)).collect::<String>();
+    t.write("base.txt", texts(0, 300));
+    t.write("queries.txt", texts(300, 330));
+    t.ok(&format!("embed base.txt -o base.npy --model {model}"));
+    t.ok(&format!("embed queries.txt -o queries.npy --model {model}"));
+    let measured = t.json("bench ann --vectors base.npy --query-vectors queries.npy --ef 100 -k 5 --half");
+    assert_eq!(
+        (&measured["vectors"], &measured["queries"], &measured["k"]),
+        (&300.into(), &30.into(), &5.into())
+    );
+    assert_eq!(measured["graphs"][0]["bits"], 16);
+    t.run("bench ann --vectors base.npy --query-vectors queries.npy -k 301")
+        .says(3, &["301 nearest cannot be looked for"]);
+    t.run("bench ann --vectors base.txt").says(3, &["base.txt: this is no file of NumPy"]);
+}
+
+#[test]
+fn what_an_index_takes_in_and_answers_is_timed_step_by_step() {
+    let t = Turnwise::new();
+    let model = t.model();
+    let measured = t.json(&format!("bench throughput {SAMPLES} --model {model} --queries 20"));
+    assert_eq!((&measured["dialogues"], &measured["searches"][2]["queries"]), (&280.into(), &20.into()));
+    let steps: Vec<&str> =
+        measured["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
+    assert_eq!(steps, ["ingest", "index of words", "encode", "encode", "graphs"]);
+    assert!(
+        measured["steps"].as_array().unwrap().iter().all(|s| s["count"].as_u64().unwrap() > 0),
+        "{measured}"
+    );
+    // The index that it needed is gone.
+    assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
+    t.ok("bench report -o a.md");
+    assert!(t.read("a.md").contains("| by both |"));
+}
+
+#[test]
+fn everything_goes_once() {
+    let t = Turnwise::new();
+    let out = t.ok("bench smoke");
+    assert!(out.contains("all is as it must be"), "{out}");
+    for step in ["similarity", "response selection", "judged by eval", "recall and speed"] {
+        assert!(out.contains(step), "{out}");
+    }
+    assert!(t.read("benchmark-results/smoke/report.html").contains("<polyline"));
+    // Again, over what is there.
+    assert_eq!(t.json("bench smoke")["wrong"], serde_json::json!([]));
+}
