@@ -108,7 +108,9 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
         measured.k
     )?;
     for graph in &measured.graphs {
-        let memory = graph.build_bytes.map(|bytes| format!(" with {:.1} MB of memory", bytes as f64 / 1e6));
+        let memory = graph
+            .build_bytes
+            .map(|bytes| format!(", the process with {:.1} MB of memory at most", bytes as f64 / 1e6));
         writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
         writeln!(
             out,

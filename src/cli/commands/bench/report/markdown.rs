@@ -131,7 +131,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
             measured.threads,
             graph
                 .build_bytes
-                .map(|bytes| format!(" with {} of memory", megabytes(bytes)))
+                .map(|bytes| format!(", the process with {} of memory at most", megabytes(bytes)))
                 .unwrap_or_default(),
             megabytes(graph.file_bytes),
             megabytes(graph.walked_bytes)

@@ -166,6 +166,8 @@ fn of_space(text: &mut String, results: &[&Done]) {
         })
         .collect();
     let about = "alignment against uniformity; smaller is better on both";
+    // One alone tells nothing.
+    let dots = if dots.len() > 1 { dots } else { Vec::new() };
     *text += &scatter(&dots, ("uniformity (smaller is better)", "alignment (smaller is better)"), about);
     let maps: Vec<_> = results.iter().filter_map(|done| Some((&done.ranker, done.map.as_ref()?))).collect();
     let Some((_, any)) = maps.first() else { return };
@@ -225,7 +227,9 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
     *text += "</table></div>\n";
     for graph in &measured.graphs {
-        let memory = graph.build_bytes.map(|bytes| format!(" with {} of memory", megabytes(bytes)));
+        let memory = graph
+            .build_bytes
+            .map(|bytes| format!(", the process with {} of memory at most", megabytes(bytes)));
         let _ = writeln!(
             text,
             "<p class=\"dim\">{}: built in {:.1} s on {} threads{}; {}, of which a walk reads {}.</p>",
