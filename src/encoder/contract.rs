@@ -151,4 +151,21 @@ pub enum DialoguePooling {
     Mean,
     /// The sum, over the speakers, of the mean of each one's parts (dial2vec's interlocutor-level pooling).
     Interlocutors,
+    /// The mean of the parts of whoever speaks first (dial2vec's p1).
+    FirstSpeaker,
+    /// The mean of the parts of all others (dial2vec's p2).
+    OtherSpeakers,
+}
+
+impl DialoguePooling {
+    /// Whose parts are put together with those of a speaker, who are numbered in the order in which they first speak.
+    /// The vector is the sum of the means of all groups; who is in none plays no part.
+    pub(super) fn group(self, speaker: usize) -> Option<usize> {
+        match self {
+            DialoguePooling::Mean => Some(0),
+            DialoguePooling::Interlocutors => Some(speaker),
+            DialoguePooling::FirstSpeaker => (speaker == 0).then_some(0),
+            DialoguePooling::OtherSpeakers => (speaker > 0).then_some(0),
+        }
+    }
 }

@@ -150,6 +150,32 @@ fn within() -> f64 {
 }
 
 impl TaskSpec {
+    /// What is typed to do it by hand, but for the rankers.
+    pub fn command(&self, data: &Path) -> String {
+        let file = |path: &Path| data.join(path).display().to_string();
+        match self {
+            TaskSpec::Sr { data, build: None } => format!("turnwise bench sr {}", file(data)),
+            TaskSpec::Sr { data, build: Some(recipe) } => format!(
+                "turnwise bench build sr {} --recipe {} -o select.txt && turnwise bench sr select.txt",
+                file(data),
+                recipe.name()
+            ),
+            TaskSpec::Dsts { data, background } => {
+                let background = background.as_ref().map(|path| format!(" --background {}", file(path)));
+                format!("turnwise bench dsts {}{}", file(data), background.unwrap_or_default())
+            }
+            TaskSpec::Dialogues { data, profile } => {
+                let profile = if *profile == Profile::Code { " --profile code" } else { "" };
+                format!("turnwise bench dialogues {}{profile}", file(data))
+            }
+            TaskSpec::Response { data } => format!("turnwise bench response {}", file(data)),
+            TaskSpec::Adhoc { data, qrels } => {
+                let qrels = qrels.as_ref().map(|path| format!(" --qrels {}", file(path)));
+                format!("turnwise bench adhoc {}{}", file(data), qrels.unwrap_or_default())
+            }
+        }
+    }
+
     /// Its files, below the folder of the data.
     pub fn files(&self) -> Vec<&Path> {
         match self {
@@ -274,6 +300,23 @@ mod tests {
         assert_eq!(
             [50.0, 51.0, 49.0, 51.1, 48.9].map(verdict),
             [Verdict::Reproduced, Verdict::Reproduced, Verdict::Reproduced, Verdict::Better, Verdict::Below]
+        );
+    }
+
+    #[test]
+    fn a_task_can_be_done_by_hand() {
+        let typed = |spec: TaskSpec| spec.command(Path::new("d"));
+        assert_eq!(
+            typed(TaskSpec::Dsts { data: "sts.txt".into(), background: Some("select.txt".into()) }),
+            "turnwise bench dsts d/sts.txt --background d/select.txt"
+        );
+        assert_eq!(
+            typed(TaskSpec::Sr { data: "x".into(), build: Some(build::Recipe::Released) }),
+            "turnwise bench build sr d/x --recipe released -o select.txt && turnwise bench sr select.txt"
+        );
+        assert_eq!(
+            typed(TaskSpec::Dialogues { data: "x".into(), profile: Profile::Code }),
+            "turnwise bench dialogues d/x --profile code"
         );
     }
 

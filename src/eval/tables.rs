@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     kept,
-    recipe::{Checked, Paper, Row, Verdict},
+    recipe::{Checked, Paper, Recipe, Row, Verdict},
     result::Done,
 };
 use crate::error::Result;
@@ -25,6 +25,8 @@ pub struct Table {
     pub paper: Paper,
     /// Its table.
     pub table: String,
+    /// What is typed to do it by hand.
+    pub command: String,
     /// Why nothing of it could be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
@@ -115,16 +117,24 @@ impl Table {
     /// Of the parts of a recipe.
     pub fn new(
         name: &str,
-        recipe: &super::recipe::Recipe,
+        recipe: &Recipe,
+        data: &Path,
         missing: Option<String>,
         rows: Vec<RowDone>,
     ) -> Self {
+        let mut command = recipe.task.command(data);
+        let run = recipe.rows.iter().zip(&rows).filter(|(_, done)| done.result.is_some());
+        for ranker in run.filter_map(|(row, _)| row.ranker.as_ref()) {
+            command += " -r ";
+            command += ranker;
+        }
         Table {
             schema: SCHEMA.to_owned(),
             name: name.to_owned(),
             about: recipe.about.clone(),
             paper: recipe.paper,
             table: recipe.table.clone(),
+            command,
             missing,
             rows,
         }
@@ -225,7 +235,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::recipe::Recipe;
 
     #[test]
     fn a_row_that_cannot_be_run_counts_as_missing_and_the_best_is_told() {
@@ -235,7 +244,7 @@ mod tests {
         let recipe: Recipe = toml::from_str(text).unwrap();
         let rows =
             recipe.rows.iter().map(|row| RowDone::missing(row, row.missing.clone().unwrap())).collect();
-        let table = Table::new("t", &recipe, None, rows);
+        let table = Table::new("t", &recipe, Path::new("d"), None, rows);
         assert_eq!(table.measures(), ["MAP", "purity"]);
         assert_eq!(table.counts(), Counts { missing: 3, ..Counts::default() });
         let best = table.best();

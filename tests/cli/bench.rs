@@ -260,10 +260,39 @@ fn several_seeds_are_told_with_mean_and_deviation() {
 }
 
 #[test]
+fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
+    let t = Turnwise::new();
+    let model = t.model();
+    let turns =
+        json!([{"speaker": "a", "text": "my card is gone"}, {"speaker": "b", "text": "your parcel is here"}]);
+    let other =
+        json!([{"speaker": "a", "text": "my card is lost"}, {"speaker": "b", "text": "where is the bank"}]);
+    let line = |n: usize| {
+        let (domain, turns) = if n.is_multiple_of(2) { ("x", &turns) } else { ("y", &other) };
+        format!("{}\n", json!({"id": format!("d{n}"), "domains": [domain], "turns": turns}))
+    };
+    t.write("d.jsonl", (0..6).map(line).collect::<String>());
+    let rankers = ["", "+utterances", "+interlocutors", "+first-speaker", "+other-speakers+centre", "+cls"];
+    let rankers: Vec<String> = rankers.iter().map(|r| format!("-r model{r}")).collect();
+    let results =
+        t.json(&format!("bench dialogues d.jsonl --profile code {} --model {model}", rankers.join(" ")));
+    let names: Vec<&str> =
+        results.as_array().unwrap().iter().map(|r| r["ranker"].as_str().unwrap()).collect();
+    assert!(names[4].ends_with("+other-speakers+centre"), "{names:?}");
+    let identities: std::collections::HashSet<String> =
+        (0..6).map(|n| results[n]["identity"].to_string()).collect();
+    assert_eq!(identities.len(), 6, "{identities:?}");
+    t.run("bench dialogues d.jsonl -r model+centr")
+        .says(2, &["unknown change of a model `centr`", "did you mean `centre`?"]);
+    t.write("select.txt", select());
+    t.ok("bench sr select.txt -r bm25 --profile code");
+}
+
+#[test]
 fn dialogues_of_others_with_a_domain_as_a_word_are_taken() {
     let t = Turnwise::new();
     let line = |n: usize| {
-        let (domain, word) = if n % 2 == 0 { ("bank", "card") } else { ("post", "parcel") };
+        let (domain, word) = if n.is_multiple_of(2) { ("bank", "card") } else { ("post", "parcel") };
         json!({"id": format!("d{n}"), "domain": domain, "domains": [domain],
                "turns": [{"role": "user", "text": format!("my {word} {n}")}, {"role": "agent", "text": "I see"}]})
     };

@@ -97,7 +97,7 @@ fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
 fn the_files_of_dial2vec_are_judged_as_they_are() {
     let t = Turnwise::new();
     let line = |n: usize| {
-        let (word, topic) = if n % 2 == 0 { ("card", 1) } else { ("parcel", 2) };
+        let (word, topic) = if n.is_multiple_of(2) { ("card", 1) } else { ("parcel", 2) };
         let said = format!("my {word} {n}#I see#thanks");
         format!("010\t{said}|{said}\t{topic}\n")
     };

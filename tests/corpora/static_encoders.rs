@@ -24,7 +24,7 @@ fn fit(task: &dyn Task) -> TfidfSvd {
 /// MAP and MRR, in hundredths.
 fn reached(task: &dyn Task, encoder: &TfidfSvd, dialogues: DialogueOptions) -> (f64, f64) {
     let options = ahead::Options { dialogues, ..ahead::Options::default() };
-    let dense = Dense { encoder, options, centre: false };
+    let dense = Dense { options, ..Dense::new(encoder) };
     let outcome = task.run(dense.prepare(task.pool(), &()).unwrap().as_ref(), false, &()).unwrap();
     (100.0 * outcome.values[0].value, 100.0 * outcome.values[1].value)
 }

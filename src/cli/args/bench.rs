@@ -32,9 +32,6 @@ pub(crate) enum BenchCommand {
         path: PathBuf,
         #[command(flatten)]
         read: ReadArgs,
-        /// As the paper's text has it, or as its released code does
-        #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
-        profile: ProfileArg,
         #[command(flatten)]
         how: BenchArgs,
     },
@@ -138,6 +135,9 @@ pub(crate) struct BenchArgs {
     /// Who ranks (below); more than one with more than one -r
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
+    /// As the paper's text has it, or as its released code does; that differs for dialogues alone
+    #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
+    pub(crate) profile: ProfileArg,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -224,8 +224,9 @@ pub(crate) struct RunArgs {
     pub(crate) tokens: TokenArgs,
 }
 
-const RANKERS: &str = "Rankers: model (that of --model, else the default one) or model:NAME, either with +centre behind it; bm25 \
-or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
+const RANKERS: &str = "Rankers: model (that of --model, else the default one) or model:NAME, behind which may stand +centre (the mean of \
+all vectors is taken off), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
++cls or +mean (how tokens are pooled); bm25 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
 Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
 each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS; hybrid or hybrid:NAME (the model \
 and BM25, weighed as in a search); maxsim or matching (the model's best 50 ranked again token by token, as --rerank of a \

@@ -156,6 +156,10 @@ pub(crate) enum PoolingArg {
     Mean,
     /// The sum, over the speakers, of the mean of each one's parts
     Interlocutors,
+    /// The mean of the parts of whoever speaks first
+    FirstSpeaker,
+    /// The mean of the parts of all others
+    OtherSpeakers,
 }
 
 impl From<PoolingArg> for DialoguePooling {
@@ -163,6 +167,8 @@ impl From<PoolingArg> for DialoguePooling {
         match pooling {
             PoolingArg::Mean => DialoguePooling::Mean,
             PoolingArg::Interlocutors => DialoguePooling::Interlocutors,
+            PoolingArg::FirstSpeaker => DialoguePooling::FirstSpeaker,
+            PoolingArg::OtherSpeakers => DialoguePooling::OtherSpeakers,
         }
     }
 }

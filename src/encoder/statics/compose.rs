@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::{
     corpus::{Dialogue, Role, Turn},
-    encoder::{DialogueMode, DialogueOptions, DialoguePooling, Encoded, Spent, Vectors},
+    encoder::{DialogueMode, DialogueOptions, Encoded, Spent, Vectors},
     error::{Error, Result},
 };
 
@@ -83,11 +83,14 @@ fn narrow(value: f64) -> f32 {
 }
 
 fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> Composed {
-    let all: Vec<&Turn> = dialogue.turns.iter().collect();
-    let groups = match options.pooling {
-        DialoguePooling::Mean => vec![all],
-        DialoguePooling::Interlocutors => interlocutors(&all),
-    };
+    let mut groups: Vec<Vec<&Turn>> = Vec::new();
+    for (turn, speaker) in dialogue.turns.iter().zip(speakers(dialogue)) {
+        let Some(group) = options.pooling.group(speaker) else { continue };
+        if groups.len() <= group {
+            groups.resize(group + 1, Vec::new());
+        }
+        groups[group].push(turn);
+    }
     let mut sum = Composed { vector: vec![0.0; of.width()], words: 0 };
     for turns in groups {
         let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
@@ -124,26 +127,29 @@ fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
 }
 
-/// The turns of each speaker, by name or else by role.
-fn interlocutors<'a>(turns: &[&'a Turn]) -> Vec<Vec<&'a Turn>> {
-    let mut groups: Vec<(&str, Vec<&Turn>)> = Vec::new();
-    for turn in turns {
-        let name = match turn.speaker.as_str() {
-            "" => turn.role.as_ref().map_or("", Role::as_str),
-            name => name,
-        };
-        match groups.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, group)) => group.push(turn),
-            None => groups.push((name, vec![turn])),
-        }
-    }
-    groups.into_iter().map(|(_, group)| group).collect()
+/// The number of each turn's speaker, by name or else by role, in the order in which they first speak.
+fn speakers(dialogue: &Dialogue) -> Vec<usize> {
+    let mut names: Vec<&str> = Vec::new();
+    dialogue
+        .turns
+        .iter()
+        .map(|turn| {
+            let name = match turn.speaker.as_str() {
+                "" => turn.role.as_ref().map_or("", Role::as_str),
+                name => name,
+            };
+            names.iter().position(|other| *other == name).unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::DialogueId;
+    use crate::{encoder::DialoguePooling, ids::DialogueId};
 
     /// The mean of the words `a` = (1, 0) and `b` = (0, 1).
     struct Letters;
@@ -181,7 +187,7 @@ mod tests {
         ]);
         let with = |mode, pooling| {
             let e = encode_dialogues(&Letters, &[&d], &DialogueOptions { mode, pooling, prompt: None });
-            assert_eq!((e.spent.tokens, e.spent.unknown), (5, 0));
+            assert_eq!(e.spent.unknown, 0);
             [e.vectors.row(0)[0], e.vectors.row(0)[1]]
         };
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Mean), [0.6, 0.4]);
@@ -190,6 +196,9 @@ mod tests {
         // Three utterances are known.
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Mean), [1.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Interlocutors), [0.5, 1.5]);
+        assert_eq!(with(DialogueMode::Sequence, DialoguePooling::FirstSpeaker), [0.75, 0.25]);
+        assert_eq!(with(DialogueMode::Sequence, DialoguePooling::OtherSpeakers), [0.0, 1.0]);
+        assert_eq!(with(DialogueMode::Utterances, DialoguePooling::FirstSpeaker), [0.5, 0.5]);
     }
 
     #[test]
@@ -201,10 +210,7 @@ mod tests {
             ("", Role::User, "4"),
             ("", Role::Agent, "5"),
         ]);
-        let all: Vec<&Turn> = d.turns.iter().collect();
-        let texts: Vec<String> =
-            interlocutors(&all).iter().map(|group| group.iter().map(|t| t.text.as_str()).collect()).collect();
-        assert_eq!(texts, ["13", "2", "4", "5"]);
+        assert_eq!(speakers(&d), [0, 1, 0, 2, 3]);
     }
 
     #[test]

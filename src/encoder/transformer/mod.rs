@@ -24,7 +24,7 @@ use crate::{
     error::{Error, Result},
 };
 use item::{Item, parts};
-use windows::{Framing, by_interlocutor, speakers};
+use windows::{Framing, by_speakers, speakers};
 
 /// A transformer that encodes texts and dialogues.
 pub struct Transformer {
@@ -151,16 +151,16 @@ impl Transformer {
         };
         let windows = framing.windows(dialogue, prompt, &|text| self.tokenizer.pieces(text))?;
         let total: usize = windows.iter().map(|w| w.sequence.len()).sum();
-        let by_speaker = by_interlocutor(&windows);
+        let by_speaker = by_speakers(&windows, by);
         let mut before = 0;
         let mut items = Vec::with_capacity(windows.len());
         for (window, by_speaker) in windows.into_iter().zip(by_speaker) {
             let length = window.sequence.len();
             let pools = match by {
-                DialoguePooling::Interlocutors => vec![by_speaker; self.modes.len()],
                 DialoguePooling::Mean => {
                     self.modes.iter().map(|mode| parts(*mode, 0..length, before, total)).collect()
                 }
+                _ => vec![by_speaker; self.modes.len()],
             };
             before += length;
             items.push(Item { input, sequence: window.sequence, pools });
@@ -179,9 +179,9 @@ impl Transformer {
         let items: Vec<Item> = items.into_iter().flatten().collect();
         let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
         let reduction = match options.pooling {
-            // A sum over speakers, whatever the model pools texts by.
-            DialoguePooling::Interlocutors => vec![crate::encoder::Reduction::Sum; self.modes.len()],
             DialoguePooling::Mean => self.reductions(),
+            // A sum over speakers, whatever the model pools texts by.
+            _ => vec![crate::encoder::Reduction::Sum; self.modes.len()],
         };
         let pooled =
             run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
@@ -207,15 +207,13 @@ impl Transformer {
         let mut next = 0;
         for (n, (dialogue, turns)) in dialogues.iter().zip(&chosen).enumerate() {
             let speakers = speakers(dialogue);
+            let group = |turn: &usize| options.pooling.group(speakers[*turn]);
             let mut counts = vec![0usize; speakers.iter().max().map_or(0, |m| m + 1)];
-            turns.iter().for_each(|t| counts[speakers[*t]] += 1);
+            turns.iter().filter_map(group).for_each(|group| counts[group] += 1);
             for turn in turns {
-                let count = match options.pooling {
-                    DialoguePooling::Mean => turns.len(),
-                    DialoguePooling::Interlocutors => counts[speakers[*turn]],
-                };
                 let row = encoded.vectors.row(next);
                 next += 1;
+                let Some(count) = group(turn).map(|group| counts[group]) else { continue };
                 vectors.row_mut(n).iter_mut().zip(row).for_each(|(o, v)| *o += v / count as f32);
             }
         }

@@ -126,6 +126,34 @@ fn interlocutors_are_the_sum_of_each_ones_mean() {
 }
 
 #[test]
+fn one_speaker_alone_and_all_others_have_vectors_too() {
+    let encoder = plain();
+    let d = dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c"), ("cy", "你好")]);
+    let said = vectors(&encoder, &["hello", "world a", "c", "你好"]);
+    let half = |a: usize, b: usize| -> Vec<f32> {
+        (0..8).map(|i| (said.row(a)[i] + said.row(b)[i]) / 2.0).collect()
+    };
+    let of = |mode, pooling| of_dialogue(&encoder, &d, mode, pooling);
+    assert_near(&of(DialogueMode::Utterances, DialoguePooling::FirstSpeaker), &half(0, 2));
+    assert_near(&of(DialogueMode::Utterances, DialoguePooling::OtherSpeakers), &half(1, 3));
+    // Of two speakers the sum of both is interlocutor-level pooling, in one sequence and in several windows.
+    for d in [
+        dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c")]),
+        dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]),
+    ] {
+        let of = |pooling| of_dialogue(&encoder, &d, DialogueMode::Sequence, pooling);
+        let (first, others) = (of(DialoguePooling::FirstSpeaker), of(DialoguePooling::OtherSpeakers));
+        let sum: Vec<f32> = first.iter().zip(&others).map(|(a, b)| a + b).collect();
+        assert_near(&of(DialoguePooling::Interlocutors), &sum);
+        assert!(first.iter().zip(&others).any(|(a, b)| (a - b).abs() > 1e-3));
+    }
+    // Nobody else said anything.
+    let alone = dialogue(&[("ann", "hello")]);
+    let others = of_dialogue(&encoder, &alone, DialogueMode::Sequence, DialoguePooling::OtherSpeakers);
+    assert!(others.iter().all(|v| *v == 0.0), "{others:?}");
+}
+
+#[test]
 fn vectors_are_cut_and_scaled_as_asked() {
     let settings = Settings { dim: Some(3), normalize: true, ..Settings::default() };
     let cut = vectors(&with(&settings).unwrap(), &TEXTS);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     corpus::{Dialogue, Role, Turn},
-    encoder::{Part, Sequence},
+    encoder::{DialoguePooling, Part, Sequence},
     error::Result,
 };
 
@@ -119,18 +119,20 @@ impl Framing<'_> {
     }
 }
 
-/// For each window, the parts whose sum over all windows is the sum over the speakers of the mean of each one's
-/// tokens (dial2vec's interlocutor-level pooling).
-pub(super) fn by_interlocutor(windows: &[Window]) -> Vec<Vec<Part>> {
+/// For each window, the parts whose sum over all windows is the sum over groups of speakers of the mean of each one's
+/// tokens.
+pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
     for said in windows.iter().flat_map(|w| &w.said) {
-        *tokens.entry(said.speaker).or_default() += said.rows.len();
+        if let Some(group) = by.group(said.speaker) {
+            *tokens.entry(group).or_default() += said.rows.len();
+        }
     }
-    let weight = |speaker| 1.0 / tokens.get(&speaker).copied().unwrap_or(1).max(1) as f32;
-    let parts = |w: &Window| -> Vec<Part> {
-        w.said.iter().map(|s| Part { rows: s.rows.clone(), weight: weight(s.speaker) }).collect()
+    let part = |said: &Said| -> Option<Part> {
+        let tokens = tokens.get(&by.group(said.speaker)?).copied().unwrap_or(1);
+        Some(Part { rows: said.rows.clone(), weight: 1.0 / tokens.max(1) as f32 })
     };
-    windows.iter().map(parts).collect()
+    windows.iter().map(|w| w.said.iter().filter_map(part).collect()).collect()
 }
 
 #[cfg(test)]
@@ -173,8 +175,11 @@ mod tests {
     #[test]
     fn interlocutors_count_alike_however_much_they_say() {
         let windows = framing(6).windows(&dialogue(&[("a", 1), ("b", 9)]), "", &letters).unwrap();
-        let weights: f32 =
-            by_interlocutor(&windows).iter().flatten().map(|p| p.weight * p.rows.len() as f32).sum();
+        let weights: f32 = by_speakers(&windows, DialoguePooling::Interlocutors)
+            .iter()
+            .flatten()
+            .map(|p| p.weight * p.rows.len() as f32)
+            .sum();
         assert!((weights - 2.0).abs() < 1e-6);
     }
 

@@ -27,6 +27,16 @@ pub enum Recipe {
     Released,
 }
 
+impl Recipe {
+    /// Its name, as it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Recipe::Text => "text",
+            Recipe::Released => "released",
+        }
+    }
+}
+
 /// Candidates by the text's recipe, and how many of them may be positive.
 const CANDIDATES: usize = 100;
 const POSITIVE: usize = 30;

@@ -16,12 +16,20 @@ pub struct Dense<'e> {
     pub options: Options,
     /// Whether the mean of the documents' vectors is taken off all.
     pub centre: bool,
+    /// What is asked otherwise than usual, in words, behind the encoder's name.
+    pub otherwise: String,
+}
+
+impl<'e> Dense<'e> {
+    /// An encoder, asked as usual.
+    pub fn new(encoder: &'e dyn Encoder) -> Self {
+        Dense { encoder, options: Options::default(), centre: false, otherwise: String::new() }
+    }
 }
 
 impl Ranker for Dense<'_> {
     fn name(&self) -> String {
-        let centre = if self.centre { ", centred" } else { "" };
-        format!("{}{centre}", self.encoder.name())
+        format!("{}{}", self.encoder.name(), self.otherwise)
     }
 
     fn identity(&self) -> String {

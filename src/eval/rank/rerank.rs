@@ -132,7 +132,7 @@ impl Scorer for Prepared<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::{ahead::Options, testing::HashEncoder};
+    use crate::encoder::testing::HashEncoder;
 
     fn pool() -> Pool {
         let texts = ["my card is gone", "card is lost", "the parcel is late", "is my card gone", "good bye"];
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_best_are_ranked_again_and_stand_before_the_others() {
         let encoder = HashEncoder::default();
-        let dense = Dense { encoder: &encoder, options: Options::default(), centre: false };
+        let dense = Dense::new(&encoder);
         let (pool, all) = (pool(), [0, 1, 2, 3, 4]);
         let texts: Vec<String> = (0..5).map(|n| pool.documents.text(n).into_owned()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn dialogues_are_not_ranked_again() {
         let encoder = HashEncoder::default();
-        let dense = Dense { encoder: &encoder, options: Options::default(), centre: false };
+        let dense = Dense::new(&encoder);
         let ranker = Reranked { dense, by: Tokens::Maxsim, top: 3 };
         let pool = Pool::of(Items::Dialogues(Vec::new()));
         assert!(ranker.prepare(&pool, &()).is_err());

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     encoder::{
         Vectors,
-        ahead::Options,
         statics::{
             TfidfSettings, fit_tfidf,
             svd::{self, Sparse},
@@ -102,7 +101,7 @@ impl TfidfThenSvd {
             dialogues => (0..dialogues.len()).map(|n| dialogues.text(n).into_owned()).collect(),
         };
         let encoder = fit_tfidf(texts.into_iter(), &settings)?;
-        let dense = Dense { encoder: &encoder, options: Options::default(), centre: false };
+        let dense = Dense::new(&encoder);
         Ok(Box::new(dense::Prepared::new(&dense, pool, watch)?))
     }
 

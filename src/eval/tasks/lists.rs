@@ -216,7 +216,7 @@ fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
 mod tests {
     use super::*;
     use crate::{
-        encoder::{ahead::Options, testing::HashEncoder},
+        encoder::testing::HashEncoder,
         eval::{
             data::semantic_retrieval_of,
             rank::{Dense, Ranker},
@@ -227,7 +227,7 @@ mod tests {
         let lines =
             "b\tlost card\tx\tc,a\td\na\tcard lost\tx\tb\tc,d\nc\tcard\tx\ta\td\nd\tparcel\ty\t\ta,b\n";
         let task = semantic_retrieval_of(lines.as_bytes(), std::path::Path::new("made up")).unwrap();
-        let dense = Dense { encoder, options: Options::default(), centre: false };
+        let dense = Dense::new(encoder);
         task.run(dense.prepare(task.pool(), &()).unwrap().as_ref(), keep, &())
     }
 

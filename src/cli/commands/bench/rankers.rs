@@ -8,7 +8,9 @@ use crate::{
         args::{EncoderArgs, TokenArgs},
         encoders,
     },
-    encoder::{Encoder, Precision, statics::TfidfSettings},
+    encoder::{
+        DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
+    },
     error::{Error, Result},
     eval::rank::{
         Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
@@ -16,21 +18,52 @@ use crate::{
     search::{Fusion, Rerank},
 };
 
-const KNOWN: [&str; 11] = [
-    "model",
-    "maxsim",
-    "matching",
-    "vectors",
-    "bm25",
-    "tfidf",
-    "tfidf-svd",
-    "hybrid",
-    "lda",
-    "random",
-    "model+centre",
+const KNOWN: [&str; 10] =
+    ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
+/// What may stand behind a model's name, and what it changes.
+const OTHERWISE: [(&str, fn(&mut Otherwise)); 7] = [
+    ("centre", |o| o.centre = true),
+    ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
+    ("interlocutors", |o| o.pooling = Some(DialoguePooling::Interlocutors)),
+    ("first-speaker", |o| o.pooling = Some(DialoguePooling::FirstSpeaker)),
+    ("other-speakers", |o| o.pooling = Some(DialoguePooling::OtherSpeakers)),
+    ("cls", |o| o.tokens = Some(PoolingMode::Cls)),
+    ("mean", |o| o.tokens = Some(PoolingMode::Mean)),
 ];
-/// Behind a model's name: the mean of all vectors is taken off.
-const CENTRE: &str = "+centre";
+
+/// What a ranker asks of its model otherwise than the arguments do.
+#[derive(Default)]
+struct Otherwise {
+    centre: bool,
+    mode: Option<DialogueMode>,
+    pooling: Option<DialoguePooling>,
+    tokens: Option<PoolingMode>,
+    /// In words.
+    said: String,
+}
+
+impl Otherwise {
+    /// Takes what is known behind `+` off the end of a ranker's name. A model's own name may have a `+`.
+    fn parse(spec: &str) -> Result<(&str, Self)> {
+        let (mut name, mut said) = (spec, Vec::new());
+        let mut otherwise = Otherwise::default();
+        while let Some((rest, last)) = name.rsplit_once('+') {
+            let known = OTHERWISE.iter().find(|(name, _)| *name == last);
+            let Some((_, change)) = known else {
+                if rest != "model" {
+                    break;
+                }
+                let names = OTHERWISE.iter().map(|(name, _)| *name);
+                return Err(Error::unknown_name("change of a model", last, names));
+            };
+            change(&mut otherwise);
+            said.push(last);
+            name = rest;
+        }
+        otherwise.said = said.iter().rev().map(|last| format!("+{last}")).collect();
+        Ok((name, otherwise))
+    }
+}
 
 /// How rankers are asked for.
 pub(super) struct Asked<'a> {
@@ -51,6 +84,7 @@ pub(super) fn each(
 ) -> Result<()> {
     // What is wrong with a name is told before anything is done.
     let kinds = rankers.iter().map(|spec| Kind::parse(spec, asked.classes)).collect::<Result<Vec<Kind>>>()?;
+    let usual = Otherwise::default();
     for kind in kinds {
         let seed = asked.seed;
         match kind {
@@ -60,18 +94,18 @@ pub(super) fn each(
             Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
             Kind::Vectors(path) => f(&Given::open(&path)?)?,
             Kind::Random => f(&Chance { seed })?,
-            Kind::Model { name, centre } => {
-                let encoder = open(name.as_deref(), asked, context)?;
-                f(&dense(encoder.as_ref(), asked.encoder, centre))?;
+            Kind::Model(name, otherwise) => {
+                let encoder = open(name.as_deref(), asked, &otherwise, context)?;
+                f(&dense(encoder.as_ref(), asked.encoder, &otherwise))?;
             }
             Kind::Hybrid(name) => {
-                let encoder = open(name.as_deref(), asked, context)?;
-                let dense = dense(encoder.as_ref(), asked.encoder, false);
+                let encoder = open(name.as_deref(), asked, &usual, context)?;
+                let dense = dense(encoder.as_ref(), asked.encoder, &usual);
                 f(&Hybrid { dense, words: Bm25::default(), fusion: Fusion::default() })?;
             }
             Kind::Again(by, name) => {
-                let encoder = open(name.as_deref(), asked, context)?;
-                let dense = dense(encoder.as_ref(), asked.encoder, false);
+                let encoder = open(name.as_deref(), asked, &usual, context)?;
+                let dense = dense(encoder.as_ref(), asked.encoder, &usual);
                 // As many as a search ranks again unasked.
                 f(&Reranked { dense, by, top: Rerank::default().top })?;
             }
@@ -83,7 +117,7 @@ pub(super) fn each(
 /// Why a ranker cannot be asked: its model is not here.
 pub(super) fn absent(spec: &str, asked: &Asked<'_>, context: &Context<'_>) -> Result<Option<String>> {
     let name = match Kind::parse(spec, asked.classes)? {
-        Kind::Model { name, .. } | Kind::Hybrid(name) | Kind::Again(_, name) => name,
+        Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Again(_, name) => name,
         _ => return Ok(None),
     };
     let name = name.as_deref().or(asked.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
@@ -100,7 +134,7 @@ enum Kind {
     Lda(usize),
     Vectors(PathBuf),
     Random,
-    Model { name: Option<String>, centre: bool },
+    Model(Option<String>, Otherwise),
     Hybrid(Option<String>),
     Again(Tokens, Option<String>),
 }
@@ -136,10 +170,10 @@ impl Kind {
             "maxsim" => Kind::Again(Tokens::Maxsim, rest.map(str::to_owned)),
             "matching" => Kind::Again(Tokens::Matching, rest.map(str::to_owned)),
             _ => {
-                let (spec, centre) = spec.strip_suffix(CENTRE).map_or((spec, false), |spec| (spec, true));
-                match spec.split_once(':') {
-                    None if spec == "model" => Kind::Model { name: None, centre },
-                    Some(("model", name)) => Kind::Model { name: Some(name.to_owned()), centre },
+                let (model, otherwise) = Otherwise::parse(spec)?;
+                match model.split_once(':') {
+                    None if model == "model" => Kind::Model(None, otherwise),
+                    Some(("model", name)) => Kind::Model(Some(name.to_owned()), otherwise),
                     _ => return Err(Error::unknown_name("ranker", spec, KNOWN)),
                 }
             }
@@ -147,14 +181,24 @@ impl Kind {
     }
 }
 
-fn open(name: Option<&str>, args: &Asked<'_>, context: &Context<'_>) -> Result<Box<dyn Encoder>> {
+fn open(
+    name: Option<&str>,
+    args: &Asked<'_>,
+    otherwise: &Otherwise,
+    context: &Context<'_>,
+) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
     // A benchmark is of the model, not of a way to compute it faster.
     let precision = args.encoder.precision().unwrap_or(Precision::F32);
     let precision = if encoders::is_static(context, name)? { None } else { Some(precision) };
-    encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))
+    let mut tokens = args.tokens.given();
+    tokens.pooling = otherwise.tokens.or(tokens.pooling);
+    encoders::open(context, name, &args.encoder.settings(precision, tokens))
 }
 
-fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, centre: bool) -> Dense<'e> {
-    Dense { encoder, options: args.given().into_options(), centre }
+fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Otherwise) -> Dense<'e> {
+    let mut options = args.given().into_options();
+    options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
+    options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
+    Dense { encoder, options, centre: otherwise.centre, otherwise: otherwise.said.clone() }
 }

@@ -51,6 +51,9 @@ pub(super) fn list(args: &RecipeArgs, context: &Context<'_>) -> Result<()> {
                 rankers.join(", ")
             };
             writeln!(out, "  {DIM}{}, {}; {rankers}{DIM:#}", recipe.paper.title(), recipe.table)?;
+            if row.missing.is_none() {
+                writeln!(out, "  {DIM}{}{DIM:#}", recipe.task.command(&args.place.data))?;
+            }
             if let Some(missing) = &row.missing {
                 writeln!(out, "  {DIM}its data are not there: {missing}{DIM:#}")?;
             }
@@ -97,7 +100,7 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
             }
         });
     }
-    let table = Table::new(&named.name, recipe, no_data, rows);
+    let table = Table::new(&named.name, recipe, data, no_data, rows);
     table.write(&how.results)?;
     Ok(table)
 }

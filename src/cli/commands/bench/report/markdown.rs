@@ -46,7 +46,7 @@ fn of_table(text: &mut String, table: &Table) {
         let _ = writeln!(text, "Not run: {missing} is not there.\n");
     }
     if let Some(done) = first(table) {
-        let _ = writeln!(text, "{}\n", provenance(done));
+        let _ = writeln!(text, "{}\n\n    {}\n", provenance(done), table.command);
     }
     *text +=
         "| who | measure | here | expected | any order | the paper | |\n|---|---|---:|---:|---:|---:|---|\n";

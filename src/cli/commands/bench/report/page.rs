@@ -96,7 +96,8 @@ fn of_table(text: &mut String, table: &Table) {
     // What nobody has run is there for those who ask.
     let run = match first(table) {
         Some(done) => {
-            let _ = writeln!(text, "<p class=\"dim\">{}</p>", plain(&provenance(done)));
+            let (from, command) = (plain(&provenance(done)), plain(&table.command));
+            let _ = writeln!(text, "<p class=\"dim\">{from}<br><code>{command}</code></p>");
             true
         }
         None => {
