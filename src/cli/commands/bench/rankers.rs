@@ -20,8 +20,10 @@ use crate::{
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
+/// A change of how a model is asked.
+type Change = fn(&mut Otherwise);
 /// What may stand behind a model's name, and what it changes.
-const OTHERWISE: [(&str, fn(&mut Otherwise)); 7] = [
+const OTHERWISE: [(&str, Change); 7] = [
     ("centre", |o| o.centre = true),
     ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
     ("interlocutors", |o| o.pooling = Some(DialoguePooling::Interlocutors)),
