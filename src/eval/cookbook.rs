@@ -56,11 +56,21 @@ impl Named {
         self.recipe.task.files().into_iter().map(|file| data.join(file)).find(|path| !path.exists())
     }
 
+    /// Whether it has the name of one that comes with the program, and is another.
+    pub fn is_changed(&self) -> Result<bool> {
+        let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
+        built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
+    }
+
     /// Out of a text; `from` is for messages.
     fn parse(name: &str, text: &str, from: &str) -> Result<Self> {
         let recipe: Recipe = toml::from_str(text).map_err(|e| Error::Data {
             message: format!("{from}: {}", e.message()),
-            hint: e.span().map(|span| format!("in line {}", text[..span.start].matches('\n').count() + 1)),
+            // What is not there is in no line.
+            hint: e
+                .span()
+                .filter(|span| span.start > 0)
+                .map(|span| format!("in line {}", text[..span.start].matches('\n').count() + 1)),
         })?;
         recipe.check(name)?;
         Ok(Named { name: name.to_owned(), recipe })

@@ -21,11 +21,13 @@ pub enum Paper {
     Dial2vec,
     /// Response selection by sentence embeddings.
     ResponseSelection,
+    /// None: something of one's own.
+    Own,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 3] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection];
+    pub const ALL: [Paper; 4] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection, Paper::Own];
 
     /// Its short name, as it is typed.
     pub fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Paper {
             Paper::Dialoguecse => "dialoguecse",
             Paper::Dial2vec => "dial2vec",
             Paper::ResponseSelection => "response-selection",
+            Paper::Own => "own",
         }
     }
 
@@ -42,6 +45,7 @@ impl Paper {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
             Paper::Dial2vec => "dial2vec (Liu et al., 2022)",
             Paper::ResponseSelection => "Response selection by sentence embeddings",
+            Paper::Own => "of one's own",
         }
     }
 }

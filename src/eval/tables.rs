@@ -1,13 +1,16 @@
 //! What recipes came to: a table with the paper's numbers, ours, and how the two stand to each other.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     kept,
     recipe::{Checked, Paper, Recipe, Row, Verdict},
-    result::Done,
+    result::{Done, file_name},
 };
 use crate::error::Result;
 
@@ -85,6 +88,13 @@ pub struct Line<'a> {
     pub paper: Option<f64>,
     /// How ours stands to it.
     pub verdict: Option<Verdict>,
+}
+
+impl Line<'_> {
+    /// Whether a ranking by chance has as much.
+    pub fn is_no_better_than_chance(&self) -> bool {
+        self.value.zip(self.floor).is_some_and(|(value, floor)| value <= floor)
+    }
 }
 
 /// The best that a paper has of a measure in a table, the best here, and how they stand to each other.
@@ -216,9 +226,9 @@ impl Table {
         (held, checked().count() - held)
     }
 
-    /// The name of its file among results.
-    pub fn file_name(&self) -> String {
-        format!("table-{}.json", self.name)
+    /// Its file among results.
+    pub fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("table-{}.json", file_name(&self.name)))
     }
 
     /// Reads one.
@@ -228,7 +238,7 @@ impl Table {
 
     /// Writes it among results; the file appears whole or not at all.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        kept::write(&folder.join(self.file_name()), self)
+        kept::write(&self.path(folder), self)
     }
 }
 

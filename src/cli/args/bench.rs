@@ -150,7 +150,7 @@ pub(crate) struct AnnArgs {
     /// Queries of their own, in a file of NumPy; without it some of the vectors are taken out and asked for
     #[arg(long, value_name = "FILE", requires = "vectors")]
     pub(crate) query_vectors: Option<PathBuf>,
-    /// How many vectors are taken out as queries
+    /// How many vectors are taken out as queries; at most a tenth of them are
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
     /// Which vectors of the index
@@ -159,7 +159,7 @@ pub(crate) struct AnnArgs {
     /// How many nearest are asked for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) k: usize,
-    /// How many candidates a walk keeps, setting by setting
+    /// How many candidates a walk keeps, setting by setting, with commas between them
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = at_least_one,
           default_values_t = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384])]
     pub(crate) ef: Vec<usize>,
@@ -180,7 +180,7 @@ pub(crate) struct AnnArgs {
     pub(crate) results: PathBuf,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "this is no number of 1 or more".to_owned())
 }
 
@@ -225,13 +225,14 @@ pub(crate) struct RunArgs {
 }
 
 const RANKERS: &str = "Rankers: model (that of --model, else the default one) or model:NAME, behind which may stand +centre (the mean of \
-all vectors is taken off), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
+all vectors is taken off), +white (they are whitened), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
 +cls or +mean (how tokens are pooled); bm25 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
 Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
 each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS; hybrid or hybrid:NAME (the model \
 and BM25, weighed as in a search); maxsim or matching (the model's best 50 ranked again token by token, as --rerank of a \
 search has it); lda or lda:TOPICS; vectors:FILE.npy (a row for each \
-document and, behind them, for each query); random. Models compute in f32 unless --precision says otherwise.";
+document and, behind them, for each query); random. A benchmark is of the model and not of a way to compute it faster: what --precision leaves to the program (auto) \
+is f32 here.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileArg {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, parsed};
+use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parsed};
 use crate::eval::{
     build::{Published, Recipe},
     rank::Terms,
@@ -40,7 +40,7 @@ pub(crate) enum BuildCommand {
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
         /// How many pairs
-        #[arg(long, value_name = "N", default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = at_least_one)]
         pairs: usize,
         /// By whom sentences are near (see the rankers of `bench sr`)
         #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]

@@ -1,6 +1,6 @@
 //! By meaning: the cosine of an encoder's vectors.
 
-use super::{Items, Pool, Ranker, Scorer, Step, Watch};
+use super::{Items, Pool, Ranker, Scorer, Spread, Step, Watch};
 use crate::{
     corpus::Dialogue,
     encoder::{Encoder, Vectors, ahead::Options},
@@ -14,8 +14,8 @@ pub struct Dense<'e> {
     pub encoder: &'e dyn Encoder,
     /// How.
     pub options: Options,
-    /// Whether the mean of the documents' vectors is taken off all.
-    pub centre: bool,
+    /// What is done to all vectors.
+    pub spread: Spread,
     /// What is asked otherwise than usual, in words, behind the encoder's name.
     pub otherwise: String,
 }
@@ -23,7 +23,7 @@ pub struct Dense<'e> {
 impl<'e> Dense<'e> {
     /// An encoder, asked as usual.
     pub fn new(encoder: &'e dyn Encoder) -> Self {
-        Dense { encoder, options: Options::default(), centre: false, otherwise: String::new() }
+        Dense { encoder, options: Options::default(), spread: Spread::AsIs, otherwise: String::new() }
     }
 }
 
@@ -34,8 +34,8 @@ impl Ranker for Dense<'_> {
 
     fn identity(&self) -> String {
         // How it runs changes the last digits, and they the order of what is nearly equal.
-        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.centre);
-        format!("dense/{}/{}/{:?}/{}", how.0, how.1, how.2, how.3)
+        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.spread);
+        format!("dense/{}/{}/{:?}/{:?}", how.0, how.1, how.2, how.3)
     }
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
@@ -52,10 +52,9 @@ impl Prepared {
     pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Watch) -> Result<Self> {
         let mut documents = encoded(dense, &pool.documents, watch)?;
         let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
-        if dense.centre {
-            let mean = mean(&documents);
-            take_off(&mut documents, &mean);
-            queries.iter_mut().for_each(|queries| take_off(queries, &mean));
+        if let Some(learnt) = dense.spread.learn(&documents) {
+            learnt.apply(&mut documents);
+            queries.iter_mut().for_each(|queries| learnt.apply(queries));
         }
         Ok(Prepared { documents, queries })
     }
@@ -96,19 +95,6 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vector
     }
     vectors.normalize();
     Ok(vectors)
-}
-
-fn mean(vectors: &Vectors) -> Vec<f32> {
-    let mut sum = vec![0.0f64; vectors.dim()];
-    vectors.rows().for_each(|row| sum.iter_mut().zip(row).for_each(|(s, v)| *s += f64::from(*v)));
-    sum.iter().map(|s| (s / vectors.len().max(1) as f64) as f32).collect()
-}
-
-fn take_off(vectors: &mut Vectors, mean: &[f32]) {
-    for n in 0..vectors.len() {
-        vectors.row_mut(n).iter_mut().zip(mean).for_each(|(v, m)| *v -= m);
-    }
-    vectors.normalize();
 }
 
 impl Scorer for Prepared {

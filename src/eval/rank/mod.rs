@@ -7,6 +7,7 @@ mod given;
 mod hybrid;
 mod lda;
 mod rerank;
+mod spread;
 mod terms;
 mod tfidf;
 
@@ -19,6 +20,7 @@ pub use given::Given;
 pub use hybrid::Hybrid;
 pub use lda::Lda;
 pub use rerank::{Reranked, Tokens};
+pub use spread::Spread;
 pub use terms::Terms;
 pub use tfidf::{Tfidf, TfidfThenSvd};
 

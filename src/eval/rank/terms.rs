@@ -83,7 +83,14 @@ impl FromStr for Terms {
             "pairs" => Ok(Terms::Pairs),
             "letters" => Ok(Terms::Letters),
             "scikit" => Ok(Terms::Scikit),
-            analyzer => analyzer.parse().map(Terms::Analyzed),
+            analyzer => analyzer.parse().map(Terms::Analyzed).map_err(|e| match e {
+                Error::UnknownName { kind, name, hint } => {
+                    let more = "pairs, letters and scikit are known, too";
+                    let hint = hint.map_or_else(|| more.to_owned(), |hint| format!("{hint}; {more}"));
+                    Error::UnknownName { kind, name, hint: Some(hint) }
+                }
+                other => other,
+            }),
         }
     }
 }

@@ -175,7 +175,15 @@ fn of_one_domain(
         context.printer.warn(format!("left out: {} {} ({})", skipped.count, skipped.what, skipped.first));
     }
     match paper.and_then(|paper| set.differs(paper).map(|differs| (paper, differs))) {
-        None => Ok(()),
+        None => {
+            if let Some(paper) = paper {
+                let (has, of) = (paper.dialogues(), paper.domains());
+                context.printer.say(format!(
+                    "{paper} has {has} dialogues in the paper, too; of its {of} domains here are {domains}"
+                ));
+            }
+            Ok(())
+        }
         Some((paper, differs)) => Err(Error::Assertion(format!(
             "{paper} has {} dialogues in the paper and {} here; of domains the paper has {} over all parts, and here \
              are {} (the file is written)",

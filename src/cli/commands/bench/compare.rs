@@ -37,7 +37,9 @@ pub(super) fn run(a: &Path, b: &Path, context: &Context<'_>) -> Result<()> {
     if differences.is_empty() {
         return Err(Error::Data {
             message: format!("the two results of {} have no measure with a value for each query", first.task),
-            hint: None,
+            hint: Some(
+                "a correlation is one number over all pairs; `--export` writes the pairs' scores".to_owned(),
+            ),
         });
     }
     let compared =

@@ -13,7 +13,7 @@ use crate::{
     },
     error::{Error, Result},
     eval::rank::{
-        Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
+        Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd, Tokens,
     },
     search::{Fusion, Rerank},
 };
@@ -23,8 +23,9 @@ const KNOWN: [&str; 10] =
 /// A change of how a model is asked.
 type Change = fn(&mut Otherwise);
 /// What may stand behind a model's name, and what it changes.
-const OTHERWISE: [(&str, Change); 7] = [
-    ("centre", |o| o.centre = true),
+const OTHERWISE: [(&str, Change); 8] = [
+    ("centre", |o| o.spread = Spread::Centred),
+    ("white", |o| o.spread = Spread::Whitened),
     ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
     ("interlocutors", |o| o.pooling = Some(DialoguePooling::Interlocutors)),
     ("first-speaker", |o| o.pooling = Some(DialoguePooling::FirstSpeaker)),
@@ -36,7 +37,7 @@ const OTHERWISE: [(&str, Change); 7] = [
 /// What a ranker asks of its model otherwise than the arguments do.
 #[derive(Default)]
 struct Otherwise {
-    centre: bool,
+    spread: Spread,
     mode: Option<DialogueMode>,
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
@@ -202,5 +203,5 @@ fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Otherwise
     let mut options = args.given().into_options();
     options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
     options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
-    Dense { encoder, options, centre: otherwise.centre, otherwise: otherwise.said.clone() }
+    Dense { encoder, options, spread: otherwise.spread, otherwise: otherwise.said.clone() }
 }

@@ -100,8 +100,13 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
             }
         });
     }
-    let table = Table::new(&named.name, recipe, data, no_data, rows);
-    table.write(&how.results)?;
+    // One of somebody's own does not take the place of the one that comes with the program.
+    let name = if named.is_changed()? { format!("{} (own)", named.name) } else { named.name.clone() };
+    let table = Table::new(&name, recipe, data, no_data, rows);
+    // What was reached is not lost because the data are elsewhere today.
+    if table.rows.iter().any(|row| row.result.is_some()) || !table.path(&how.results).exists() {
+        table.write(&how.results)?;
+    }
     Ok(table)
 }
 
@@ -183,7 +188,7 @@ fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
         for best in one.best() {
             writeln!(out, "  {BOLD}best{BOLD:#}    {}", report::best_in_words(&best))?;
         }
-        let absent = one.rows.iter().filter(|row| row.missing.is_some()).count();
+        let absent = one.rows.iter().filter(|row| row.missing.is_some() && !row.paper.is_empty()).count();
         if absent > 0 {
             let rows = counted(absent as u64, "row");
             writeln!(out, "  {DIM}{rows} of the paper not run; the report says why{DIM:#}")?;
@@ -200,7 +205,10 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
         let mark = line.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" });
         let mut beside = Vec::new();
         beside.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
-        beside.extend(line.floor.map(|floor| format!("any order {}", table::shown(floor, measure))));
+        beside.extend(line.floor.map(|floor| {
+            let no_better = if line.is_no_better_than_chance() { ": NO BETTER" } else { "" };
+            format!("any order {}{no_better}", table::shown(floor, measure))
+        }));
         beside.extend(line.paper.map(|paper| {
             let verdict = line.verdict.map(|verdict| format!(": {}", verdict.word())).unwrap_or_default();
             format!("the paper {paper:.1}{verdict}")
@@ -214,7 +222,7 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
     }
 }
 
-/// `3 numbers hold, 1 missed; of the papers' numbers 1 reproduced, …; 2 recipes without their data`.
+/// `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …; 2 recipes without their data`.
 pub(super) fn summary(tables: &[Table]) -> String {
     let (mut held, mut missed, mut all) = (0, 0, Counts::default());
     for table in tables {
@@ -227,8 +235,13 @@ pub(super) fn summary(tables: &[Table]) -> String {
     }
     let absent = tables.iter().filter(|table| table.missing.is_some()).count();
     format!(
-        "{held} numbers hold, {missed} missed; of the papers' numbers {} reproduced, {} better, {} below, {} not run; \
-         {absent} recipes without their data",
-        all.reproduced, all.better, all.below, all.missing
+        "{} as expected, {missed} missed; of the papers' numbers {} reproduced, {} better, {} below, {} not run; {} \
+         without their data",
+        counted(held as u64, "number"),
+        all.reproduced,
+        all.better,
+        all.below,
+        all.missing,
+        counted(absent as u64, "recipe")
     )
 }

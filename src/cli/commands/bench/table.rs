@@ -18,7 +18,7 @@ pub(super) fn shown(value: f64, measure: &str) -> String {
     }
 }
 
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     let deviation = value.deviation.map(|d| format!(" ± {}", shown(d, &value.measure))).unwrap_or_default();
     format!("{}{deviation}", shown(value.value, &value.measure))
 }
@@ -76,5 +76,5 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
     if first.seeds.len() > 1 {
         writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;
     }
-    writeln!(out, "{DIM}each query's values are in {}{DIM:#}", folder.display())
+    writeln!(out, "{DIM}the results, with each query's values, are in {}{DIM:#}", folder.display())
 }

@@ -3,17 +3,24 @@
 use std::fmt::Write as _;
 
 use super::{
-    CAVEAT, Report, best_in_words, first, measures, megabytes, number, provenance, remarks, summary,
+    Report, WORDS, best_in_words, first, left_out, measures, megabytes, number, provenance, reasons, remarks,
+    summary,
 };
 use crate::{
-    cli::{commands::bench::table::shown, printer::grouped},
+    cli::{
+        commands::bench::table::{cell, shown},
+        printer::grouped,
+    },
     eval::{ann, result::Done, tables::Table, throughput::Throughput},
 };
 
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = "# Benchmarks\n".to_owned();
     if !report.tables.is_empty() {
-        let _ = write!(text, "\n{}. {CAVEAT}\n", summary(&report.tables));
+        let _ = write!(text, "\n**{}.**\n\n", summary(&report.tables));
+        for (word, meaning) in WORDS {
+            let _ = writeln!(text, "* **{word}**: {meaning}");
+        }
         glance(&mut text, &report.tables);
         report.tables.iter().for_each(|table| of_table(&mut text, table));
     }
@@ -37,6 +44,11 @@ fn glance(text: &mut String, tables: &[Table]) {
             table.name, table.table, counts.reproduced, counts.better, counts.below, counts.missing
         );
     }
+    let reasons = reasons(tables);
+    if !reasons.is_empty() {
+        *text += "\nWhy numbers of the papers were not run:\n\n";
+        reasons.iter().for_each(|(why, count)| *text += &format!("* {count}: {why}\n"));
+    }
 }
 
 fn of_table(text: &mut String, table: &Table) {
@@ -56,7 +68,8 @@ fn of_table(text: &mut String, table: &Table) {
             let of_unit =
                 |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| shown(value, measure));
             let mut words = Vec::new();
-            words.extend(line.holds.map(|holds| if holds { "holds" } else { "**missed**" }));
+            words.extend(line.holds.map(|holds| if holds { "as expected" } else { "**missed**" }));
+            words.extend(line.is_no_better_than_chance().then_some("no better than any order"));
             words.extend(line.verdict.map(|verdict| verdict.word()));
             words.extend(row.missing.as_ref().map(|_| "not run"));
             let _ = writeln!(
@@ -81,15 +94,20 @@ fn of_results(text: &mut String, results: &[Done]) {
     let measures = measures(results);
     let _ = write!(text, "\n## {}: {}\n\n{}\n\n", done.task, done.data.paths.join(", "), provenance(done));
     let _ = writeln!(text, "| who | {} |\n|---|{}", measures.join(" | "), "---:|".repeat(measures.len()));
+    let mut row = |who: &str, cell: &dyn Fn(&str) -> Option<String>| {
+        let cells: Vec<String> =
+            measures.iter().map(|measure| cell(measure).unwrap_or_else(|| "–".to_owned())).collect();
+        let _ = writeln!(text, "| {who} | {} |", cells.join(" | "));
+    };
+    row("any order", &|measure| {
+        let floor = results.iter().find_map(|done| done.value(measure)?.floor)?;
+        Some(shown(floor, measure))
+    });
     for done in results {
-        let cell =
-            |measure: &&str| done.value(measure).map_or_else(|| "–".to_owned(), |v| shown(v.value, measure));
-        let _ = writeln!(
-            text,
-            "| {} | {} |",
-            done.ranker,
-            measures.iter().map(cell).collect::<Vec<_>>().join(" | ")
-        );
+        row(&done.ranker, &|measure| done.value(measure).map(cell));
+    }
+    for remark in left_out(done) {
+        let _ = write!(text, "\n{remark}\n");
     }
 }
 

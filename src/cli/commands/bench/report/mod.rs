@@ -6,13 +6,12 @@ mod plots;
 
 use std::path::{Path, PathBuf};
 
-use super::recipes::summary;
+use super::{recipes::summary, table::shown};
 use crate::{
     cli::{Context, output::Output},
     error::{Error, IoContext, Result},
     eval::{
         ann,
-        recipe::Verdict,
         result::Done,
         tables::{Best, Table},
         throughput::Throughput,
@@ -107,11 +106,11 @@ impl Report {
             };
             let mut told =
                 report.tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.result.as_ref());
-            // What is part of a mean over seeds is told there, but for the first, which others stand beside.
+            // What is part of a mean over seeds is told there.
             let in_a_mean = over.iter().any(|mean| {
                 done.seeds.is_empty()
                     && mean.data.hash == done.data.hash
-                    && mean.seeds[1..].contains(&done.seed)
+                    && mean.seeds.contains(&done.seed)
                     && mean.identity.split(" + ").any(|identity| identity == done.identity)
             });
             if in_a_mean || told.any(|other| same(other) && other.identity == done.identity) {
@@ -147,9 +146,35 @@ impl Report {
     }
 }
 
-/// What "better" does not say.
-const CAVEAT: &str = "The papers judged on their test sets and by trained models; here are the data that each table names. \
-                      \"Better\" and \"below\" tell which number is greater, and no more.";
+/// What the words of a report mean.
+const WORDS: [(&str, &str); 4] = [
+    (
+        "as expected",
+        "the number came that the recipe has, within its tolerance; the notes say whether an independent evaluator has it, or \
+      this program had it before",
+    ),
+    ("any order", "what a ranking by chance has on that very list, in the mean"),
+    (
+        "reproduced, better, below",
+        "within 1.0 of the paper's number in that row, more, or less. The papers judged on their test sets; here are the data that \
+         each table names, so that a greater number is a greater number and no more",
+    ),
+    ("not run", "rows of the paper that nobody could run here; why is told below"),
+];
+
+/// Why numbers of the papers were not run, and how many of them for each reason, the most frequent first.
+fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
+    let mut all: Vec<(String, usize)> = Vec::new();
+    let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());
+    for (why, numbers) in rows.filter_map(|row| Some((row.missing.as_ref()?, row.paper.len()))) {
+        match all.iter_mut().find(|(other, _)| other == why) {
+            Some((_, count)) => *count += numbers,
+            None => all.push((why.clone(), numbers)),
+        }
+    }
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all
+}
 
 /// Hundredths with a digit behind the point.
 fn number(value: Option<f64>) -> String {
@@ -158,13 +183,14 @@ fn number(value: Option<f64>) -> String {
 
 /// What it was done on, by what, and where.
 fn provenance(done: &Done) -> String {
-    let Done { data, turnwise, machine, seed, seeds, .. } = done;
+    let Done { data, turnwise, machine, seed, seeds, options, .. } = done;
     let seeds = if seeds.is_empty() {
         format!("seed {seed}")
     } else {
         format!("{} seeds from {seed} on", seeds.len())
     };
-    format!("{}; data {}, turnwise {turnwise}, {seeds}, {machine}.", data.size, data.hash)
+    let code = if options.contains("/code/") { "as the released code does it; " } else { "" };
+    format!("{code}{}; data {}, turnwise {turnwise}, {seeds}, {machine}.", data.size, data.hash)
 }
 
 /// What was left out.
@@ -194,18 +220,35 @@ fn remarks(table: &Table) -> Vec<String> {
     }
     all.extend(absent.into_iter().map(|(why, rows)| format!("Not run: {}: {why}.", rows.join("; "))));
     all.extend(first(table).into_iter().flat_map(left_out));
+    all.extend(other_data(table));
     all
 }
 
-/// The best here against the paper's best, in words: `better: MAP 94.5 by A, the paper 82.8 by B`.
+/// The best here beside the paper's best, in words: `MAP 94.5 by A, the paper's best 82.8 by B`.
 pub(super) fn best_in_words(best: &Best<'_>) -> String {
-    let verdict = match best.verdict {
-        Some(Verdict::Reproduced) => "as good: ",
-        Some(verdict) => &format!("{}: ", verdict.word()),
-        None => "not run: ",
-    };
-    let here = best.here.map(|(who, value)| format!(" {value:.1} by {who},")).unwrap_or_default();
-    format!("{verdict}{}{here} the paper {:.1} by {}", best.measure, best.paper.1, best.paper.0)
+    let here = best.here.map_or_else(|| "not run".to_owned(), |(who, value)| format!("{value:.1} by {who}"));
+    format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
+}
+
+/// Where any order here has more than rows of the paper, its data were others.
+fn other_data(table: &Table) -> Option<String> {
+    let told = table.measures().into_iter().filter_map(|measure| {
+        let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;
+        let below = table
+            .rows
+            .iter()
+            .filter(|row| row.paper.get(measure).is_some_and(|paper| *paper < 100.0 * floor));
+        let below = below.count();
+        (below > 0)
+            .then(|| format!("{} in {measure} than {below} of the paper's rows", shown(floor, measure)))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "Any order here has more ({}): the paper's data were others, and its numbers cannot be compared with these.",
+            told.join("; ")
+        )
+    })
 }
 
 /// The measures that any of some results has, in the order of the first that has them.

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    CAVEAT, Report, best_in_words, first, left_out, measures, megabytes, number,
+    Report, WORDS, best_in_words, first, left_out, measures, megabytes, number,
     plots::{curves, legend, map, scatter},
-    provenance, remarks, summary,
+    provenance, reasons, remarks, summary,
 };
 use crate::{
     cli::{commands::bench::table::shown, printer::grouped},
@@ -36,7 +36,12 @@ pub(super) fn page(report: &Report) -> String {
          <title>turnwise: benchmarks</title>\n<style>{STYLE}\n</style>\n</head>\n<body>\n<h1>Benchmarks</h1>\n"
     );
     if !report.tables.is_empty() {
-        let _ = writeln!(text, "<p>{}. {}</p>", plain(&summary(&report.tables)), plain(CAVEAT));
+        let _ = writeln!(text, "<p><strong>{}.</strong></p>", plain(&summary(&report.tables)));
+        text += "<ul class=\"dim\">\n";
+        for (word, meaning) in WORDS {
+            let _ = writeln!(text, "<li><b>{word}</b>: {meaning}</li>");
+        }
+        text += "</ul>\n";
         glance(&mut text, &report.tables);
         text += "<p class=\"dim\">A bar is what was reached here, in hundredths; the plain line is what any order would have, the \
                  orange one what the paper has.</p>\n";
@@ -79,6 +84,14 @@ fn glance(text: &mut String, tables: &[Table]) {
         );
     }
     *text += "</table></div>\n";
+    let reasons = reasons(tables);
+    if !reasons.is_empty() {
+        *text += "<p>Why numbers of the papers were not run:</p>\n<ul>\n";
+        for (why, count) in reasons {
+            let _ = writeln!(text, "<li>{count}: {}</li>", plain(&why));
+        }
+        *text += "</ul>\n";
+    }
 }
 
 fn of_table(text: &mut String, table: &Table) {
@@ -289,10 +302,11 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
     let measure = line.measure;
     let of_unit = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| shown(value, measure));
     let mut words = Vec::new();
-    words.extend(line.holds.map(|holds| if holds { "holds" } else { "missed" }));
-    words.extend(line.verdict.map(|verdict| verdict.word()));
+    words.extend(line.holds.map(|holds| if holds { ("holds", "as expected") } else { ("missed", "missed") }));
+    words.extend(line.verdict.map(|verdict| (verdict.word(), verdict.word())));
+    words.extend(line.is_no_better_than_chance().then_some(("below", "no better than any order")));
     let words: Vec<String> =
-        words.iter().map(|word| format!("<span class=\"{word}\">{word}</span>")).collect();
+        words.iter().map(|(class, word)| format!("<span class=\"{class}\">{word}</span>")).collect();
     let words = match row.missing {
         Some(_) => "<span class=\"dim\">not run</span>".to_owned(),
         None => words.join(", "),

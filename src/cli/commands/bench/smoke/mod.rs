@@ -1,0 +1,147 @@
+//! `turnwise bench smoke`: everything once, on the sample dialogues.
+
+mod sets;
+mod tasks;
+
+use std::{
+    io::{self, Cursor, Write},
+    path::Path,
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use super::{ann, report, throughput};
+use crate::{
+    cli::{
+        Context,
+        args::{AnnArgs, GraphBuilder, SearchOf},
+        commands::best_model::{self, Model},
+        printer::{BOLD, DIM},
+    },
+    corpus::{
+        formats,
+        input::Input,
+        walk::{Plan, Source},
+    },
+    error::{Class, Error, Result},
+    eval::throughput::Throughput,
+    samples,
+    store::{files, ingest::IngestOptions},
+};
+use sets::Sets;
+
+/// What was done.
+#[derive(Serialize)]
+struct Smoke {
+    schema: &'static str,
+    steps: Vec<Step>,
+    seconds: f64,
+    /// What is not as it must be.
+    wrong: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    step: String,
+    seconds: f64,
+    came: String,
+}
+
+impl Smoke {
+    /// Does a step that tells what came of it.
+    fn step(&mut self, step: &str, f: impl FnOnce(&mut Vec<String>) -> Result<String>) -> Result<()> {
+        let started = Instant::now();
+        let came = f(&mut self.wrong)?;
+        self.steps.push(Step { step: step.to_owned(), seconds: started.elapsed().as_secs_f64(), came });
+        Ok(())
+    }
+}
+
+pub(super) fn run(folder: &Path, context: &Context<'_>) -> Result<()> {
+    let started = Instant::now();
+    files::remove_folder(folder)?;
+    let set = Sets::of(folder);
+    let mut smoke =
+        Smoke { schema: "turnwise/bench-smoke/1", steps: Vec::new(), seconds: 0.0, wrong: Vec::new() };
+    let model = match best_model::fetched(context) {
+        Ok(()) => true,
+        Err(e) if e.class() == Class::Interrupted => return Err(e),
+        Err(why) => {
+            context.printer.warn(format!("without the default model, by words alone: {why}"));
+            false
+        }
+    };
+    smoke.step("sets", |wrong| set.make(wrong, context))?;
+    tasks::tasks(&mut smoke, &set, model, context)?;
+    measured(&mut smoke, &set, context)?;
+    smoke.step("report", |_| {
+        let files = [folder.join("report.html"), folder.join("report.md")];
+        report::run(&set.path("results"), &files, context)?;
+        Ok(files.map(|file| file.display().to_string()).join(", "))
+    })?;
+    smoke.seconds = started.elapsed().as_secs_f64();
+    context.printer.result(&smoke, |out| write(&smoke, out))?;
+    match smoke.wrong.len() {
+        0 => Ok(()),
+        _ => Err(Error::Assertion(format!("not as it must be: {}", smoke.wrong.join("; ")))),
+    }
+}
+
+fn write(smoke: &Smoke, out: &mut dyn Write) -> io::Result<()> {
+    for Step { step, seconds, came } in &smoke.steps {
+        writeln!(out, "{BOLD}{step:<22}{BOLD:#} {seconds:>5.1} s  {DIM}{came}{DIM:#}")?;
+    }
+    let end = if smoke.wrong.is_empty() { "all is as it must be" } else { "NOT all is as it must be" };
+    writeln!(out, "{end}, {:.1} s", smoke.seconds)
+}
+
+/// Graphs and speed, of an index of the samples.
+fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> {
+    let index = set.path("index");
+    smoke.step("throughput", |_| {
+        let mut plan = Plan::default();
+        for (name, text) in samples::SUPPORT {
+            let input = Input::from_stream((*name).to_owned(), None, Box::new(Cursor::new(text.as_bytes())))?;
+            plan.sources.push(Source::opened(input, formats::by_name("jsonl")?));
+        }
+        let bytes = samples::SUPPORT.iter().map(|(_, text)| text.len() as u64).sum();
+        let throughput = Throughput::new(vec!["the samples".to_owned()], bytes);
+        let options = IngestOptions::default();
+        let model = |root: &Path, snapshot: &_| Model::best(root, snapshot, context);
+        let throughput = throughput::measured(throughput, &index, plan, &options, &model, 200, context)?;
+        throughput.write(&set.path("results"))?;
+        let paces = throughput
+            .steps
+            .iter()
+            .map(|pace| format!("{} {:.0} {}/s", pace.step, pace.a_second(), pace.unit));
+        Ok(paces.collect::<Vec<_>>().join(", "))
+    })?;
+    smoke.step("recall and speed", |wrong| {
+        let args = AnnArgs {
+            vectors: None,
+            query_vectors: None,
+            queries: 200,
+            of: SearchOf::Utterances,
+            k: 10,
+            ef: vec![10, 32, 128],
+            graphs: vec![GraphBuilder::Native, GraphBuilder::HnswRs],
+            m: vec![16],
+            ef_construction: 128,
+            half: false,
+            results: set.path("results"),
+        };
+        let measured = ann::measured(&args, &index, context)?;
+        let recalls: Vec<f64> =
+            measured.graphs.iter().filter_map(|g| g.settings.last().map(|s| s.recall)).collect();
+        if recalls.iter().any(|recall| *recall < 0.95) {
+            wrong.push(format!("graphs find {recalls:?} of the nearest"));
+        }
+        let told = measured
+            .graphs
+            .iter()
+            .zip(&recalls)
+            .map(|(graph, recall)| format!("{} {recall:.3}", graph.builder));
+        Ok(format!("{} vectors, recall {}", measured.vectors, told.collect::<Vec<_>>().join(", ")))
+    })
+}

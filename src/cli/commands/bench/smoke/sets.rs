@@ -1,0 +1,135 @@
+//! The sets of all tasks, made of the samples.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    cli::{
+        Context,
+        args::{BuildCommand, EncoderArgs, ReadArgs, RecipeArg, SentencesArgs, TokenArgs},
+        commands::bench::build,
+    },
+    corpus::Dialogue,
+    error::{Error, IoContext, Result},
+    eval::rank::Terms,
+    samples,
+};
+
+/// Sentences of the samples that semantic retrieval is done on, dialogues that responses are chosen in, pairs that are drawn:
+/// enough to go all ways, and done in seconds.
+const SENTENCES: usize = 600;
+const RESPONDED: usize = 20;
+const PAIRS: usize = 120;
+
+/// The files of the tasks, made of the samples.
+pub(super) struct Sets {
+    folder: PathBuf,
+}
+
+impl Sets {
+    /// In a folder.
+    pub(super) fn of(folder: &Path) -> Self {
+        Sets { folder: folder.to_owned() }
+    }
+
+    /// A file or folder of them.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.path(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).at("create", parent)?;
+        }
+        std::fs::write(&path, text).at("write", &path)
+    }
+
+    /// Makes them all, by the commands that users have.
+    pub(super) fn make(&self, wrong: &mut Vec<String>, context: &Context<'_>) -> Result<String> {
+        for (name, text) in samples::SUPPORT {
+            self.write(&format!("dialogues/{name}"), text)?;
+        }
+        self.write("pairs.tsv", samples::PAIRS)?;
+        let all = build::all(&[self.path("dialogues")], &ReadArgs::default(), context)?;
+        let some: Vec<String> = all.iter().step_by(all.len() / RESPONDED).map(json).collect::<Result<_>>()?;
+        self.write("some.jsonl", &some.join("\n"))?;
+        self.known_items(&all)?;
+        let sentences = || SentencesArgs {
+            path: self.path("dialogues"),
+            read: ReadArgs::default(),
+            sentences: Some(SENTENCES),
+        };
+        let commands = [
+            BuildCommand::Sr {
+                labelled: sentences(),
+                output: self.path("select.txt"),
+                recipe: RecipeArg::Text,
+                terms: Terms::default(),
+            },
+            BuildCommand::Sr {
+                labelled: sentences(),
+                output: self.path("released.txt"),
+                recipe: RecipeArg::Released,
+                terms: Terms::default(),
+            },
+            BuildCommand::Dsts {
+                labelled: sentences(),
+                output: self.path("to-score.tsv"),
+                key: Some(self.path("to-score.key.tsv")),
+                pairs: PAIRS,
+                rankers: vec!["bm25".to_owned(), "tfidf".to_owned()],
+                encoder: EncoderArgs::default(),
+                tokens: TokenArgs::default(),
+            },
+            BuildCommand::Dial {
+                paths: vec![self.path("dialogues")],
+                read: ReadArgs::default(),
+                output: self.path("dial.jsonl"),
+                paper: None,
+            },
+            BuildCommand::Response {
+                paths: vec![self.path("some.jsonl")],
+                read: ReadArgs::default(),
+                output: self.path("samples.jsonl"),
+                of: 10,
+                context: 2,
+                strip_names: true,
+            },
+        ];
+        commands.iter().try_for_each(|command| build::run(command, context))?;
+        let lines = |name: &str| -> Result<usize> {
+            let path = self.path(name);
+            Ok(std::fs::read_to_string(&path).at("read", &path)?.lines().count())
+        };
+        for (name, expected) in
+            [("dial.jsonl", all.len()), ("select.txt", SENTENCES), ("to-score.tsv", PAIRS)]
+        {
+            let found = lines(name)?;
+            if found != expected {
+                wrong.push(format!("{name} has {found} lines, not {expected}"));
+            }
+        }
+        Ok(format!("{} dialogues, {} sentences, {} samples", all.len(), SENTENCES, lines("samples.jsonl")?))
+    }
+
+    /// Titles as queries, each of which should find its dialogue, as a folder of BEIR.
+    fn known_items(&self, all: &[Dialogue]) -> Result<()> {
+        let (mut corpus, mut queries, mut qrels) =
+            (String::new(), String::new(), "query-id\tcorpus-id\tscore\n".to_owned());
+        for dialogue in all {
+            let Some(title) = &dialogue.title else { continue };
+            let id = dialogue.id.as_str();
+            let said: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
+            corpus += &format!("{}\n", serde_json::json!({"_id": id, "title": "", "text": said.join("\n")}));
+            queries += &format!("{}\n", serde_json::json!({"_id": format!("q-{id}"), "text": title}));
+            qrels += &format!("q-{id}\t{id}\t1\n");
+        }
+        self.write("beir/corpus.jsonl", &corpus)?;
+        self.write("beir/queries.jsonl", &queries)?;
+        self.write("beir/qrels/test.tsv", &qrels)
+    }
+}
+
+fn json(dialogue: &Dialogue) -> Result<String> {
+    serde_json::to_string(dialogue).map_err(|e| Error::Internal(e.to_string()))
+}
