@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{Dense, Items, Pool, Ranker, Scorer, Step, Watch};
 use crate::{
     encoder::{Encoder, TextOptions, TokenVectors},
-    error::{Error, Result},
+    error::Result,
     search::late::{matching_guided, maxsim},
 };
 
@@ -48,41 +48,53 @@ impl Ranker for Reranked<'_> {
     }
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
-        let Items::Texts(documents) = &pool.documents else {
-            return Err(Error::Input {
-                message: "texts are ranked again token by token, and here dialogues are ranked".to_owned(),
-                hint: Some("leave the rankers `maxsim` and `matching` to the other tasks".to_owned()),
-            });
-        };
         let (encoder, options) = (self.dense.encoder, &self.dense.options.texts);
-        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
-        let queries = match &pool.queries {
-            None => None,
-            Some(Items::Texts(texts)) => {
-                Some(texts.iter().map(|text| vec![text.as_str()]).collect::<Vec<_>>())
-            }
-            Some(Items::Dialogues(dialogues)) => {
-                let turns = |n: usize| dialogues[n].turns.iter().map(|turn| turn.text.as_str()).collect();
-                Some((0..dialogues.len()).map(turns).collect())
-            }
-        };
+        let documents = tokens_of(encoder, &turns(&pool.documents), options, watch)?;
+        let queries =
+            pool.queries.as_ref().map(|queries| tokens_of(encoder, &turns(queries), options, watch));
         Ok(Box::new(Prepared {
             by: self.by,
             top: self.top,
             first: self.dense.prepare(pool, watch)?,
-            documents: tokens(encoder, &documents, options, watch)?,
-            queries: queries
-                .map(|queries| {
-                    // All turns of all contexts in one go, then each with its own.
-                    let flat: Vec<&str> = queries.iter().flatten().copied().collect();
-                    let mut tokens = tokens(encoder, &flat, options, watch)?.into_iter();
-                    Ok::<_, Error>(
-                        queries.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect(),
-                    )
-                })
-                .transpose()?,
+            documents: documents.into_iter().map(joined).collect(),
+            queries: queries.transpose()?,
         }))
     }
+}
+
+/// What is said in each: a text is one turn.
+fn turns(items: &Items) -> Vec<Vec<&str>> {
+    match items {
+        Items::Texts(texts) => texts.iter().map(|text| vec![text.as_str()]).collect(),
+        Items::Dialogues(dialogues) => dialogues
+            .iter()
+            .map(|dialogue| dialogue.turns.iter().map(|turn| turn.text.as_str()).collect())
+            .collect(),
+    }
+}
+
+/// The tokens of every turn of all, each with its own; all turns go through the encoder in one go.
+fn tokens_of(
+    encoder: &dyn Encoder,
+    items: &[Vec<&str>],
+    options: &TextOptions,
+    watch: &dyn Watch,
+) -> Result<Vec<Vec<TokenVectors>>> {
+    let flat: Vec<&str> = items.iter().flatten().copied().collect();
+    let mut tokens = tokens(encoder, &flat, options, watch)?.into_iter();
+    Ok(items.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect())
+}
+
+/// The tokens of all turns as those of one text.
+fn joined(turns: Vec<TokenVectors>) -> TokenVectors {
+    let mut all = turns.into_iter();
+    let Some(mut joined) = all.next() else { return TokenVectors::default() };
+    for turn in all {
+        turn.vectors.rows().for_each(|row| joined.vectors.push(row));
+        joined.ranges.extend(turn.ranges);
+        joined.cut += turn.cut;
+    }
+    joined
 }
 
 fn tokens(
@@ -132,7 +144,11 @@ impl Scorer for Prepared<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::testing::HashEncoder;
+    use crate::{
+        corpus::{Dialogue, Role},
+        encoder::{Vectors, testing::HashEncoder},
+        ids::DialogueId,
+    };
 
     fn pool() -> Pool {
         let texts = ["my card is gone", "card is lost", "the parcel is late", "is my card gone", "good bye"];
@@ -166,11 +182,31 @@ mod tests {
     }
 
     #[test]
-    fn dialogues_are_not_ranked_again() {
+    fn a_dialogue_is_the_tokens_of_its_turns() {
         let encoder = HashEncoder::default();
-        let dense = Dense::new(&encoder);
-        let ranker = Reranked { dense, by: Tokens::Maxsim, top: 3 };
-        let pool = Pool::of(Items::Dialogues(Vec::new()));
-        assert!(ranker.prepare(&pool, &()).is_err());
+        let dialogue = |id: &str, said: &[&str]| {
+            let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+            for text in said {
+                dialogue.push("Ann", Role::User, *text);
+            }
+            dialogue
+        };
+        let said: [&[&str]; 3] =
+            [&["my card is gone", "blocked"], &["card lost"], &["the parcel", "is late", "bye"]];
+        let dialogues = said.iter().enumerate().map(|(n, said)| dialogue(&format!("d{n}"), said));
+        let pool = Pool::of(Items::Dialogues(dialogues.collect()));
+        let ranker = Reranked { dense: Dense::new(&encoder), by: Tokens::Maxsim, top: 3 };
+        let mut scores = Vec::new();
+        ranker.prepare(&pool, &()).unwrap().scores(0, &[0, 1, 2], &mut scores).unwrap();
+        let tokens = |n: usize| {
+            let turns = encoder.encode_tokens(said[n], &TextOptions::default()).unwrap();
+            let mut all = TokenVectors { vectors: Vectors::new(encoder.dim()), ..TokenVectors::default() };
+            turns.iter().for_each(|turn| turn.vectors.rows().for_each(|row| all.vectors.push(row)));
+            all
+        };
+        for (n, score) in scores.iter().enumerate() {
+            assert_eq!(*score, ABOVE + maxsim(&tokens(0), &tokens(n)), "{n}");
+        }
+        assert_eq!(joined(Vec::new()), TokenVectors::default());
     }
 }
