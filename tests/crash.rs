@@ -98,7 +98,11 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     if let Some(status) = ended {
         assert!(status.success(), "the ingest failed by itself: {said}");
     }
-    assert!(!said.contains("warning") && !said.contains("error"), "{said}");
+    // After a kill sled now and then finds its own files torn. They derive from the log, and are made anew out of it, which
+    // is told; anything else that is told is a failure.
+    let torn = |line: &&str| line.contains("sled reports: ") && line.ends_with("; made anew from the log");
+    let told = said.lines().find(|line| (line.contains("warning") || line.contains("error")) && !torn(line));
+    assert_eq!(told, None, "{said}");
     (acknowledged, ended.is_some())
 }
 
