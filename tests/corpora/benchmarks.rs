@@ -57,9 +57,9 @@ fn dialogues_of_one_domain_give_the_evaluators_figures() {
     let words = done(&task, &Bm25::default());
     near(of(&words, "MAP"), 87.6, 0.0);
     near(100.0 * words.values[0].floor.unwrap(), 7.3, 0.0);
-    // scikit-learn's exact decomposition gives 86.4 (its randomised one 86.8 to 86.9) and a purity of 96.2 ± 1.6.
+    // By scikit-learn's randomised decomposition, as it is unasked; the exact one gives 86.4.
     let svd = done(&task, &TfidfThenSvd { dim: 128, seed: 0, terms: Some(Terms::Scikit) });
-    near(of(&svd, "MAP"), 86.4, 0.1);
+    near(of(&svd, "MAP"), 86.9, 0.1);
     near(of(&svd, "purity"), 96.2, 1.6);
     let topics = done(&task, &Lda { rounds: 60, ..Lda::new(17, 1) });
     assert!(of(&topics, "purity") > 70.0, "{topics:?}");

@@ -228,7 +228,8 @@ const RANKERS: &str = "Rankers: model (that of --model, else the default one) or
 all vectors is taken off), +white (they are whitened), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
 +cls or +mean (how tokens are pooled); bm25 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
 Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
-each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS; hybrid or hybrid:NAME (the model \
+each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS (with scikit \
+decomposed as scikit-learn does it unasked); hybrid or hybrid:NAME (the model \
 and BM25, weighed as in a search); maxsim or matching (the model's best 50 ranked again token by token, as --rerank of a \
 search has it); lda or lda:TOPICS; vectors:FILE.npy (a row for each \
 document and, behind them, for each query); random. A benchmark is of the model and not of a way to compute it faster: what --precision leaves to the program (auto) \

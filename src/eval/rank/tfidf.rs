@@ -14,7 +14,7 @@ use crate::{
         Vectors,
         statics::{
             TfidfSettings, fit_tfidf,
-            svd::{self, Sparse},
+            svd::{self, Effort, Sparse},
         },
     },
     error::{Error, Result},
@@ -122,7 +122,8 @@ impl TfidfThenSvd {
         };
         let mut matrix = Sparse::new(kept as usize);
         words.documents.iter().for_each(|document| matrix.push(row(document)));
-        let svd = svd::truncated(&matrix, self.dim, self.seed);
+        let effort = if terms == Terms::Scikit { Effort::SCIKIT } else { Effort::THOROUGH };
+        let svd = svd::truncated_with(&matrix, self.dim, effort, self.seed);
         let dim = svd.values.len();
         if dim == 0 {
             return Err(Error::data(
