@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::{
-    corpus::{Dialogue, Turn},
+    corpus::{Dialogue, Role, Turn},
     error::{Error, Result},
     random::Random,
 };
@@ -66,8 +66,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
         for at in wanted.context.max(1)..dialogue.turns.len() {
             let (before, response) = dialogue.turns.split_at(at);
             let response = &response[0];
-            let last = before.last().map(|turn| turn.speaker.as_str());
-            if response.text.trim().is_empty() || last == Some(response.speaker.as_str()) {
+            if response.text.trim().is_empty() || before.last().map(who) == Some(who(response)) {
                 continue;
             }
             let names = names(before);
@@ -117,9 +116,21 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
     Ok(ResponseSet { samples, leaks })
 }
 
-/// The names of speakers, without those that are a role.
+/// Who speaks: by name, else by role.
+fn who(turn: &Turn) -> &str {
+    match turn.speaker.as_str() {
+        "" => turn.role.as_ref().map_or("", Role::as_str),
+        name => name,
+    }
+}
+
+/// The names of speakers. What is said in a role that all conversations have names nobody.
 fn names(turns: &[Turn]) -> Vec<String> {
-    let mut names: Vec<String> = turns.iter().map(|turn| turn.speaker.to_lowercase()).collect();
+    let named = |turn: &&Turn| {
+        let roles = [Role::User, Role::Agent, Role::System, Role::Participant];
+        !turn.speaker.is_empty() || !turn.role.as_ref().is_none_or(|role| roles.contains(role))
+    };
+    let mut names: Vec<String> = turns.iter().filter(named).map(|turn| who(turn).to_lowercase()).collect();
     names.sort_unstable();
     names.dedup();
     names.retain(|name| name.chars().nth(1).is_some());
@@ -172,7 +183,7 @@ impl ResponseSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{corpus::Role, ids::DialogueId};
+    use crate::ids::DialogueId;
 
     fn dialogue(id: &str, said: &[(&str, &str)]) -> Dialogue {
         let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
@@ -218,6 +229,22 @@ mod tests {
                 .all(|(n, c)| n == first.answer || elsewhere.contains(&c.as_str()))
         );
         assert_eq!(response_set(&two(), wanted()).unwrap(), set);
+    }
+
+    #[test]
+    fn where_nobody_has_a_name_roles_tell_who_speaks() {
+        let mut nameless = two();
+        for turn in nameless.iter_mut().flat_map(|dialogue| &mut dialogue.turns) {
+            let role = Role::from(turn.speaker.as_str());
+            (turn.speaker, turn.role) = (String::new(), Some(role));
+        }
+        let (named, by_role) =
+            (response_set(&two(), wanted()).unwrap(), response_set(&nameless, wanted()).unwrap());
+        assert_eq!(
+            by_role.samples.iter().map(|s| &s.id).collect::<Vec<_>>(),
+            named.samples.iter().map(|s| &s.id).collect::<Vec<_>>()
+        );
+        assert_eq!((by_role.samples[0].answer, by_role.leaks), (named.samples[0].answer, 1));
     }
 
     #[test]
