@@ -76,6 +76,16 @@ fn is_unnumbered(number: &TurnNo) -> bool {
     number.0 == 0
 }
 
+impl Turn {
+    /// Who speaks: by name, else by role.
+    pub fn who(&self) -> &str {
+        match self.speaker.as_str() {
+            "" => self.role.as_ref().map_or("", Role::as_str),
+            name => name,
+        }
+    }
+}
+
 /// Most dialogues a record may hold in turns; beyond it something is wrong with the file.
 pub const MAX_TURNS: usize = 1_000_000;
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    corpus::{Dialogue, Role, Turn},
+    corpus::{Dialogue, Turn},
     encoder::{DialogueMode, DialogueOptions, Encoded, Spent, Vectors},
     error::{Error, Result},
 };
@@ -134,10 +134,7 @@ fn speakers(dialogue: &Dialogue) -> Vec<usize> {
         .turns
         .iter()
         .map(|turn| {
-            let name = match turn.speaker.as_str() {
-                "" => turn.role.as_ref().map_or("", Role::as_str),
-                name => name,
-            };
+            let name = turn.who();
             names.iter().position(|other| *other == name).unwrap_or_else(|| {
                 names.push(name);
                 names.len() - 1
@@ -149,7 +146,7 @@ fn speakers(dialogue: &Dialogue) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{encoder::DialoguePooling, ids::DialogueId};
+    use crate::{corpus::Role, encoder::DialoguePooling, ids::DialogueId};
 
     /// The mean of the words `a` = (1, 0) and `b` = (0, 1).
     struct Letters;

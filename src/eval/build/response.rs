@@ -66,7 +66,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
         for at in wanted.context.max(1)..dialogue.turns.len() {
             let (before, response) = dialogue.turns.split_at(at);
             let response = &response[0];
-            if response.text.trim().is_empty() || before.last().map(who) == Some(who(response)) {
+            if response.text.trim().is_empty() || before.last().map(Turn::who) == Some(response.who()) {
                 continue;
             }
             let names = names(before);
@@ -116,21 +116,13 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
     Ok(ResponseSet { samples, leaks })
 }
 
-/// Who speaks: by name, else by role.
-fn who(turn: &Turn) -> &str {
-    match turn.speaker.as_str() {
-        "" => turn.role.as_ref().map_or("", Role::as_str),
-        name => name,
-    }
-}
-
 /// The names of speakers. What is said in a role that all conversations have names nobody.
 fn names(turns: &[Turn]) -> Vec<String> {
     let named = |turn: &&Turn| {
         let roles = [Role::User, Role::Agent, Role::System, Role::Participant];
         !turn.speaker.is_empty() || !turn.role.as_ref().is_none_or(|role| roles.contains(role))
     };
-    let mut names: Vec<String> = turns.iter().filter(named).map(|turn| who(turn).to_lowercase()).collect();
+    let mut names: Vec<String> = turns.iter().filter(named).map(|turn| turn.who().to_lowercase()).collect();
     names.sort_unstable();
     names.dedup();
     names.retain(|name| name.chars().nth(1).is_some());

@@ -103,10 +103,11 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
         Skipped::count(&mut skipped, why, || ids[n].clone());
     }
     if queries.is_empty() {
-        return Err(Error::data(format!(
-            "{} has no query with a positive and a negative candidate",
-            path.display()
-        )));
+        let told = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
+        return Err(Error::Data {
+            message: format!("{} has no query with a positive and a negative candidate", path.display()),
+            hint: Some(format!("left out: {}", told.collect::<Vec<_>>().join("; "))),
+        });
     }
     Ok(ListTask {
         name: "sr",

@@ -7,6 +7,7 @@ use std::{
 
 use turnwise_nearest::Originals;
 
+use super::speeds;
 use crate::{
     cli::{
         Context,
@@ -108,24 +109,9 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
         measured.k
     )?;
     for graph in &measured.graphs {
-        let memory = graph
-            .build_bytes
-            .map(|bytes| format!(", the process with {:.1} MB of memory at most", bytes as f64 / 1e6));
         writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
-        writeln!(
-            out,
-            "{DIM}built in {:.2} s on {} threads{}; {:.1} MB, of which a walk reads {:.1} MB{DIM:#}",
-            graph.build_seconds,
-            measured.threads,
-            memory.unwrap_or_default(),
-            graph.file_bytes as f64 / 1e6,
-            graph.walked_bytes as f64 / 1e6
-        )?;
-        writeln!(
-            out,
-            "{BOLD}{:>12}  {:>7}  {:>10}  {:>11}  {:>8}  {:>8}  {:>8}{BOLD:#}",
-            "ef", "recall", "queries/s", "all threads", "p50 µs", "p95 µs", "p99 µs"
-        )?;
+        writeln!(out, "{DIM}{}{DIM:#}", speeds::built(graph, measured.threads))?;
+        writeln!(out, "{BOLD}{:>13} {:>7}  {}{BOLD:#}", "ef", "recall", speeds::beside(speeds::NAMES))?;
         graph.settings.iter().try_for_each(|setting| row(out, &setting.ef.to_string(), setting))?;
         row(out, "all looked at", &measured.exact)?;
         writeln!(out)?;
@@ -134,14 +120,6 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn row(out: &mut dyn Write, name: &str, setting: &Setting) -> io::Result<()> {
-    let Setting { recall, qps, qps_all, latency, .. } = setting;
-    writeln!(
-        out,
-        "{name:>13} {recall:>7.4}  {:>10}  {:>11}  {:>8.0}  {:>8.0}  {:>8.0}",
-        grouped(*qps as u64),
-        grouped(*qps_all as u64),
-        latency.p50_us,
-        latency.p95_us,
-        latency.p99_us
-    )
+    let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
+    writeln!(out, "{name:>13} {:>7.4}  {}", setting.recall, speeds::beside(cells))
 }

@@ -9,6 +9,7 @@ mod rankers;
 mod recipes;
 mod report;
 mod smoke;
+mod speeds;
 mod table;
 mod throughput;
 

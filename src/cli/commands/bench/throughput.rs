@@ -9,6 +9,7 @@ use std::{
 
 use rayon::prelude::*;
 
+use super::speeds;
 use crate::{
     cli::{
         Context,
@@ -156,10 +157,10 @@ pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<
     writeln!(out, "{BOLD}throughput{BOLD:#} {}", throughput.paths.join(", "))?;
     writeln!(
         out,
-        "{DIM}{}, {}, {:.1} MB; {}; {} threads{DIM:#}\n",
+        "{DIM}{}, {}, {}; {}; {} threads{DIM:#}\n",
         counted(throughput.dialogues, "dialogue"),
         counted(throughput.turns, "turn"),
-        throughput.bytes as f64 / 1e6,
+        speeds::megabytes(throughput.bytes),
         throughput.encoder,
         throughput.threads
     )?;
@@ -174,22 +175,9 @@ pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<
             grouped(pace.a_second() as u64)
         )?;
     }
-    writeln!(
-        out,
-        "\n{BOLD}{:<14}  {:>10}  {:>11}  {:>8}  {:>8}  {:>8}{BOLD:#}",
-        "searches", "queries/s", "all threads", "p50 µs", "p95 µs", "p99 µs"
-    )?;
-    for searches in &throughput.searches {
-        let Searches { mode, qps, qps_all, latency, .. } = searches;
-        writeln!(
-            out,
-            "{mode:<14}  {:>10}  {:>11}  {:>8.0}  {:>8.0}  {:>8.0}",
-            grouped(*qps as u64),
-            grouped(*qps_all as u64),
-            latency.p50_us,
-            latency.p95_us,
-            latency.p99_us
-        )?;
+    writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", speeds::beside(speeds::NAMES))?;
+    for Searches { mode, qps, qps_all, latency, .. } in &throughput.searches {
+        writeln!(out, "{mode:<14}  {}", speeds::beside(speeds::cells(*qps, *qps_all, latency)))?;
     }
     Ok(())
 }

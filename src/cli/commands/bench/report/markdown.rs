@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use super::{
-    Report, WORDS, best_in_words, first, left_out, measures, megabytes, number, provenance, reasons, remarks,
-    summary,
+    Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
 };
 use crate::{
     cli::{
-        commands::bench::table::{cell, shown},
+        commands::bench::{
+            speeds,
+            table::{cell, shown},
+        },
         printer::grouped,
     },
     eval::{ann, result::Done, tables::Table, throughput::Throughput},
@@ -123,37 +125,18 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
         measured.turnwise,
         measured.machine
     );
-    *text += "| graph | ef | recall | queries/s, one thread | queries/s, all threads | p50 µs | p95 µs | p99 µs |\n|---|---:|---:|---:|---:|---:|---:|---:|\n";
+    let _ =
+        writeln!(text, "| graph | ef | recall | {} |\n|---|{}", speeds::NAMES.join(" | "), "---:|".repeat(7));
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
-        let ann::Setting { recall, qps, qps_all, latency, .. } = setting;
-        let _ = writeln!(
-            text,
-            "| {name} | {ef} | {recall:.4} | {} | {} | {:.0} | {:.0} | {:.0} |",
-            grouped(*qps as u64),
-            grouped(*qps_all as u64),
-            latency.p50_us,
-            latency.p95_us,
-            latency.p99_us
-        );
+        let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
+        let _ = writeln!(text, "| {name} | {ef} | {:.4} | {} |", setting.recall, cells.join(" | "));
     };
     row("all looked at", "–".to_owned(), &measured.exact);
     for graph in &measured.graphs {
         graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
     }
     for graph in &measured.graphs {
-        let _ = write!(
-            text,
-            "\n{}: built in {:.1} s on {} threads{}; {}, of which a walk reads {}.\n",
-            graph.name(),
-            graph.build_seconds,
-            measured.threads,
-            graph
-                .build_bytes
-                .map(|bytes| format!(", the process with {} of memory at most", megabytes(bytes)))
-                .unwrap_or_default(),
-            megabytes(graph.file_bytes),
-            megabytes(graph.walked_bytes)
-        );
+        let _ = write!(text, "\n{}: {}.\n", graph.name(), speeds::built(graph, measured.threads));
     }
 }
 
@@ -164,7 +147,7 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
         throughput.paths.join(", "),
         grouped(throughput.dialogues),
         grouped(throughput.turns),
-        megabytes(throughput.bytes),
+        speeds::megabytes(throughput.bytes),
         throughput.encoder,
         throughput.turnwise,
         throughput.machine
@@ -173,18 +156,9 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
         let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));
         let _ = writeln!(text, "| {} | {count} {} | {:.2} | {rate} |", pace.step, pace.unit, pace.seconds);
     }
-    *text += "\n| searches | queries/s, one thread | queries/s, all threads | p50 µs | p95 µs | p99 µs |\n|---|---:|---:|---:|---:|---:|\n";
+    let _ = writeln!(text, "\n| searches | {} |\n|---|{}", speeds::NAMES.join(" | "), "---:|".repeat(5));
     for searches in &throughput.searches {
-        let latency = &searches.latency;
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {:.0} | {:.0} | {:.0} |",
-            searches.mode,
-            grouped(searches.qps as u64),
-            grouped(searches.qps_all as u64),
-            latency.p50_us,
-            latency.p95_us,
-            latency.p99_us
-        );
+        let cells = speeds::cells(searches.qps, searches.qps_all, &searches.latency);
+        let _ = writeln!(text, "| {} | {} |", searches.mode, cells.join(" | "));
     }
 }

@@ -261,8 +261,3 @@ fn measures(results: &[Done]) -> Vec<&str> {
     }
     measures
 }
-
-/// Bytes in MB.
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}

@@ -3,17 +3,20 @@
 use std::fmt::Write as _;
 
 use super::{
-    Report, WORDS, best_in_words, first, left_out, measures, megabytes, number,
+    Report, WORDS, best_in_words, first, left_out, measures, number,
     plots::{curves, legend, map, scatter},
     provenance, reasons, remarks, summary,
 };
 use crate::{
-    cli::{commands::bench::table::shown, printer::grouped},
+    cli::{
+        commands::bench::{speeds, table::shown},
+        printer::grouped,
+    },
     eval::{
         ann,
         result::Done,
         tables::{Line, RowDone, Table},
-        throughput::Throughput,
+        throughput::{Latency, Throughput},
     },
 };
 
@@ -218,21 +221,14 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
     series.push(("all looked at".to_owned(), vec![(measured.exact.recall, measured.exact.qps)]));
     *text += &curves(&series, ("recall", "queries a second"), "queries a second against recall");
-    *text += "<div class=\"scroll\"><table>\n<tr><th>graph</th><th class=\"n\">ef</th><th class=\"n\">recall</th><th class=\"n\">queries/s</th>\
-              <th class=\"n\">on all threads</th><th class=\"n\">p50 µs</th><th class=\"n\">p95 µs</th><th class=\"n\">p99 µs</th></tr>\n";
+    *text += &speed_table("<th>graph</th><th class=\"n\">ef</th><th class=\"n\">recall</th>");
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
-        let latency = setting.latency;
         let _ = writeln!(
             text,
-            "<tr><td>{}</td><td class=\"n\">{ef}</td><td class=\"n\">{:.4}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td>\
-             <td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td></tr>",
+            "<tr><td>{}</td><td class=\"n\">{ef}</td><td class=\"n\">{:.4}</td>{}</tr>",
             plain(name),
             setting.recall,
-            grouped(setting.qps as u64),
-            grouped(setting.qps_all as u64),
-            latency.p50_us,
-            latency.p95_us,
-            latency.p99_us
+            speed_cells(setting.qps, setting.qps_all, &setting.latency)
         );
     };
     row("all looked at", "–".to_owned(), &measured.exact);
@@ -241,20 +237,19 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
     *text += "</table></div>\n";
     for graph in &measured.graphs {
-        let memory = graph
-            .build_bytes
-            .map(|bytes| format!(", the process with {} of memory at most", megabytes(bytes)));
-        let _ = writeln!(
-            text,
-            "<p class=\"dim\">{}: built in {:.1} s on {} threads{}; {}, of which a walk reads {}.</p>",
-            plain(&graph.name()),
-            graph.build_seconds,
-            measured.threads,
-            memory.unwrap_or_default(),
-            megabytes(graph.file_bytes),
-            megabytes(graph.walked_bytes)
-        );
+        let built = speeds::built(graph, measured.threads);
+        let _ = writeln!(text, "<p class=\"dim\">{}: {}.</p>", plain(&graph.name()), plain(&built));
     }
+}
+
+/// The beginning of a table of speeds, behind whose own columns those of all of them come.
+fn speed_table(own: &str) -> String {
+    let names = speeds::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
+    format!("<div class=\"scroll\"><table>\n<tr>{own}{names}</tr>\n")
+}
+
+fn speed_cells(qps: f64, qps_all: f64, latency: &Latency) -> String {
+    speeds::cells(qps, qps_all, latency).map(|cell| format!("<td class=\"n\">{cell}</td>")).concat()
 }
 
 fn of_throughput(text: &mut String, throughput: &Throughput) {
@@ -265,7 +260,7 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
         plain(&throughput.paths.join(", ")),
         grouped(throughput.dialogues),
         grouped(throughput.turns),
-        megabytes(throughput.bytes),
+        speeds::megabytes(throughput.bytes),
         plain(&throughput.encoder),
         plain(&throughput.turnwise),
         plain(&throughput.machine)
@@ -281,19 +276,11 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
             grouped(pace.a_second() as u64)
         );
     }
-    *text += "</table></div>\n<div class=\"scroll\"><table>\n<tr><th>searches</th><th class=\"n\">queries/s</th><th class=\"n\">on all threads</th>\
-              <th class=\"n\">p50 µs</th><th class=\"n\">p95 µs</th><th class=\"n\">p99 µs</th></tr>\n";
+    *text += "</table></div>\n";
+    *text += &speed_table("<th>searches</th>");
     for searches in &throughput.searches {
-        let _ = writeln!(
-            text,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td></tr>",
-            plain(&searches.mode),
-            grouped(searches.qps as u64),
-            grouped(searches.qps_all as u64),
-            searches.latency.p50_us,
-            searches.latency.p95_us,
-            searches.latency.p99_us
-        );
+        let cells = speed_cells(searches.qps, searches.qps_all, &searches.latency);
+        let _ = writeln!(text, "<tr><td>{}</td>{cells}</tr>", plain(&searches.mode));
     }
     *text += "</table></div>\n";
 }
