@@ -43,6 +43,7 @@ pub mod samples;
 pub mod search;
 pub mod store;
 pub mod text;
+pub mod train;
 
 pub use error::{Error, Result};
 

@@ -11,46 +11,45 @@ pub(crate) fn mixed(seed: u64, place: u64) -> u64 {
     mix(mix(seed) ^ place)
 }
 
-/// One number after the other, for clusters and benchmarks.
-#[cfg(feature = "lexical")]
-pub(crate) struct Random {
+/// One number after the other.
+#[derive(Debug, Clone)]
+pub struct Random {
     seed: u64,
     drawn: u64,
 }
 
-#[cfg(feature = "lexical")]
 impl Random {
     /// A seed has many streams.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         Random { seed: mixed(seed, stream), drawn: 0 }
     }
 
     /// Sixty-four of them.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.drawn += 1;
         mixed(self.seed, self.drawn)
     }
 
     /// From 0 up to, but not, 1.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// From 0 up to, but not, `end`, which must not be 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         // The upper half of the product: off from even by at most end / 2^64.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 
     /// Puts things into any order, each as likely as the others.
-    pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));
         }
     }
 }
 
-#[cfg(all(test, feature = "lexical"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -8,6 +8,7 @@ mod eval;
 mod mining;
 mod model;
 mod search;
+mod train;
 mod vectors;
 
 use std::{path::PathBuf, str::FromStr};
@@ -27,6 +28,7 @@ pub(crate) use search::{
     AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SearchOf,
     SimilarArgs, TuneArgs,
 };
+pub(crate) use train::TrainArgs;
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
 const STYLES: styling::Styles = styling::Styles::styled()
@@ -129,6 +131,8 @@ pub(crate) enum Command {
     Embed(EmbedArgs),
     /// Give the utterances and dialogues of an index their vectors
     Encode(EncodeArgs),
+    /// Train an encoder on dialogues, without labels
+    Train(Box<TrainArgs>),
     /// Run the papers' tasks
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -35,6 +35,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 mod tile;
+pub mod training;
 
 pub use batch::{Batch, Sequence};
 pub use engine::CpuEngine;

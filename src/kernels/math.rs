@@ -4,10 +4,11 @@ use super::simd::Simd;
 use crate::network::Activation;
 
 /// `2^x` by a polynomial on [-½, ½], least squares made even; relative error under 1e-7.
-const POWER: [f32; 6] = [1.0, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_6];
+pub(super) const POWER: [f32; 6] =
+    [1.0, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_6];
 
 /// `-log2(½·erfc(x/√2))` on [0, 6], weighted by what an error does to GELU: its error is under 4e-8.
-const TAIL: [f32; 10] = [
+pub(super) const TAIL: [f32; 10] = [
     0.999_999_5,
     1.151_112_1,
     0.459_176_18,

@@ -24,6 +24,7 @@ mod show;
 mod split;
 mod stats;
 mod summary;
+mod train;
 mod vectors;
 mod verify;
 
@@ -61,6 +62,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Index(IndexCommand::Compact) => index::compact::run(context),
         Command::Index(IndexCommand::Rebuild(args)) => index::rebuild(&args, context),
         Command::Index(IndexCommand::Info) => index::info::run(context),
+        Command::Train(args) => train::run(&args, context),
         Command::Bench(command) => bench::run(command, context),
         Command::Eval(args) => eval::run(&args, context),
         Command::Verify { recall } => verify::verify(recall, context),

@@ -81,7 +81,8 @@ impl Device {
         self.0.is_cpu()
     }
 
-    pub(super) fn inner(&self) -> &candle_core::Device {
+    /// As candle has it.
+    pub fn inner(&self) -> &candle_core::Device {
         &self.0
     }
 

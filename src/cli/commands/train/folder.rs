@@ -1,0 +1,115 @@
+//! The folder of a run: what is in it, and how it is begun, gone on with and ended.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cli::{Context, printer::grouped},
+    encoder::{
+        Network,
+        folder::{ModelFolder, SavedModel, Tokenizer, save},
+    },
+    error::{Error, IoContext, Result},
+    store::files,
+    train::{recipe::Recipe, run::checkpoint, trainer::Trainer},
+};
+
+/// How many checkpoints are kept.
+pub(super) const CHECKPOINTS: usize = 2;
+
+/// The folder of a run.
+pub(super) struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// A folder that is not there yet, or one to go on in.
+    pub(super) fn new(path: &Path, resume: bool) -> Result<Self> {
+        let folder = RunFolder(path.to_owned());
+        let begun = folder.recipe().is_file();
+        if begun && !resume {
+            return Err(Error::input(format!("{} holds a run already", path.display()))
+                .with_hint("go on with it by --resume, or name another folder"));
+        }
+        if resume && !begun {
+            return Err(Error::input(format!("{} holds no run to go on with", path.display()))
+                .with_hint("leave --resume out"));
+        }
+        if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Error::input(format!("{} is not empty", path.display()))
+                .with_hint("name a folder that is not there yet"));
+        }
+        Ok(folder)
+    }
+
+    fn recipe(&self) -> PathBuf {
+        self.0.join("recipe.toml")
+    }
+
+    pub(super) fn metrics(&self) -> PathBuf {
+        self.0.join("metrics.jsonl")
+    }
+
+    pub(super) fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
+    /// The model that came of it.
+    pub(super) fn model(&self) -> PathBuf {
+        self.0.join("model")
+    }
+
+    /// Writes down what the run is of.
+    pub(super) fn begin(&self, recipe: &Recipe, data: &str) -> Result<()> {
+        fs::create_dir_all(self.checkpoints()).at("create", self.checkpoints())?;
+        let text = toml::to_string(recipe).map_err(|e| Error::Internal(e.to_string()))?;
+        let text = format!("# What this run is of; the hash of its dialogues: {data}\n{text}");
+        files::replace(&self.recipe(), text.as_bytes())
+    }
+
+    /// Brings a trainer to the last checkpoint; gives the steps that were taken.
+    pub(super) fn go_on(&self, trainer: &mut Trainer, identity: &str, context: &Context<'_>) -> Result<u64> {
+        let Some((steps, path)) = checkpoint::list(&self.checkpoints()).pop() else {
+            context.printer.say("no checkpoint yet: it begins anew");
+            return Ok(0);
+        };
+        checkpoint::load(&path, trainer, identity)?;
+        context.printer.say(format!("goes on after {} steps", grouped(steps)));
+        Ok(steps)
+    }
+
+    /// An error in a step, with what is left of the run.
+    pub(super) fn stopped_by(&self, e: Error, step: u64) -> Error {
+        let kept = checkpoint::list(&self.checkpoints()).pop();
+        let kept = match kept {
+            Some((at, _)) if step > 0 => {
+                format!("; the checkpoint after {} steps is in {}", grouped(at), self.0.display())
+            }
+            _ => String::new(),
+        };
+        let hint = e.hint().map(|hint| format!("{hint}{kept}"));
+        match hint {
+            Some(hint) => e.with_hint(hint),
+            None => e,
+        }
+    }
+
+    /// Saves what came of it, in the place of what was there.
+    pub(super) fn save_model(
+        &self,
+        base: &ModelFolder,
+        tokenizer: &Tokenizer,
+        network: &Network,
+        name: &str,
+    ) -> Result<()> {
+        files::remove_folder(&self.model())?;
+        let saved = SavedModel {
+            network,
+            architecture: base.architecture(),
+            pipeline: base.pipeline(),
+            tokenizer,
+            base: Some(name),
+        };
+        save(&self.model(), &saved)
+    }
+}

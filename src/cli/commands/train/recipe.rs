@@ -1,0 +1,78 @@
+//! From what is typed to a recipe.
+
+use std::path::Path;
+
+use crate::{
+    cli::{Context, args::TrainArgs, encoders::DEFAULT_MODEL},
+    error::{Error, IoContext, Result},
+    train::recipe::Recipe,
+};
+
+/// The recipe that is meant: a file's, or an objective's, changed as is asked for.
+pub(super) fn of(args: &TrainArgs, context: &Context<'_>) -> Result<Recipe> {
+    let mut recipe = match is_file(&args.what) {
+        true => read(Path::new(&args.what))?,
+        false => {
+            let model = args.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+            Recipe::new(args.what.parse()?, model, Vec::new())
+        }
+    };
+    if let Some(model) = &args.model {
+        recipe.model.clone_from(model);
+    }
+    if !args.corpus.is_empty() {
+        recipe.corpus.clone_from(&args.corpus);
+    }
+    if recipe.corpus.is_empty() {
+        return Err(Error::input("there are no dialogues to train on")
+            .with_hint("name an index or files: --corpus chats/"));
+    }
+    if context.settings.seed != 0 || !is_file(&args.what) {
+        recipe.seed = context.settings.seed;
+    }
+    let (run, goal) = (&args.run, &args.goal);
+    set(&mut recipe.steps, run.steps);
+    set(&mut recipe.batch, run.batch);
+    set(&mut recipe.parts, run.parts);
+    set(&mut recipe.learning_rate, run.learning_rate);
+    set(&mut recipe.schedule, run.schedule);
+    set(&mut recipe.warm_up, run.warm_up);
+    set(&mut recipe.weight_decay, run.weight_decay);
+    set(&mut recipe.clip, run.clip);
+    set(&mut recipe.dropout, run.dropout);
+    set(&mut recipe.checkpoint_every, run.checkpoint_every);
+    set(&mut recipe.max_tokens, goal.max_tokens);
+    set(&mut recipe.temperature, goal.temperature);
+    recipe.frozen_layers = run.frozen_layers.or(recipe.frozen_layers);
+    recipe.negatives = goal.negatives.or(recipe.negatives);
+    recipe.context = goal.context.or(recipe.context);
+    recipe.aggregation = goal.aggregation.or(recipe.aggregation);
+    recipe.window = goal.window.or(recipe.window);
+    recipe.profile = goal.profile.or(recipe.profile);
+    recipe.merge_turns = goal.merge_turns.or(recipe.merge_turns);
+    recipe.min_turns = goal.min_turns.or(recipe.min_turns);
+    Ok(recipe)
+}
+
+fn set<T: Copy>(to: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *to = given;
+    }
+}
+
+fn is_file(what: &str) -> bool {
+    what.ends_with(".toml")
+}
+
+fn read(path: &Path) -> Result<Recipe> {
+    let text = std::fs::read_to_string(path).at("read", path)?;
+    toml::from_str(&text).map_err(|e| {
+        // One line: where, and what.
+        let what = e.message().lines().next().unwrap_or_default().to_owned();
+        let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Error::Data {
+            message: format!("{}:{line}: {what}", path.display()),
+            hint: Some("the recipe.toml of any run shows what there is".to_owned()),
+        }
+    })
+}

@@ -1,0 +1,135 @@
+//! The functions of `math` and their slopes, as code of single numbers without branches.
+
+use crate::{
+    math::{POWER, TAIL},
+    network::Activation,
+};
+
+/// Added and taken off again, it rounds to the nearest whole number.
+const ROUND: f32 = 12_582_912.0;
+
+/// `2^x` for `x` from -126 to 127.
+#[inline(always)]
+fn exp2(x: f32) -> f32 {
+    let whole = (x + ROUND) - ROUND;
+    let part = x - whole;
+    let mut sum = POWER[POWER.len() - 1];
+    for i in (0..POWER.len() - 1).rev() {
+        sum = sum * part + POWER[i];
+    }
+    sum * f32::from_bits(((whole as i32 + 127) << 23) as u32)
+}
+
+/// `e^x`; what is under e⁻⁸⁷ is given as that, what is over e⁸⁷ likewise.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let x = if x < 87.0 { x } else { 87.0 };
+    let x = if x > -87.0 { x } else { -87.0 };
+    let whole = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    // ln 2 in two parts, the first short enough that its product with a whole number is exact.
+    let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
+    exp2(rest * std::f32::consts::LOG2_E) * f32::from_bits(((whole as i32 + 127) << 23) as u32)
+}
+
+/// `Φ(-|x|)`.
+#[inline(always)]
+fn tail(x: f32) -> f32 {
+    let size = x.abs();
+    let size = if size < 6.0 { size } else { 6.0 };
+    let mut sum = TAIL[TAIL.len() - 1];
+    for i in (0..TAIL.len() - 1).rev() {
+        sum = sum * size + TAIL[i];
+    }
+    exp2(-sum)
+}
+
+/// `tanh(√(2/π)(x + 0.044715x³))` and the slope of what it is taken of.
+#[inline(always)]
+fn bent(x: f32) -> (f32, f32) {
+    const FACTOR: f32 = 0.797_884_6;
+    let inner = FACTOR * (x + 0.044_715 * x * x * x);
+    let e = exp(-2.0 * inner.abs());
+    (((1.0 - e) / (1.0 + e)).copysign(inner), FACTOR * (1.0 + 0.134_145 * x * x))
+}
+
+/// The function between the products of the feed-forward part.
+#[inline(always)]
+pub fn activate(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Gelu => {
+            let positive = if x > 0.0 { x } else { 0.0 };
+            let size = x.abs();
+            let size = if size < 6.0 { size } else { 6.0 };
+            positive - size * tail(x)
+        }
+        Activation::GeluTanh => 0.5 * x * (1.0 + bent(x).0),
+        Activation::Relu => {
+            if x > 0.0 {
+                x
+            } else {
+                0.0
+            }
+        }
+    }
+}
+
+/// Its slope.
+#[inline(always)]
+pub fn slope(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Gelu => {
+            // 1/√(2π)
+            let density = 0.398_942_3 * exp(-0.5 * x * x);
+            0.5 + (0.5 - tail(x)).copysign(x) + x * density
+        }
+        Activation::GeluTanh => {
+            let (bent, inner) = bent(x);
+            0.5 * (1.0 + bent) + 0.5 * x * (1.0 - bent * bent) * inner
+        }
+        Activation::Relu => {
+            if x > 0.0 {
+                1.0
+            } else {
+                0.0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    const ALL: [Activation; 3] = [Activation::Gelu, Activation::GeluTanh, Activation::Relu];
+
+    fn places() -> impl Iterator<Item = f32> {
+        (-4000..4000).map(|n| n as f32 / 400.0 + 0.000_7)
+    }
+
+    #[test]
+    fn functions_are_those_of_the_reference() {
+        for x in places() {
+            let e = f64::from(exp(x));
+            assert!((e / f64::from(x).exp() - 1.0).abs() < 3e-7, "exp {x}: {e}");
+            for activation in ALL {
+                let (got, expected) =
+                    (activate(activation, x), reference::activate(activation, f64::from(x)));
+                assert!((f64::from(got) - expected).abs() < 1e-6, "{activation:?} {x}: {got} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn slopes_are_differences() {
+        for x in places() {
+            for activation in ALL {
+                let at = |x: f64| reference::activate(activation, x);
+                let x64 = f64::from(x);
+                let expected = (at(x64 + 1e-6) - at(x64 - 1e-6)) / 2e-6;
+                let got = f64::from(slope(activation, x));
+                assert!((got - expected).abs() < 2e-6, "{activation:?} {x}: {got} {expected}");
+            }
+        }
+    }
+}

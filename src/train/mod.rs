@@ -1,0 +1,14 @@
+//! Training encoders on dialogues without labels.
+
+pub mod data;
+pub mod device;
+pub mod gradients;
+pub mod model;
+pub mod objectives;
+pub mod ops;
+pub mod optimizer;
+pub mod order;
+pub mod recipe;
+pub mod run;
+pub mod schedule;
+pub mod trainer;

@@ -1,0 +1,112 @@
+//! Layers that are trained against those that serve.
+
+use candle_core::{DType, Device};
+
+use super::*;
+use crate::encoder::{
+    Batch, Precision, Sequence,
+    cpu::{CpuEngine, SimdChoice},
+    network::{Activation, Shape},
+};
+
+fn network() -> Network {
+    let shape = Shape {
+        hidden: 24,
+        heads: 3,
+        intermediate: 40,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-12,
+        first_position: 0,
+    };
+    Network::random(shape, 3, 50, 40, 3)
+}
+
+fn sequences() -> Vec<Sequence> {
+    [5u32, 1, 30].iter().map(|n| Sequence::new((0..*n).map(|i| (i * 7 + n) % 50).collect())).collect()
+}
+
+fn flat(t: &Tensor) -> Vec<f32> {
+    t.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn trainable(layers: usize, embeddings: bool) -> Trainable {
+    let freezing = Freezing { layers, embeddings, memory: 1 << 20 };
+    Trainable::new(network(), freezing, &Device::Cpu, DType::F32).unwrap()
+}
+
+#[test]
+fn states_are_those_of_the_engine_that_serves() {
+    let (network, sequences) = (network(), sequences());
+    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let mut expected = Vec::new();
+    let refs: Vec<&Sequence> = sequences.iter().collect();
+    engine.run(&Batch::new(&refs), &[3], &mut |_, states| expected = states.to_vec()).unwrap();
+    let packed = Packed::new(sequences);
+    for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
+        let trainable = trainable(layers, embeddings);
+        // Twice: once computed, once from what is kept.
+        for _ in 0..2 {
+            let states = flat(&trainable.states(&packed, None).unwrap());
+            assert_eq!(states.len(), expected.len());
+            for (a, b) in states.iter().zip(&expected) {
+                assert!((a - b).abs() < 1e-5, "{layers} {embeddings}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_gets_a_gradient_and_frozen_ones_are_none() {
+    let packed = Packed::new(sequences());
+    for (layers, embeddings, count) in [(0, false, 3 + 1 + 3 * 10), (0, true, 3 * 10), (2, false, 10)] {
+        let trainable = trainable(layers, embeddings);
+        let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names.len(), count, "{names:?}");
+        let chance = Chance { hidden: 0.1, attention: 0.1, key: 5 };
+        let all = trainable.states(&packed, Some(&chance)).unwrap().sqr().unwrap();
+        // The squares of normed rows add up to the same: weigh them.
+        let weights = crate::train::ops::tests::numbers(all.dims2().unwrap(), 4);
+        let gradients = (all * weights).unwrap().sum_all().unwrap().backward().unwrap();
+        for parameter in trainable.parameters() {
+            let gradient = flat(gradients.get(&parameter.var).unwrap());
+            assert!(gradient.iter().all(|g| g.is_finite()), "{}", parameter.name);
+            assert!(gradient.iter().any(|g| *g != 0.0), "{}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_hangs_on_the_key() {
+    let packed = Packed::new(sequences());
+    let trainable = trainable(1, true);
+    let of =
+        |key| flat(&trainable.states(&packed, Some(&Chance { hidden: 0.1, attention: 0.1, key })).unwrap());
+    assert!(of(1) == of(1) && of(1) != of(2));
+}
+
+#[test]
+fn the_network_comes_back() {
+    let trainable = trainable(0, false);
+    assert_eq!(trainable.network().unwrap(), network());
+    for parameter in trainable.parameters() {
+        let numbers = parameter.numbers().unwrap();
+        parameter.set(numbers.iter().map(|n| n + 1.0).collect()).unwrap();
+    }
+    let changed = trainable.network().unwrap();
+    assert_eq!(changed.layers[2].value.weight[3], network().layers[2].value.weight[3] + 1.0);
+    assert_eq!(changed.embeddings.norm.bias[1], network().embeddings.norm.bias[1] + 1.0);
+    let again = Trainable::new(
+        changed.clone(),
+        Freezing { layers: 0, embeddings: false, memory: 0 },
+        &Device::Cpu,
+        DType::F32,
+    );
+    assert_eq!(again.unwrap().network().unwrap(), changed);
+}
+
+#[test]
+fn one_layer_at_least_is_trained() {
+    let freezing = Freezing { layers: 3, embeddings: true, memory: 0 };
+    let error = Trainable::new(network(), freezing, &Device::Cpu, DType::F32).err().unwrap();
+    assert!(error.to_string().contains("3 layers"), "{error}");
+}

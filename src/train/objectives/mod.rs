@@ -1,0 +1,70 @@
+//! What is trained for: examples out of dialogues, and what they cost.
+
+mod dial2vec;
+mod dialoguecse;
+mod likeness;
+mod simcse;
+#[cfg(test)]
+mod tests;
+
+pub use dial2vec::Dial2vec;
+pub use dialoguecse::{DialogueCse, Turns};
+pub use simcse::SimCse;
+
+use candle_core::{Result as Candle, Tensor};
+
+use crate::{
+    error::Result,
+    random::Random,
+    train::{
+        data::TrainingSet,
+        model::{Packed, Parameter},
+    },
+};
+
+/// Something that can be trained for.
+pub trait Objective: Send + Sync {
+    /// Its name, as it is typed.
+    fn name(&self) -> &'static str;
+
+    /// What is trained beside the encoder.
+    fn heads(&self) -> &[Parameter] {
+        &[]
+    }
+
+    /// The examples that there are, by numbers that stand for them.
+    fn examples(&self, data: &TrainingSet) -> Vec<Place>;
+
+    /// Makes examples ready to be computed. What is drawn for one hangs on nothing but its own source of chance.
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>>;
+}
+
+/// Where an example is found: a dialogue, and a turn of it where it is about one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The dialogue.
+    pub dialogue: u32,
+    /// The turn.
+    pub turn: u32,
+}
+
+/// Examples that are ready to be computed.
+pub trait Prepared: Send {
+    /// Their sequences.
+    fn packed(&self) -> &Packed;
+
+    /// How many examples there are: what the loss is a mean over.
+    fn count(&self) -> usize;
+
+    /// What they cost on average, given the states of their tokens.
+    fn loss(&self, states: &Tensor) -> Candle<Tensor>;
+}
+
+/// Every turn of dialogues that have others.
+fn every_turn(data: &TrainingSet) -> Vec<Place> {
+    let turns = |(n, d): (usize, &Vec<_>)| {
+        let turns = if d.len() > 1 { d.len() as u32 } else { 0 };
+        (0..turns).map(move |turn| Place { dialogue: n as u32, turn })
+    };
+    data.dialogues.iter().enumerate().flat_map(turns).collect()
+}

@@ -1,0 +1,90 @@
+//! SimCSE without labels: an utterance is like itself under another dropout, and unlike the others of the batch.
+
+use std::sync::Arc;
+
+use candle_core::{Result as Candle, Tensor};
+
+use super::{Objective, Place, Prepared, likeness};
+use crate::{
+    encoder::{Part, Sequence},
+    error::Result,
+    random::Random,
+    train::{
+        data::TrainingSet,
+        model::Packed,
+        ops::{Segments, pool},
+    },
+};
+
+/// SimCSE with its settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SimCse {
+    /// τ.
+    pub temperature: f64,
+    /// Tokens an utterance may have.
+    pub max_tokens: usize,
+}
+
+impl Default for SimCse {
+    fn default() -> Self {
+        SimCse { temperature: 0.05, max_tokens: 32 }
+    }
+}
+
+impl Objective for SimCse {
+    fn name(&self) -> &'static str {
+        "simcse"
+    }
+
+    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
+        let turns = |(n, d): (usize, &Vec<_>)| {
+            (0..d.len() as u32).map(move |turn| Place { dialogue: n as u32, turn })
+        };
+        data.dialogues.iter().enumerate().flat_map(turns).collect()
+    }
+
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+        let utterance = |(place, _): &(Place, Random)| {
+            data.utterance(&data.dialogues[place.dialogue as usize][place.turn as usize].ids, self.max_tokens)
+        };
+        let once: Vec<Sequence> = examples.iter().map(utterance).collect();
+        // What is said twice in a batch is no other utterance.
+        let same = |a: usize, b: usize| a != b && once[a].ids == once[b].ids;
+        let masked = (0..once.len()).flat_map(|a| (0..once.len()).map(move |b| (a, b)));
+        let masked = masked.map(|(a, b)| if same(a, b) { -1e4 } else { 0.0 }).collect();
+        let both = once.iter().chain(&once).cloned().collect();
+        Ok(Box::new(Twice { packed: Packed::new(both), masked, temperature: self.temperature }))
+    }
+}
+
+/// Utterances, and all of them again.
+struct Twice {
+    packed: Packed,
+    /// What is added to each likeness.
+    masked: Vec<f32>,
+    temperature: f64,
+}
+
+impl Prepared for Twice {
+    fn packed(&self) -> &Packed {
+        &self.packed
+    }
+
+    fn count(&self) -> usize {
+        self.packed.sequences.len() / 2
+    }
+
+    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        let count = self.count();
+        let mean = |n| {
+            let rows = self.packed.rows(n);
+            vec![Part { weight: 1.0 / rows.len() as f32, rows }]
+        };
+        let means = pool(states, &Arc::new(Segments::new((0..2 * count).map(mean).collect())))?;
+        let means = likeness::unit(&means)?;
+        let scores = means.narrow(0, 0, count)?.matmul(&means.narrow(0, count, count)?.t()?)?;
+        let masked =
+            Tensor::from_slice(&self.masked, (count, count), states.device())?.to_dtype(states.dtype())?;
+        likeness::diagonal_of(&(scores + masked)?, self.temperature)
+    }
+}

@@ -1,0 +1,129 @@
+//! `activation(x·Wᵀ + b)`.
+
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+use turnwise_kernels::{network::Activation, training};
+
+use super::{
+    held, is_ours, numbers, over_rows,
+    product::{Matrix, product},
+};
+
+/// `x·Wᵀ + b`, and what is done to it. `weight` has a row an output.
+pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Activation>) -> Result<Tensor> {
+    if is_ours(x) {
+        return x.contiguous()?.apply_op3(weight, bias, Linear { activation, before: OnceLock::new() });
+    }
+    plain(x, weight, bias, activation)
+}
+
+/// The same of candle's operations.
+pub(super) fn plain(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    activation: Option<Activation>,
+) -> Result<Tensor> {
+    let y = x.matmul(&weight.t()?)?.broadcast_add(bias)?;
+    match activation {
+        None => Ok(y),
+        Some(Activation::Gelu) => y.gelu_erf(),
+        Some(Activation::GeluTanh) => y.gelu(),
+        Some(Activation::Relu) => y.relu(),
+    }
+}
+
+struct Linear {
+    activation: Option<Activation>,
+    /// What the activation was taken of: the way back needs it, and it is no tensor of the graph.
+    before: OnceLock<Vec<f32>>,
+}
+
+/// held that one thread works on.
+const CHUNK: usize = 1 << 14;
+
+impl CustomOp3 for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        weight: &CpuStorage,
+        weight_layout: &Layout,
+        bias: &CpuStorage,
+        bias_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (x, weight, bias) =
+            (numbers(x, x_layout)?, numbers(weight, weight_layout)?, numbers(bias, bias_layout)?);
+        let (outputs, inputs) = weight_layout.shape().dims2()?;
+        let (rows, width) = x_layout.shape().dims2()?;
+        if width != inputs || bias.len() != outputs {
+            bail!("a product of {rows}×{width} with {outputs}×{inputs} and {} summands", bias.len());
+        }
+        let mut out = vec![0.0; rows * outputs];
+        out.par_chunks_mut(outputs).for_each(|row| row.copy_from_slice(bias));
+        product(Matrix::new(x, inputs), Matrix::new(weight, inputs).transposed(), &mut out, true);
+        if let Some(activation) = self.activation {
+            let mut after = vec![0.0; out.len()];
+            after.par_chunks_mut(CHUNK).zip(out.par_chunks(CHUNK)).for_each(|(after, before)| {
+                training::activate(activation, before, after);
+            });
+            self.before.set(out).ok();
+            out = after;
+        }
+        Ok((CpuStorage::F32(out), (rows, outputs).into()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        let (x_numbers, weight_numbers, gradient) = (held(x), held(weight), held(&gradient));
+        let ((outputs, inputs), rows) = (weight.dims2()?, x.dim(0)?);
+        let mut gradient = std::borrow::Cow::Borrowed(gradient.get()?);
+        if let (Some(activation), Some(before)) = (self.activation, self.before.get()) {
+            let mut of_before = vec![0.0; before.len()];
+            of_before
+                .par_chunks_mut(CHUNK)
+                .zip(before.par_chunks(CHUNK))
+                .zip(gradient.par_chunks(CHUNK))
+                .for_each(|((out, before), gradient)| {
+                    training::activate_backward(activation, before, gradient, out);
+                });
+            gradient = of_before.into();
+        }
+        let gradient = Matrix::new(&gradient, outputs);
+        // What nothing hangs on needs no gradient: the input of the lowest layer that is trained.
+        let of_x = match x.track_op() {
+            false => None,
+            true => {
+                let mut of_x = vec![0.0; rows * inputs];
+                product(gradient, Matrix::new(weight_numbers.get()?, inputs), &mut of_x, false);
+                Some(Tensor::from_vec(of_x, (rows, inputs), x.device())?)
+            }
+        };
+        if !weight.track_op() {
+            return Ok((of_x, None, None));
+        }
+        let mut of_weight = vec![0.0; outputs * inputs];
+        product(gradient.transposed(), Matrix::new(x_numbers.get()?, inputs), &mut of_weight, false);
+        let of_weight = Tensor::from_vec(of_weight, (outputs, inputs), x.device())?;
+        let of_bias = over_rows(gradient.numbers(), outputs, outputs, |_, rows, sum| {
+            for row in rows.chunks_exact(outputs) {
+                sum.iter_mut().zip(row).for_each(|(s, g)| *s += g);
+            }
+        });
+        let of_bias = Tensor::from_vec(of_bias, outputs, bias.device())?;
+        Ok((of_x, Some(of_weight), Some(of_bias)))
+    }
+}

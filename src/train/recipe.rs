@@ -1,0 +1,376 @@
+//! What a run is made of, as its file has it.
+
+use std::{path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    data::Preparing,
+    optimizer,
+    schedule::{Schedule, Shape},
+    trainer::Plan,
+};
+use crate::error::{Error, Result};
+
+/// What is trained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectiveName {
+    /// DialogueCSE, for utterances.
+    Dialoguecse,
+    /// dial2vec, for dialogues.
+    Dial2vec,
+    /// SimCSE without labels, for utterances.
+    Simcse,
+}
+
+impl ObjectiveName {
+    /// All of them.
+    pub const ALL: [ObjectiveName; 3] =
+        [ObjectiveName::Dialoguecse, ObjectiveName::Dial2vec, ObjectiveName::Simcse];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectiveName::Dialoguecse => "dialoguecse",
+            ObjectiveName::Dial2vec => "dial2vec",
+            ObjectiveName::Simcse => "simcse",
+        }
+    }
+}
+
+impl FromStr for ObjectiveName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = ObjectiveName::ALL.into_iter().find(|o| o.name() == text);
+        known.ok_or_else(|| {
+            Error::unknown_name("objective", text, ObjectiveName::ALL.map(ObjectiveName::name))
+        })
+    }
+}
+
+/// By the text of a paper, or by its released code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The text.
+    #[default]
+    Paper,
+    /// The code.
+    Code,
+}
+
+/// How the turns of a context become one, in DialogueCSE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    /// I₁: weighed.
+    I1,
+    /// I₂: their mean.
+    #[default]
+    I2,
+}
+
+impl FromStr for Profile {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "paper" => Ok(Profile::Paper),
+            "code" => Ok(Profile::Code),
+            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
+        }
+    }
+}
+
+impl FromStr for Aggregation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "i1" => Ok(Aggregation::I1),
+            "i2" => Ok(Aggregation::I2),
+            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
+        }
+    }
+}
+
+/// A run. What is not given is the objective's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// What is trained for.
+    pub objective: ObjectiveName,
+    /// The model that training begins with: a folder, or a name.
+    pub model: String,
+    /// An index, or files and folders of dialogues.
+    pub corpus: Vec<PathBuf>,
+    /// Steps.
+    #[serde(default = "steps")]
+    pub steps: u64,
+    /// Examples a step.
+    #[serde(default)]
+    pub batch: usize,
+    /// Parts that a step is computed in: less memory, the same step.
+    #[serde(default = "one")]
+    pub parts: usize,
+    /// The learning rate.
+    #[serde(default)]
+    pub learning_rate: f64,
+    /// How it goes after the warm-up.
+    #[serde(default)]
+    pub schedule: Shape,
+    /// Steps in which it grows.
+    #[serde(default)]
+    pub warm_up: u64,
+    /// What weights lose in a step, times the learning rate.
+    #[serde(default = "decay")]
+    pub weight_decay: f64,
+    /// Gradients that are longer are made as long; 0: never.
+    #[serde(default = "clip")]
+    pub clip: f64,
+    /// How much is dropped.
+    #[serde(default = "dropout")]
+    pub dropout: f64,
+    /// Layers that stay as they are, from below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_layers: Option<usize>,
+    /// Tokens an utterance or a dialogue may have.
+    #[serde(default)]
+    pub max_tokens: usize,
+    /// τ.
+    #[serde(default)]
+    pub temperature: f64,
+    /// Wrong ones beside the right one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negatives: Option<usize>,
+    /// DialogueCSE: turns around a response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<usize>,
+    /// DialogueCSE: how they become one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<Aggregation>,
+    /// dial2vec: turns that are further apart do not match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<usize>,
+    /// dial2vec: by the text or by the code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// Consecutive turns of one speaker become one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_turns: Option<bool>,
+    /// Dialogues with fewer turns are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_turns: Option<usize>,
+    /// Of everything that looks like chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// Steps between checkpoints.
+    #[serde(default = "every")]
+    pub checkpoint_every: u64,
+}
+
+fn steps() -> u64 {
+    300
+}
+
+fn one() -> usize {
+    1
+}
+
+fn decay() -> f64 {
+    0.01
+}
+
+fn clip() -> f64 {
+    1.0
+}
+
+fn dropout() -> f64 {
+    0.1
+}
+
+fn every() -> u64 {
+    100
+}
+
+impl Recipe {
+    /// A run with the objective's settings.
+    pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
+        Recipe {
+            objective,
+            model,
+            corpus,
+            steps: steps(),
+            batch: 0,
+            parts: one(),
+            learning_rate: 0.0,
+            schedule: Shape::default(),
+            warm_up: 0,
+            weight_decay: decay(),
+            clip: clip(),
+            dropout: dropout(),
+            frozen_layers: None,
+            max_tokens: 0,
+            temperature: 0.0,
+            negatives: None,
+            context: None,
+            aggregation: None,
+            window: None,
+            profile: None,
+            merge_turns: None,
+            min_turns: None,
+            seed: 0,
+            checkpoint_every: every(),
+        }
+    }
+
+    /// Puts in what the objective's paper has where nothing was given, for a model of so many layers that takes so many
+    /// tokens.
+    pub fn complete(&mut self, layers: usize, most_tokens: usize) -> Result<()> {
+        use ObjectiveName as O;
+        let (batch, rate, tokens, temperature) = match self.objective {
+            O::Dialoguecse => (20, 5e-5, 50, 0.1),
+            O::Dial2vec => (5, 1e-5, 512, 0.2),
+            O::Simcse => (64, 3e-5, 32, 0.05),
+        };
+        let number = |given: usize, usual: usize| if given == 0 { usual } else { given };
+        let real = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
+        self.batch = number(self.batch, batch);
+        self.learning_rate = real(self.learning_rate, rate);
+        self.max_tokens = number(self.max_tokens, tokens).min(most_tokens);
+        self.temperature = real(self.temperature, temperature);
+        self.frozen_layers.get_or_insert(match self.objective {
+            O::Simcse => 0,
+            _ => layers / 2,
+        });
+        self.min_turns.get_or_insert(match self.objective {
+            O::Simcse => 1,
+            _ => 2,
+        });
+        self.merge_turns.get_or_insert(self.objective == O::Dialoguecse);
+        match self.objective {
+            O::Dialoguecse => {
+                self.negatives.get_or_insert(9);
+                self.context.get_or_insert(3);
+                self.aggregation.get_or_insert_default();
+            }
+            O::Dial2vec => {
+                self.negatives.get_or_insert(9);
+                self.window.get_or_insert(10);
+                self.profile.get_or_insert_default();
+            }
+            O::Simcse => {}
+        }
+        self.check()
+    }
+
+    /// Refuses what cannot be, and what would be asked for in vain.
+    fn check(&self) -> Result<()> {
+        use ObjectiveName as O;
+        let name = self.objective.name();
+        let refuse = |what: &str, hint: &str| {
+            Err(Error::Input { message: what.to_owned(), hint: Some(hint.to_owned()) })
+        };
+        let foreign = [
+            (self.context.is_some() && self.objective != O::Dialoguecse, "context"),
+            (self.aggregation.is_some() && self.objective != O::Dialoguecse, "aggregation"),
+            (self.window.is_some() && self.objective != O::Dial2vec, "window"),
+            (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
+            (self.negatives.is_some() && self.objective == O::Simcse, "negatives"),
+        ];
+        if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
+            return refuse(&format!("{name} has no {what}"), "leave it out");
+        }
+        let fits = |least: f64, value: f64, most: f64| value.is_finite() && value >= least && value <= most;
+        let numbers = [
+            (fits(1.0, self.steps as f64, 1e12), "steps", "a number from 1"),
+            (fits(1.0, self.batch as f64, 1e6), "batch", "a number from 1"),
+            (
+                fits(1.0, self.parts as f64, self.batch as f64),
+                "parts",
+                "a number from 1 to that of the batch",
+            ),
+            (fits(1e-12, self.learning_rate, 1.0), "learning_rate", "a number above 0, such as 2e-5"),
+            (fits(0.0, self.weight_decay, 1.0), "weight_decay", "a number from 0 to 1"),
+            (fits(0.0, self.clip, 1e12), "clip", "a number from 0 (never)"),
+            (fits(0.0, self.dropout, 0.9), "dropout", "a number from 0 to 0.9"),
+            (fits(4.0, self.max_tokens as f64, 1e6), "max_tokens", "a number from 4"),
+            (fits(1e-4, self.temperature, 1e4), "temperature", "a number above 0, such as 0.1"),
+            (self.negatives != Some(0), "negatives", "a number from 1"),
+            (self.context != Some(0), "context", "a number from 1"),
+            (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),
+            (self.warm_up <= self.steps, "warm_up", "at most as many as there are steps"),
+            (
+                self.objective != O::Simcse || self.batch > 1,
+                "batch",
+                "at least 2: the others are the wrong ones",
+            ),
+        ];
+        match numbers.iter().find(|(fits, ..)| !fits) {
+            Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),
+            None => Ok(()),
+        }
+    }
+
+    /// How dialogues are prepared.
+    pub fn preparing(&self) -> Preparing {
+        Preparing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }
+    }
+
+    /// How the run goes.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            batch: self.batch,
+            parts: self.parts,
+            rate: self.learning_rate,
+            schedule: Schedule { shape: self.schedule, warm_up: self.warm_up, steps: self.steps },
+            optimizer: optimizer::Settings {
+                decay: self.weight_decay as f32,
+                ..optimizer::Settings::default()
+            },
+            clip: (self.clip > 0.0).then_some(self.clip),
+            dropout: self.dropout as f32,
+            seed: self.seed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(objective: ObjectiveName) -> Recipe {
+        Recipe::new(objective, "m".to_owned(), vec!["c".into()])
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_papers() {
+        let mut r = recipe(ObjectiveName::Dialoguecse);
+        r.complete(12, 512).unwrap();
+        assert_eq!((r.batch, r.learning_rate, r.max_tokens, r.temperature), (20, 5e-5, 50, 0.1));
+        assert_eq!((r.frozen_layers, r.negatives, r.context), (Some(6), Some(9), Some(3)));
+        let mut r = recipe(ObjectiveName::Dial2vec);
+        r.complete(6, 256).unwrap();
+        assert_eq!((r.batch, r.learning_rate, r.max_tokens, r.temperature), (5, 1e-5, 256, 0.2));
+        assert_eq!((r.frozen_layers, r.negatives, r.window), (Some(3), Some(9), Some(10)));
+        r.batch = 7;
+        r.complete(6, 256).unwrap();
+        assert_eq!(r.batch, 7);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |change: fn(&mut Recipe)| {
+            let mut r = recipe(ObjectiveName::Simcse);
+            change(&mut r);
+            r.complete(6, 256).unwrap_err().to_string()
+        };
+        assert!(refused(|r| r.window = Some(3)).contains("simcse has no window"));
+        assert!(refused(|r| r.learning_rate = -1.0).contains("learning_rate"));
+        assert!(refused(|r| r.dropout = f64::NAN).contains("dropout"));
+        assert!(refused(|r| r.batch = 1).contains("batch"));
+        assert!("simsce".parse::<ObjectiveName>().is_err());
+    }
+}

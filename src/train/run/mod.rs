@@ -1,0 +1,4 @@
+//! The folder of a run.
+
+pub mod checkpoint;
+pub mod metrics;

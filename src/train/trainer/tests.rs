@@ -1,0 +1,149 @@
+//! Whole runs on a small network.
+
+use candle_core::{DType, Device};
+
+use super::*;
+use crate::{
+    encoder::{
+        Network,
+        network::{Activation, Shape},
+    },
+    train::{
+        data::Said,
+        model::Freezing,
+        objectives::{Dial2vec, DialogueCse, SimCse, Turns},
+        schedule,
+    },
+};
+
+fn network() -> Network {
+    let shape = Shape {
+        hidden: 24,
+        heads: 3,
+        intermediate: 40,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-12,
+        first_position: 0,
+    };
+    Network::random(shape, 2, 60, 64, 3)
+}
+
+/// Dialogues about one of ten things each, so that there is something to be learned.
+fn data() -> TrainingSet {
+    let said = |dialogue: u32, turn: u32| Said {
+        speaker: turn % 2,
+        part: turn % 2,
+        ids: (0..4).map(|i| 10 + (dialogue % 10) * 5 + (dialogue * 3 + turn * 2 + i * 7) % 5).collect(),
+    };
+    let dialogues = (0..30).map(|d| (0..5).map(|t| said(d, t)).collect()).collect();
+    TrainingSet { dialogues, before: vec![1], after: vec![2], left_out: 0 }
+}
+
+fn plan(dropout: f32, parts: usize) -> Plan {
+    Plan {
+        batch: 8,
+        parts,
+        rate: 2e-3,
+        schedule: Schedule { shape: schedule::Shape::Linear, warm_up: 2, steps: 40 },
+        optimizer: optimizer::Settings::default(),
+        clip: Some(1.0),
+        dropout,
+        seed: 11,
+    }
+}
+
+fn trainable(layers: usize) -> Trainable {
+    let freezing = Freezing { layers, embeddings: layers > 0, memory: 1 << 20 };
+    Trainable::new(network(), freezing, &Device::Cpu, DType::F32).unwrap()
+}
+
+fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
+    let mut dial2vec = Dial2vec::new(data);
+    dial2vec.negatives = 3;
+    vec![
+        Box::new(DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Turns::Weighted, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(dial2vec),
+        Box::new(SimCse::default()),
+    ]
+}
+
+#[test]
+fn every_objective_learns() {
+    let data = data();
+    for objective in objectives(&data) {
+        let model = trainable(0);
+        let mut plan = plan(0.1, 1);
+        plan.schedule.steps = 100;
+        let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
+        let losses: Vec<f64> = (0..100).map(|_| trainer.step().unwrap().loss).collect();
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+        let (first, last) = (mean(&losses[..8]), mean(&losses[92..]));
+        assert!(last < 0.9 * first, "{}: {first} {last}", objective.name());
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_is_the_run_that_was_not_interrupted() {
+    let data = data();
+    for objective in objectives(&data) {
+        let numbers = |trainer: &Trainer| -> Vec<Vec<f32>> {
+            trainer.parameters().iter().map(|p| p.numbers().unwrap()).collect()
+        };
+        let heads: Vec<Vec<f32>> = objective.heads().iter().map(|h| h.numbers().unwrap()).collect();
+        let model = trainable(1);
+        let mut whole = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
+        for _ in 0..6 {
+            whole.step().unwrap();
+        }
+        let (middle, state) = (numbers(&whole), whole.optimizer().state().unwrap());
+        let rest: Vec<Stepped> = (0..6).map(|_| whole.step().unwrap()).collect();
+        let end = numbers(&whole);
+        // The objective's own parameters are shared with the first run: they are set as well.
+        let model = trainable(1);
+        let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
+        again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
+        again.restore(6, state).unwrap();
+        let gone_on: Vec<Stepped> = (0..6).map(|_| again.step().unwrap()).collect();
+        assert_eq!(gone_on, rest, "{}", objective.name());
+        assert_eq!(numbers(&again), end, "{}", objective.name());
+        objective.heads().iter().zip(heads).for_each(|(h, numbers)| h.set(numbers).unwrap());
+    }
+}
+
+#[test]
+fn parts_make_the_same_step() {
+    let data = data();
+    let objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
+    let run = |parts| {
+        let model = trainable(0);
+        let mut trainer = Trainer::new(&model, &objective, &data, plan(0.0, parts)).unwrap();
+        let losses: Vec<f64> = (0..5).map(|_| trainer.step().unwrap().loss).collect();
+        (losses, model.network().unwrap())
+    };
+    let (whole, parts) = (run(1), run(3));
+    assert!(whole.0.iter().zip(&parts.0).all(|(a, b)| (a - b).abs() < 1e-4), "{:?} {:?}", whole.0, parts.0);
+    let weights = |n: &Network| n.layers[0].query.weight.clone();
+    let far = weights(&whole.1).iter().zip(weights(&parts.1)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(far < 1e-4, "{far}");
+}
+
+#[test]
+fn nothing_is_changed_by_a_step_that_cannot_be_computed() {
+    let data = data();
+    let mut objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
+    objective.temperature = 1e-42;
+    let model = trainable(0);
+    let mut trainer = Trainer::new(&model, &objective, &data, plan(0.0, 1)).unwrap();
+    let error = trainer.step().unwrap_err();
+    assert!(error.to_string().contains("finite"), "{error}");
+    assert_eq!(model.network().unwrap(), network());
+}
+
+#[test]
+fn data_without_examples_are_named() {
+    let data = TrainingSet { dialogues: vec![], ..data() };
+    let model = trainable(0);
+    let error = Trainer::new(&model, &SimCse::default(), &data, plan(0.0, 1)).err().unwrap();
+    assert!(error.to_string().contains("simcse"), "{error}");
+}
