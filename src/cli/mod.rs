@@ -6,6 +6,7 @@ mod embeddings;
 mod encoders;
 mod env_vars;
 mod indexes;
+pub mod memory;
 mod models;
 mod output;
 mod printer;

@@ -1,4 +1,4 @@
-//! turnwise's inference of transformers on the CPU.
+//! turnwise's inference of transformers on the CPU, and the loops of their training ([`training`]).
 //!
 //! A [`Network`] is the parameters alone; [`CpuEngine`] runs it over a [`Batch`] of token ids. The tokens of a batch lie
 //! end to end, without padding, and every linear layer is one product over all of them (`product`); attention is by

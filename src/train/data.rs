@@ -39,6 +39,8 @@ pub struct TrainingSet {
     pub before: Vec<u32>,
     /// Behind every turn (`[SEP]`).
     pub after: Vec<u32>,
+    /// Which dialogue of those that were given each of them is.
+    pub given: Vec<u32>,
     /// Dialogues that were too short.
     pub left_out: usize,
 }
@@ -49,10 +51,12 @@ impl TrainingSet {
         let cut = |dialogue: &Dialogue| said(dialogue, tokenizer, preparing.merged);
         let cut: Vec<Vec<Said>> = dialogues.par_iter().map(cut).collect::<Result<_>>()?;
         let all = cut.len();
-        let kept: Vec<Vec<Said>> = cut.into_iter().filter(|d| d.len() >= preparing.turns.max(1)).collect();
+        let numbered = (0u32..).zip(cut).filter(|(_, d)| d.len() >= preparing.turns.max(1));
+        let (given, kept): (Vec<u32>, Vec<Vec<Said>>) = numbered.unzip();
         Ok(TrainingSet {
             left_out: all - kept.len(),
             dialogues: kept,
+            given,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
         })

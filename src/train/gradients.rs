@@ -1,10 +1,11 @@
 //! The gradients of a step: taken off the graph, added up, looked at, clipped.
 
 use candle_core::{DType, Tensor, backprop::GradStore};
+use rayon::prelude::*;
 
 use crate::{
     error::{Error, Result},
-    train::{device, model::Parameter},
+    train::{device, model::Parameter, ops::held},
 };
 
 /// A gradient for each parameter, in their order.
@@ -73,10 +74,11 @@ fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
     if !tensor.device().is_cpu() {
         return Ok(f64::from(tensor.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?));
     }
-    let numbers: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+    let tensor = tensor.contiguous()?;
+    let numbers = held(&tensor);
     // In blocks, so that the sum does not hang on the number of threads.
-    use rayon::prelude::*;
     let blocks: Vec<f64> = numbers
+        .get()?
         .par_chunks(1 << 14)
         .map(|block| block.iter().map(|n| f64::from(*n) * f64::from(*n)).sum())
         .collect();

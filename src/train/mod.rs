@@ -11,4 +11,5 @@ pub mod order;
 pub mod recipe;
 pub mod run;
 pub mod schedule;
+pub mod teacher;
 pub mod trainer;

@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Tensor, bail};
 use rayon::prelude::*;
 use turnwise_kernels::training;
 
-use super::{device, gradients::Gradients, model::Parameter};
+use super::{device, gradients::Gradients, model::Parameter, ops::held};
 use crate::error::{Error, Result};
 
 /// How the optimiser is set.
@@ -120,7 +120,9 @@ impl AdamW {
 
 impl Moments {
     fn step(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
-        let gradient: Vec<f32> = gradient.flatten_all()?.to_vec1()?;
+        let gradient = gradient.contiguous()?;
+        let gradient = held(&gradient);
+        let gradient = gradient.get()?;
         let change =
             |tensor: &Tensor, f: &mut dyn FnMut(&mut [f32])| tensor.inplace_op1(&Change(RefCell::new(f)));
         change(weights, &mut |weights| {

@@ -28,3 +28,4 @@ mod sources;
 mod summary;
 mod support;
 mod surface;
+mod train;

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = TRAIN_HELP)]
 pub(crate) struct TrainArgs {
-    /// dialoguecse, dial2vec or simcse; or a recipe (.toml), such as the recipe.toml of another run
+    /// auto (for dialogues), dialoguecse, dial2vec, simcse; or a recipe (.toml), such as another run's recipe.toml
     #[arg(value_name = "OBJECTIVE|RECIPE")]
     pub(crate) what: String,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
@@ -113,9 +113,11 @@ pub(crate) struct GoalArgs {
 }
 
 const TRAIN_HELP: &str = "\
-What is not given is what the objective's paper has, with half of the layers frozen.
+`auto` is the objective `neighbours`, which gains most on dialogues. What is not given is what the objective's paper
+has, with half of the layers frozen; docs/training.md tells it all.
 
 Examples:
+  turnwise train auto --corpus chats -o runs/chats
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again

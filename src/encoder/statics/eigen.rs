@@ -4,7 +4,7 @@
 const SWEEPS: usize = 60;
 
 /// What a symmetric matrix does along its own axes.
-pub(super) struct Eigen {
+pub(crate) struct Eigen {
     /// Falling.
     pub values: Vec<f64>,
     /// One vector a value, each of length 1.
@@ -12,7 +12,7 @@ pub(super) struct Eigen {
 }
 
 /// Takes apart a symmetric matrix of `n` rows, given row after row.
-pub(super) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
+pub(crate) fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
     // Row k of `v` becomes eigenvector k, so that a rotation touches two rows that each lie together.
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 mod compose;
-mod eigen;
+pub(crate) mod eigen;
 mod folder;
 mod panels;
 mod random;

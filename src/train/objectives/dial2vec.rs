@@ -218,6 +218,12 @@ impl Prepared for Matched {
         self.turns.len() / self.samples
     }
 
+    fn shape(&self) -> serde_json::Value {
+        let spans = |t: &Turn| (t.rows.start, t.rows.end, t.side, t.number);
+        let turns: Vec<Vec<_>> = self.turns.iter().map(|t| t.iter().map(spans).collect()).collect();
+        serde_json::json!({ "samples": self.samples, "window": self.window, "turns": turns })
+    }
+
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let sums = self.sums();
         let segments = |parts: &Vec<Vec<Part>>| Arc::new(Segments::new(parts.clone()));

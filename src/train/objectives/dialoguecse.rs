@@ -266,6 +266,10 @@ impl Prepared for Responses {
         self.contexts.len()
     }
 
+    fn shape(&self) -> serde_json::Value {
+        serde_json::json!({ "contexts": self.contexts, "candidates": self.candidates })
+    }
+
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let tokens = self.tokens();
         let responses = states.index_select(&indices(&tokens.rows, states)?, 0)?;

@@ -12,21 +12,21 @@ pub(super) fn cosines(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     (unit(a)? * unit(b)?)?.sum(D::Minus1)
 }
 
+/// `log softmax(scores/τ)` of each row.
+pub(super) fn log_shares(scores: &Tensor, temperature: f64) -> Result<Tensor> {
+    let scores = (scores / temperature)?;
+    // Against the largest of the row, so that no power overflows.
+    let scores = scores.broadcast_sub(&scores.max_keepdim(1)?.detach())?;
+    scores.broadcast_sub(&scores.exp()?.sum_keepdim(1)?.log()?)
+}
+
 /// The mean over rows of `-log softmax(scores/τ)` at the first place.
 pub(super) fn first_of(scores: &Tensor, temperature: f64) -> Result<Tensor> {
-    let scores = (scores / temperature)?;
-    let first = scores.narrow(1, 0, 1)?;
-    // Against the largest of the row, so that no power overflows.
-    let most = scores.max_keepdim(1)?.detach();
-    let sum = scores.broadcast_sub(&most)?.exp()?.sum_keepdim(1)?.log()?;
-    ((sum + most)? - first)?.mean_all()
+    log_shares(scores, temperature)?.narrow(1, 0, 1)?.mean_all()?.neg()
 }
 
 /// The mean over rows of `-log softmax(scores/τ)` at the row's own place.
 pub(super) fn diagonal_of(scores: &Tensor, temperature: f64) -> Result<Tensor> {
-    let scores = (scores / temperature)?;
-    let own = (&scores * Tensor::eye(scores.dim(0)?, scores.dtype(), scores.device())?)?.sum_keepdim(1)?;
-    let most = scores.max_keepdim(1)?.detach();
-    let sum = scores.broadcast_sub(&most)?.exp()?.sum_keepdim(1)?.log()?;
-    ((sum + most)? - own)?.mean_all()
+    let own = Tensor::eye(scores.dim(0)?, scores.dtype(), scores.device())?;
+    (log_shares(scores, temperature)? * own)?.sum(1)?.mean_all()?.neg()
 }

@@ -3,12 +3,14 @@
 mod dial2vec;
 mod dialoguecse;
 mod likeness;
+mod neighbours;
 mod simcse;
 #[cfg(test)]
 mod tests;
 
 pub use dial2vec::Dial2vec;
 pub use dialoguecse::{DialogueCse, Turns};
+pub use neighbours::Neighbours;
 pub use simcse::SimCse;
 
 use candle_core::{Result as Candle, Tensor};
@@ -30,6 +32,11 @@ pub trait Objective: Send + Sync {
     /// What is trained beside the encoder.
     fn heads(&self) -> &[Parameter] {
         &[]
+    }
+
+    /// Whether the examples of a step are compared with each other, so that a step cannot be computed in parts.
+    fn whole(&self) -> bool {
+        false
     }
 
     /// The examples that there are, by numbers that stand for them.
@@ -55,6 +62,9 @@ pub trait Prepared: Send {
 
     /// How many examples there are: what the loss is a mean over.
     fn count(&self) -> usize;
+
+    /// What of their sequences is what, for those who compute the same elsewhere.
+    fn shape(&self) -> serde_json::Value;
 
     /// What they cost on average, given the states of their tokens.
     fn loss(&self, states: &Tensor) -> Candle<Tensor>;

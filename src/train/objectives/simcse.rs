@@ -36,6 +36,10 @@ impl Objective for SimCse {
         "simcse"
     }
 
+    fn whole(&self) -> bool {
+        true
+    }
+
     fn examples(&self, data: &TrainingSet) -> Vec<Place> {
         let turns = |(n, d): (usize, &Vec<_>)| {
             (0..d.len() as u32).map(move |turn| Place { dialogue: n as u32, turn })
@@ -72,6 +76,10 @@ impl Prepared for Twice {
 
     fn count(&self) -> usize {
         self.packed.sequences.len() / 2
+    }
+
+    fn shape(&self) -> serde_json::Value {
+        serde_json::json!({ "count": self.count() })
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {

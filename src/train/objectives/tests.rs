@@ -3,7 +3,14 @@
 use candle_core::{DType, Device, Tensor, Var};
 
 use super::*;
-use crate::train::{data::Said, ops::tests::numbers};
+use crate::{
+    encoder::Vectors,
+    train::{
+        data::Said,
+        ops::tests::numbers,
+        teacher::{self, Teacher},
+    },
+};
 
 const WIDTH: usize = 6;
 
@@ -17,7 +24,7 @@ fn data() -> TrainingSet {
         (0..turns).map(turn).collect()
     };
     let dialogues = (0..6).map(|n| dialogue(n, 3 + n)).collect();
-    TrainingSet { dialogues, before: vec![1], after: vec![2], left_out: 0 }
+    TrainingSet { dialogues, before: vec![1], after: vec![2], ..TrainingSet::default() }
 }
 
 fn examples(objective: &dyn Objective, data: &TrainingSet, places: &[usize]) -> Vec<(Place, Random)> {
@@ -249,6 +256,63 @@ fn simcse_is_its_formula_and_leaves_out_what_is_said_twice() {
     };
     let expected = (0..3).map(row).sum::<f64>() / 3.0;
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
+}
+
+/// A teacher of twelve dialogues, two of a kind.
+fn teacher() -> Teacher {
+    let view = |dim: usize, seed: u64| {
+        let mut vectors = Vectors::new(dim);
+        let noise: Vec<Vec<f32>> = numbers((40, dim), seed).to_vec2().unwrap();
+        for (n, noise) in noise.iter().enumerate() {
+            let row =
+                noise.iter().enumerate().map(|(c, v)| 0.3 * v + if c == n / 2 % dim { 1.0 } else { 0.0 });
+            vectors.push(&row.collect::<Vec<f32>>());
+        }
+        vectors
+    };
+    Teacher::learn(&view(20, 1), &view(20, 2), teacher::Settings { axes: 10, ..teacher::Settings::default() })
+        .unwrap()
+}
+
+#[test]
+fn neighbours_is_its_formula() {
+    let mut data = data();
+    data.dialogues = (0..40).map(|n| data.dialogues[n % 6].clone()).collect();
+    let known: Vec<u32> = (0..40).rev().collect();
+    let (mut objective, taught) = (Neighbours::new(teacher(), known), teacher());
+    (objective.temperature, objective.max_tokens) = (0.3, 9);
+    let prepared =
+        objective.prepare(&data, &mut examples(&objective, &data, &[3, 8, 20, 31, 7, 2, 9, 11])).unwrap();
+    let (loss, states) = checked(prepared.as_ref(), &[]);
+    let packed = prepared.packed();
+    // The first is followed by what is near it, and nobody comes twice.
+    let near = taught.neighbours(3);
+    assert!(!near.is_empty() && packed.sequences.len() == 8);
+    let shape = prepared.shape();
+    let given: Vec<f64> = shape["taught"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+    let likest = near.iter().map(|n| f64::from(taught.likeness(3, *n as usize))).fold(f64::MIN, f64::max);
+    assert!(
+        given[1..8]
+            .iter()
+            .any(|v| near.iter().any(|n| (v - f64::from(taught.likeness(3, *n as usize))).abs() < 1e-6))
+    );
+    assert!(given[1..8].iter().all(|v| *v <= likest + 1e-6));
+    // The sequence is the dialogue that has this number, its turns each closed, cut off.
+    let whole: Vec<u32> = data.dialogues[36].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
+    assert_eq!(packed.sequences[0].ids, [&[1][..], &whole].concat()[..9]);
+    let means: Vec<Vec<f64>> = (0..8).map(|n| mean(&states[packed.rows(n)])).collect();
+    let mut sum = 0.0;
+    for a in 0..8 {
+        let shares = |score: &dyn Fn(usize) -> f64| {
+            let powers: Vec<f64> =
+                (0..8).map(|b| if a == b { 0.0 } else { (score(b) / 0.3).exp() }).collect();
+            let all: f64 = powers.iter().sum();
+            powers.into_iter().map(move |p| p / all).collect::<Vec<f64>>()
+        };
+        let (teacher, own) = (shares(&|b| given[a * 8 + b]), shares(&|b| cosine(&means[a], &means[b])));
+        sum -= teacher.iter().zip(&own).filter(|(t, _)| **t > 0.0).map(|(t, o)| t * o.ln()).sum::<f64>();
+    }
+    assert!((loss - sum / 8.0).abs() < 1e-4, "{loss} {}", sum / 8.0);
 }
 
 #[test]

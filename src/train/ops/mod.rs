@@ -19,6 +19,7 @@ pub use dropout::{Dropout, dropout};
 pub use linear::linear;
 pub use norm::add_norm;
 pub use pool::{Segments, pool};
+pub(super) use product::{Matrix, product};
 
 use std::ops::Deref;
 
@@ -46,19 +47,19 @@ fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
 }
 
 /// The numbers of a tensor on the CPU, held as long as they are read.
-struct Numbers<'a, G> {
+pub(super) struct Numbers<'a, G> {
     storage: G,
     layout: &'a Layout,
 }
 
 /// Holds the numbers of a tensor.
-fn held(tensor: &Tensor) -> Numbers<'_, impl Deref<Target = Storage> + '_> {
+pub(super) fn held(tensor: &Tensor) -> Numbers<'_, impl Deref<Target = Storage> + '_> {
     let (storage, layout) = tensor.storage_and_layout();
     Numbers { storage, layout }
 }
 
 impl<G: Deref<Target = Storage>> Numbers<'_, G> {
-    fn get(&self) -> Result<&[f32]> {
+    pub(super) fn get(&self) -> Result<&[f32]> {
         match &*self.storage {
             Storage::Cpu(storage) => numbers(storage, self.layout),
             _ => bail!("numbers that are not on the CPU"),

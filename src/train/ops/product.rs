@@ -5,7 +5,7 @@ use gemm::{Parallelism, gemm};
 
 /// A matrix whose rows lie one behind the other, or its transpose.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
+pub(in crate::train) struct Matrix<'a> {
     numbers: &'a [f32],
     rows: usize,
     columns: usize,
@@ -14,19 +14,19 @@ pub(super) struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// Of rows of `columns` numbers.
-    pub(super) fn new(numbers: &'a [f32], columns: usize) -> Self {
+    pub(in crate::train) fn new(numbers: &'a [f32], columns: usize) -> Self {
         let rows = numbers.len() / columns.max(1);
         assert!(numbers.len() == rows * columns);
         Matrix { numbers, rows, columns, transposed: false }
     }
 
     /// The transpose.
-    pub(super) fn transposed(self) -> Self {
+    pub(in crate::train) fn transposed(self) -> Self {
         Matrix { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }
 
     /// Its numbers, in the order in which they lie.
-    pub(super) fn numbers(&self) -> &'a [f32] {
+    pub(in crate::train) fn numbers(&self) -> &'a [f32] {
         self.numbers
     }
 
@@ -40,7 +40,7 @@ impl<'a> Matrix<'a> {
 }
 
 /// `out = left · right`, added to what is there if asked for.
-pub(super) fn product(left: Matrix, right: Matrix, out: &mut [f32], add: bool) {
+pub(in crate::train) fn product(left: Matrix, right: Matrix, out: &mut [f32], add: bool) {
     assert!(left.columns == right.rows && out.len() == left.rows * right.columns);
     let ((left_cs, left_rs), (right_cs, right_rs)) = (left.strides(), right.strides());
     let threads = rayon::current_num_threads();

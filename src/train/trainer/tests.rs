@@ -36,7 +36,7 @@ fn data() -> TrainingSet {
         ids: (0..4).map(|i| 10 + (dialogue % 10) * 5 + (dialogue * 3 + turn * 2 + i * 7) % 5).collect(),
     };
     let dialogues = (0..30).map(|d| (0..5).map(|t| said(d, t)).collect()).collect();
-    TrainingSet { dialogues, before: vec![1], after: vec![2], left_out: 0 }
+    TrainingSet { dialogues, before: vec![1], after: vec![2], ..TrainingSet::default() }
 }
 
 fn plan(dropout: f32, parts: usize) -> Plan {

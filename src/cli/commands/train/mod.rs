@@ -3,6 +3,7 @@
 mod corpus;
 mod folder;
 mod recipe;
+mod taught;
 
 use std::time::Instant;
 
@@ -12,11 +13,12 @@ use crate::{
     cli::{
         Context,
         args::TrainArgs,
+        memory,
         printer::{counted, grouped},
         progress::Progress,
         signals,
     },
-    encoder::{Device, Network, folder::ModelFolder},
+    encoder::{Device, Network, folder::ModelFolder, statics},
     error::{Error, Result},
     train::{
         data::TrainingSet,
@@ -31,10 +33,19 @@ use folder::RunFolder;
 
 /// Bytes of what frozen layers give that may be kept.
 const KEPT: usize = 1 << 30;
+/// Bytes of dropped tensors that are kept for the next ones.
+const DROPPED: usize = 2 << 30;
 
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let mut recipe = recipe::of(args, context)?;
     let found = context.model(&recipe.model)?;
+    if statics::is_static(&found.path) {
+        return Err(Error::input(format!(
+            "{} is a static encoder, which has no layers to train",
+            found.name
+        ))
+        .with_hint("begin with a transformer, such as all-MiniLM-L6-v2"));
+    }
     let folder = ModelFolder::open(&found.path)?;
     recipe.complete(folder.config().layers, folder.max_tokens())?;
     let run_folder = RunFolder::new(&args.output, args.resume)?;
@@ -43,14 +54,20 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let hash = crate::eval::data::hash_of_dialogues(&dialogues)?;
     let tokenizer = folder.tokenizer()?;
     let data = TrainingSet::new(&dialogues, &tokenizer, recipe.preparing())?;
-    drop(dialogues);
     tell_of(&data, &recipe, context);
     let identity = identity(&recipe, &hash, &folder.fingerprint()?.to_string())?;
     let network = folder.network()?;
-    let objective = objective(&recipe, &data, &network, &device)?;
+    let objective: Box<dyn Objective> = match recipe.objective {
+        ObjectiveName::Neighbours => {
+            Box::new(taught::objective(&recipe, &data, &dialogues, args.device, context)?)
+        }
+        _ => objective(&recipe, &data, &network, &device)?,
+    };
+    drop(dialogues);
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
     let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
     let model = Trainable::new(network, freezing, device.inner(), dtype)?;
+    memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?;
     run_folder.begin(&recipe, &hash)?;
     let done = match args.resume {
@@ -99,6 +116,9 @@ fn objective(
             Box::new(made)
         }
         ObjectiveName::Simcse => Box::new(SimCse { temperature, max_tokens }),
+        ObjectiveName::Neighbours => {
+            return Err(Error::Internal("an objective without its teacher".to_owned()));
+        }
     })
 }
 

@@ -1,0 +1,128 @@
+//! The steps of training, for `benchmarks/train/peers.py`: the same examples for both, and how long ours take.
+//!
+//! `cargo bench --bench train -- dump CORPUS FILE` writes the batches of a run; `… -- time CORPUS --steps N --frozen N
+//! --dropout P --objective NAME` prints a JSON line a step: its loss and its seconds, on the wall and of the processors.
+
+#![allow(clippy::print_stdout)]
+
+use std::{env, error::Error, fs, path::PathBuf, time::Instant};
+
+use candle_core::{DType, Device};
+use turnwise::{
+    corpus::{Dialogue, formats::ReadOptions, walk},
+    encoder::folder::ModelFolder,
+    train::{
+        data::TrainingSet,
+        model::{Freezing, Trainable},
+        objectives::{Dial2vec, DialogueCse, Objective, Turns},
+        optimizer,
+        order::Order,
+        recipe::{ObjectiveName, Recipe},
+        trainer::{Plan, Trainer},
+    },
+};
+
+/// As the program has it: training makes and drops large tensors in every step.
+#[global_allocator]
+static ALLOCATOR: turnwise::cli::memory::Memory = turnwise::cli::memory::Memory;
+
+type Anyhow<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Anyhow<()> {
+    let args: Vec<String> = env::args().skip(1).filter(|a| a != "--bench").collect();
+    let option = |name: &str| args.iter().position(|a| a == name).and_then(|n| args.get(n + 1)).cloned();
+    let (Some(what), Some(corpus), Some(model)) = (args.first(), args.get(1), option("--model")) else {
+        println!("nothing to do: see benchmarks/train/peers.py, which calls this");
+        return Ok(());
+    };
+    let number = |name: &str, usual: usize| option(name).map_or(Ok(usual), |n| n.parse());
+    let objective: ObjectiveName = option("--objective").as_deref().unwrap_or("dialoguecse").parse()?;
+    let folder = ModelFolder::open(&PathBuf::from(model))?;
+    let mut recipe = Recipe::new(objective, String::new(), vec![corpus.into()]);
+    recipe.frozen_layers = Some(number("--frozen", 0)?);
+    recipe.dropout = option("--dropout").map_or(Ok(0.1), |p| p.parse())?;
+    recipe.steps = number("--steps", 5)? as u64;
+    recipe.clip = 0.0;
+    recipe.complete(folder.config().layers, folder.max_tokens())?;
+    let data = TrainingSet::new(
+        &dialogues(corpus, number("--dialogues", 400)?)?,
+        &folder.tokenizer()?,
+        recipe.preparing(),
+    )?;
+    let network = folder.network()?;
+    let goal: Box<dyn Objective> = match objective {
+        ObjectiveName::Dial2vec => {
+            let mut goal = Dial2vec::new(&data);
+            goal.max_tokens = recipe.max_tokens;
+            Box::new(goal)
+        }
+        _ => Box::new(DialogueCse::new(Turns::Mean, network.shape.hidden, 0, &Device::Cpu)?),
+    };
+    match what.as_str() {
+        "dump" => dump(goal.as_ref(), &data, &recipe, args.get(2).ok_or("a file is missing")?),
+        _ => time(goal.as_ref(), &data, &recipe, network),
+    }
+}
+
+fn dialogues(path: &str, most: usize) -> Anyhow<Vec<Dialogue>> {
+    let plan = walk::plan(&[PathBuf::from(path)], None)?;
+    let mut all = Vec::new();
+    for source in plan.sources {
+        for item in source.read(&ReadOptions::default())? {
+            if let Ok(dialogue) = item {
+                all.push(dialogue);
+            }
+            if all.len() == most {
+                return Ok(all);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn dump(goal: &dyn Objective, data: &TrainingSet, recipe: &Recipe, file: &str) -> Anyhow<()> {
+    let mut order = Order::new(goal.examples(data), recipe.seed);
+    let mut batches = Vec::new();
+    for step in 0..recipe.steps {
+        let first = step * recipe.batch as u64;
+        let mut examples: Vec<_> = (0..recipe.batch as u64).map(|n| order.at(first + n)).collect();
+        let prepared = goal.prepare(data, &mut examples)?;
+        let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
+        batches.push(serde_json::json!({ "sequences": sequences, "shape": prepared.shape() }));
+    }
+    fs::write(file, serde_json::to_vec(&batches)?)?;
+    Ok(())
+}
+
+fn time(
+    goal: &dyn Objective,
+    data: &TrainingSet,
+    recipe: &Recipe,
+    network: turnwise::encoder::Network,
+) -> Anyhow<()> {
+    // As a run has it: nothing is kept from one step to the next, because every step here has sequences of its own.
+    let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: 1 << 30 };
+    turnwise::cli::memory::keep_large_blocks(2 << 30);
+    let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
+    let plan = Plan { optimizer: optimizer::Settings::default(), ..recipe.plan() };
+    let mut trainer = Trainer::new(&model, goal, data, plan)?;
+    for _ in 0..recipe.steps {
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
+        let stepped = trainer.step()?;
+        let line = serde_json::json!({
+            "loss": stepped.loss, "tokens": stepped.tokens,
+            "seconds": begun.elapsed().as_secs_f64(), "cpu": cpu_seconds() - cpu,
+        });
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// Seconds that the processors have spent on this process.
+fn cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<u64> =
+        stat.rsplit(") ").next().unwrap_or_default().split(' ').filter_map(|f| f.parse().ok()).collect();
+    // User and system time, in hundredths; the state in front of them is no number.
+    fields.get(10).zip(fields.get(11)).map_or(0.0, |(user, system)| (user + system) as f64 / 100.0)
+}

@@ -1,0 +1,75 @@
+//! The teacher of `neighbours`: vectors of the dialogues by the model as it is, and by their words.
+
+use crate::{
+    cli::{Context, encoders, printer::counted, progress::Progress, signals},
+    corpus::Dialogue,
+    encoder::{
+        DeviceChoice, DialogueOptions, Encoder, Vectors,
+        statics::{self, TfidfSettings},
+        transformer::Settings,
+    },
+    error::{Error, Result},
+    random::Random,
+    train::{
+        data::TrainingSet,
+        objectives::Neighbours,
+        recipe::Recipe,
+        teacher::{self, Teacher},
+    },
+};
+
+/// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.
+const MOST: usize = 8_192;
+/// Topics of the words.
+const TOPICS: usize = 32;
+/// Dialogues that are encoded together.
+const CHUNK: usize = 256;
+
+pub(super) fn objective(
+    recipe: &Recipe,
+    data: &TrainingSet,
+    dialogues: &[Dialogue],
+    device: DeviceChoice,
+    context: &Context<'_>,
+) -> Result<Neighbours> {
+    let mut known: Vec<u32> = (0..data.dialogues.len() as u32).collect();
+    Random::new(recipe.seed, 1).shuffle(&mut known);
+    known.truncate(MOST);
+    known.sort_unstable();
+    let chosen: Vec<&Dialogue> = known.iter().map(|n| &dialogues[data.given[*n as usize] as usize]).collect();
+    let settings = Settings { device, ..Settings::default() };
+    let encoder = encoders::open(context, &recipe.model, &settings)?;
+    let meaning = encode(encoder.as_ref(), &chosen, "looking", context)?;
+    let settings =
+        TfidfSettings { dim: TOPICS, min_documents: 3, seed: recipe.seed, ..TfidfSettings::default() };
+    let words = statics::fit_tfidf(chosen.iter().map(|d| statics::document(d)), &settings)?;
+    let words = encode(&words, &chosen, "reading words", context)?;
+    let teacher = Teacher::learn(&meaning, &words, teacher::Settings::default())?;
+    context.printer.say(format!(
+        "a teacher learned from {}: their words count {:.0}%, their vectors the rest",
+        counted(chosen.len() as u64, "dialogue"),
+        100.0 * teacher.weight()
+    ));
+    let mut made = Neighbours::new(teacher, known);
+    (made.temperature, made.max_tokens) = (recipe.temperature, recipe.max_tokens);
+    Ok(made)
+}
+
+fn encode(
+    encoder: &dyn Encoder,
+    dialogues: &[&Dialogue],
+    what: &'static str,
+    context: &Context<'_>,
+) -> Result<Vectors> {
+    let mut progress = Progress::new(context.printer, what, "dialogues", Some(dialogues.len() as u64));
+    let mut all = Vectors::new(encoder.dim());
+    for chunk in dialogues.chunks(CHUNK) {
+        if signals::stopped() {
+            return Err(Error::Interrupted { hint: Some("nothing was trained yet".to_owned()) });
+        }
+        let encoded = encoder.encode_dialogues(chunk, &DialogueOptions::default())?;
+        encoded.vectors.rows().for_each(|row| all.push(row));
+        progress.set(all.len() as u64, all.len() as u64);
+    }
+    Ok(all)
+}

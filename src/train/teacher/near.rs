@@ -1,0 +1,55 @@
+//! Who is near whom, looked at exactly.
+
+use rayon::prelude::*;
+
+use crate::{
+    encoder::Vectors,
+    train::ops::{Matrix, product},
+};
+
+/// Rows whose scores are made together.
+const BLOCK: usize = 256;
+
+/// Gives the products of every vector with all, one after the other.
+pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
+    let (count, dim) = (vectors.len(), vectors.dim());
+    let all = Matrix::new(vectors.flat(), dim).transposed();
+    let mut scores = vec![0.0; BLOCK.min(count) * count];
+    for (block, rows) in vectors.flat().chunks(BLOCK * dim).enumerate() {
+        let scores = &mut scores[..rows.len() / dim * count];
+        product(Matrix::new(rows, dim), all, scores, false);
+        for (n, scores) in scores.chunks_exact(count).enumerate() {
+            take(block * BLOCK + n, scores);
+        }
+    }
+}
+
+/// For each vector, those that are among its nearest and that it is among the nearest of.
+pub(super) fn mutual(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
+    let (count, dim) = (vectors.len(), vectors.dim());
+    let all = Matrix::new(vectors.flat(), dim).transposed();
+    let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
+    let mut scores = vec![0.0; BLOCK.min(count) * count];
+    for (block, rows) in vectors.flat().chunks(BLOCK * dim).enumerate() {
+        let scores = &mut scores[..rows.len() / dim * count];
+        product(Matrix::new(rows, dim), all, scores, false);
+        let of = |(n, scores): (usize, &[f32])| best(scores, block * BLOCK + n, nearest);
+        lists.par_extend(scores.par_chunks_exact(count).enumerate().map(of));
+    }
+    let of = |n: usize| -> Vec<u32> {
+        lists[n].iter().copied().filter(|other| lists[*other as usize].contains(&(n as u32))).collect()
+    };
+    (0..count).into_par_iter().map(of).collect()
+}
+
+/// The places of the best, without one's own.
+fn best(scores: &[f32], own: usize, nearest: usize) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..scores.len() as u32).filter(|n| *n as usize != own).collect();
+    let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+    if places.len() > nearest {
+        places.select_nth_unstable_by(nearest, better);
+        places.truncate(nearest);
+    }
+    places.sort_unstable_by(better);
+    places
+}

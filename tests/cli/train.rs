@@ -1,0 +1,224 @@
+//! Training: runs that end in a model, are killed and gone on with, and say what is wrong.
+
+use std::{fs, thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::support::{SAMPLES, Turnwise};
+
+/// Writes an encoder of two layers that knows letters, with numbers that look like chance.
+fn encoder(t: &Turnwise, name: &str) {
+    let config = json!({
+        "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
+        "intermediate_size": 24, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "vocab_size": 77,
+        "max_position_embeddings": 64, "type_vocab_size": 2, "pad_token_id": 0,
+    });
+    let modules = json!([
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]);
+    let mut vocabulary =
+        vec!["[PAD]".to_owned(), "[UNK]".into(), "[CLS]".into(), "[SEP]".into(), "[MASK]".into()];
+    for letter in ('a'..='z').chain('0'..='9') {
+        vocabulary.push(letter.to_string());
+        vocabulary.push(format!("##{letter}"));
+    }
+    let file = |path: &str, bytes: &[u8]| t.write(&format!("{name}/{path}"), bytes);
+    file("config.json", config.to_string().as_bytes());
+    file("modules.json", modules.to_string().as_bytes());
+    let pooling = json!({"word_embedding_dimension": 16, "pooling_mode_mean_tokens": true});
+    file("1_Pooling/config.json", pooling.to_string().as_bytes());
+    file("sentence_bert_config.json", br#"{"max_seq_length": 64, "do_lower_case": false}"#);
+    file("tokenizer_config.json", br#"{"tokenizer_class": "BertTokenizer", "do_lower_case": true}"#);
+    file("vocab.txt", (vocabulary.join("\n") + "\n").as_bytes());
+    file("model.safetensors", &weights());
+}
+
+fn weights() -> Vec<u8> {
+    let mut shapes: Vec<(String, Vec<usize>)> = vec![
+        ("embeddings.word_embeddings.weight".into(), vec![77, 16]),
+        ("embeddings.position_embeddings.weight".into(), vec![64, 16]),
+        ("embeddings.token_type_embeddings.weight".into(), vec![2, 16]),
+        ("embeddings.LayerNorm.weight".into(), vec![16]),
+        ("embeddings.LayerNorm.bias".into(), vec![16]),
+    ];
+    for layer in 0..2 {
+        for (part, outputs, inputs) in [
+            ("attention.self.query", 16, 16),
+            ("attention.self.key", 16, 16),
+            ("attention.self.value", 16, 16),
+            ("attention.output.dense", 16, 16),
+            ("intermediate.dense", 24, 16),
+            ("output.dense", 16, 24),
+        ] {
+            shapes.push((format!("encoder.layer.{layer}.{part}.weight"), vec![outputs, inputs]));
+            shapes.push((format!("encoder.layer.{layer}.{part}.bias"), vec![outputs]));
+        }
+        for part in ["attention.output.LayerNorm", "output.LayerNorm"] {
+            shapes.push((format!("encoder.layer.{layer}.{part}.weight"), vec![16]));
+            shapes.push((format!("encoder.layer.{layer}.{part}.bias"), vec![16]));
+        }
+    }
+    let (mut header, mut data, mut state) = (serde_json::Map::new(), Vec::new(), 12_345u32);
+    for (name, shape) in shapes {
+        let start = data.len();
+        for _ in 0..shape.iter().product::<usize>() {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let drawn = (state >> 8) as f32 / (1 << 24) as f32 - 0.5;
+            let norm = name.ends_with("LayerNorm.weight");
+            data.extend((if norm { 1.0 } else { drawn * 0.6 }).to_le_bytes());
+        }
+        header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+/// A folder with that encoder under the name `small`.
+fn with_encoder() -> Turnwise {
+    let t = Turnwise::new();
+    encoder(&t, "small");
+    t
+}
+
+fn trained(t: &Turnwise, run: &str) -> Vec<u8> {
+    fs::read(t.path(&format!("{run}/model/model.safetensors"))).unwrap()
+}
+
+#[test]
+fn every_objective_ends_in_a_model_that_encodes() {
+    let t = with_encoder();
+    for objective in ["dialoguecse", "dial2vec", "simcse", "neighbours"] {
+        let batch = if objective == "dial2vec" { 2 } else { 6 };
+        let said = t.run(&format!(
+            "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
+        ));
+        said.says(0, &["280 dialogues", &format!("{objective} from ./small")]);
+        assert!(said.out.contains("6 steps, loss ") && said.out.contains("the model is"), "{said:?}");
+        let lines: Vec<Value> = t
+            .read(&format!("{objective}/metrics.jsonl"))
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 6);
+        assert!(
+            lines.iter().all(|l| l["loss"].as_f64().unwrap() > 0.0 && l["gradient"].as_f64().unwrap() > 0.0)
+        );
+        assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
+        t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
+    }
+    // The same under the name that people will type; its teacher has told what it looked at.
+    t.run(&format!(
+        "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
+    ))
+    .says(0, &["a teacher learned from 280 dialogues: their words count "]);
+    assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
+    // Half of the layers stayed, and with them the embeddings.
+    let recipe = t.read("dialoguecse/recipe.toml");
+    assert!(recipe.contains("frozen_layers = 1") && recipe.contains("temperature = 0.1"), "{recipe}");
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_to_the_same_model() {
+    let t = with_encoder();
+    let command = format!(
+        "train dialoguecse --corpus {SAMPLES} -m ./small --steps 120 --batch 8 --checkpoint-every 10 --learning-rate 1e-3 --seed 3"
+    );
+    t.ok(&format!("{command} -o whole"));
+    let mut child =
+        t.command(&format!("{command} -o killed").split(' ').collect::<Vec<_>>()).spawn().unwrap();
+    // Killed as soon as there is something to go on from.
+    while !t.path("killed/checkpoints/step-00000010/state.json").exists()
+        && child.try_wait().unwrap().is_none()
+    {
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!t.path("killed/model").exists(), "it ended before it was killed");
+    t.run(&format!("{command} -o killed")).says(2, &["holds a run already", "--resume"]);
+    let said = t.run(&format!("{command} -o killed --resume"));
+    said.says(0, &["goes on after "]);
+    assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
+    let losses = |run: &str| -> Vec<Value> {
+        let of = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        t.read(&format!("{run}/metrics.jsonl"))
+            .lines()
+            .map(|l| json!([of(l)["step"], of(l)["loss"]]))
+            .collect()
+    };
+    assert_eq!(losses("killed"), losses("whole"));
+    // A recipe is all that a run needs.
+    t.ok("train whole/recipe.toml -o again");
+    assert_eq!(trained(&t, "again"), trained(&t, "whole"));
+    t.ok("train whole/recipe.toml -o other --seed 4");
+    assert_ne!(trained(&t, "other"), trained(&t, "whole"));
+    // Another run's state is not gone on with, and a finished one stays as it is.
+    t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3")
+        .says(2, &["of other data, another model or other settings"]);
+    t.ok("train whole/recipe.toml -o killed --resume");
+    assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named() {
+    let t = with_encoder();
+    let command =
+        format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --checkpoint-every 2 --batch 4");
+    t.ok(&command);
+    let file = "run/checkpoints/step-00000004/tensors.safetensors";
+    let bytes = fs::read(t.path(file)).unwrap();
+    t.write(file, &bytes[..bytes.len() / 2]);
+    let resume = format!("{command} --resume");
+    t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
+    fs::remove_dir_all(t.path("run/checkpoints/step-00000004")).unwrap();
+    t.run(&resume).says(0, &["goes on after 2 steps"]);
+}
+
+#[test]
+fn an_index_can_be_trained_on() {
+    let t = with_encoder();
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.ok("train simcse --corpus chats -m ./small -o by-name --steps 3 --batch 4");
+    t.ok("train simcse --corpus indexes/chats -m ./small -o by-path --steps 3 --batch 4");
+    assert_eq!(trained(&t, "by-name"), trained(&t, "by-path"));
+}
+
+#[test]
+fn what_cannot_be_trained_is_told_before_anything_is_written() {
+    let t = with_encoder();
+    t.write("one.jsonl", r#"{"id":"a","turns":[{"speaker":"x","text":"hello"}]}"#);
+    let on = format!("--corpus {SAMPLES} -m ./small -o run");
+    for (line, code, says) in [
+        (format!("train dialogcse {on}"), 2, "dialoguecse"),
+        ("train simcse -m ./small -o run".to_owned(), 2, "no dialogues to train on"),
+        (format!("train simcse {on} --window 3"), 2, "simcse has no window"),
+        (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate"),
+        (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
+        (format!("train auto {on} --parts 2"), 2, "parts"),
+        (
+            "train auto --corpus one.jsonl -m ./small -o run".to_owned(),
+            3,
+            "too few dialogues to learn which are alike: 1",
+        ),
+        (format!("train simcse {on} --resume"), 2, "holds no run to go on with"),
+        (
+            "train dialoguecse --corpus one.jsonl -m ./small -o run".to_owned(),
+            3,
+            "no example for dialoguecse",
+        ),
+        ("train simcse --corpus gone.jsonl -m ./small -o run".to_owned(), 2, "gone.jsonl"),
+        (format!("train simcse --corpus {SAMPLES} -m ./gone -o run"), 2, "gone"),
+    ] {
+        t.run(&line).says(code, &[says]);
+        assert!(!t.path("run").exists(), "{line}");
+    }
+    t.model();
+    t.run(&format!("train simcse --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
+    t.write("bad.toml", "objective = \"simcse\"\nmodel = \"./small\"\ncorpus = []\nstepps = 3\n");
+    t.run(&format!("train bad.toml --corpus {SAMPLES} -o run")).says(3, &["bad.toml:4: ", "stepps"]);
+    t.run(&format!(
+        "train simcse {on} --steps 2 --batch 4 --learning-rate 0.9 --temperature 0.0001 --clip 0"
+    ));
+}
