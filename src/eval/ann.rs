@@ -331,7 +331,7 @@ impl turnwise_nearest::Watch for Building<'_> {
 }
 
 /// The memory of this process that is no file's, where the system tells.
-fn own_bytes() -> Option<u64> {
+pub fn own_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     own.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)

@@ -153,6 +153,19 @@ impl<'a> Trainer<'a> {
         Ok(Stepped { step: step + 1, loss, rate, norm, examples: batch, tokens })
     }
 
+    /// The examples of the next step as they would be computed, for people: what of the data they are, their tokens, and what
+    /// of those is what.
+    pub fn next_batch(&mut self) -> Result<serde_json::Value> {
+        let (step, batch) = (self.optimizer.steps(), self.plan.batch as u64);
+        let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
+        let places: Vec<[u32; 2]> = examples.iter().map(|(p, _)| [p.dialogue, p.turn]).collect();
+        let prepared = self.objective.prepare(self.data, &mut examples)?;
+        let sequences: Vec<&[u32]> = prepared.packed().sequences.iter().map(|s| s.ids.as_slice()).collect();
+        Ok(serde_json::json!({
+            "step": step + 1, "examples": places, "sequences": sequences, "shape": prepared.shape(),
+        }))
+    }
+
     /// What a part of the examples costs, and its gradients, both as a share of the step's.
     fn part(&self, prepared: &dyn Prepared, key: u64, share: f64) -> Result<(f64, Gradients)> {
         let chance = Chance { hidden: self.plan.dropout, attention: self.plan.dropout, key };

@@ -106,6 +106,8 @@ fn every_objective_ends_in_a_model_that_encodes() {
             lines.iter().all(|l| l["loss"].as_f64().unwrap() > 0.0 && l["gradient"].as_f64().unwrap() > 0.0)
         );
         assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
+        let card = t.read(&format!("{objective}/model/README.md"));
+        assert!(card.contains("base_model: small") && card.contains("280 dialogues"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
     // The same under the name that people will type; its teacher has told what it looked at.
@@ -174,6 +176,23 @@ fn a_damaged_checkpoint_is_named() {
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
     fs::remove_dir_all(t.path("run/checkpoints/step-00000004")).unwrap();
     t.run(&resume).says(0, &["goes on after 2 steps"]);
+}
+
+#[test]
+fn a_step_that_cannot_be_computed_leaves_its_batch() {
+    let t = with_encoder();
+    let mut bytes = fs::read(t.path("small/model.safetensors")).unwrap();
+    // The last norm makes everything so large that squares are infinite.
+    let end = bytes.len();
+    for n in 0..16 {
+        bytes[end - 64 + 4 * n..end - 60 + 4 * n].copy_from_slice(&1e30f32.to_le_bytes());
+    }
+    t.write("small/model.safetensors", bytes);
+    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
+    said.says(3, &["failed-batch.json"]);
+    let batch: Value = serde_json::from_str(&t.read("run/failed-batch.json")).unwrap();
+    assert_eq!((&batch["step"], batch["sequences"].as_array().unwrap().len()), (&json!(1), 8));
+    assert!(!t.path("run/model").exists());
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The folder of a run.
 
+pub mod card;
 pub mod checkpoint;
 pub mod metrics;

@@ -13,7 +13,11 @@ use crate::{
     },
     error::{Error, IoContext, Result},
     store::files,
-    train::{recipe::Recipe, run::checkpoint, trainer::Trainer},
+    train::{
+        recipe::Recipe,
+        run::{card::Card, checkpoint},
+        trainer::Trainer,
+    },
 };
 
 /// How many checkpoints are kept.
@@ -78,8 +82,15 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// An error in a step, with what is left of the run.
-    pub(super) fn stopped_by(&self, e: Error, step: u64) -> Error {
+    /// An error in a step, with what is left of the run: its batch is kept, for who wants to know what was wrong with it.
+    pub(super) fn stopped_by(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
+        let batch = self.0.join("failed-batch.json");
+        let written =
+            trainer.next_batch().and_then(|b| files::replace(&batch, format!("{b:#}\n").as_bytes()));
+        let kept_batch = match written {
+            Ok(()) => format!("; its examples are in {}", batch.display()),
+            Err(_) => String::new(),
+        };
         let kept = checkpoint::list(&self.checkpoints()).pop();
         let kept = match kept {
             Some((at, _)) if step > 0 => {
@@ -87,7 +98,7 @@ impl RunFolder {
             }
             _ => String::new(),
         };
-        let hint = e.hint().map(|hint| format!("{hint}{kept}"));
+        let hint = e.hint().map(|hint| format!("{hint}{kept_batch}{kept}"));
         match hint {
             Some(hint) => e.with_hint(hint),
             None => e,
@@ -100,7 +111,7 @@ impl RunFolder {
         base: &ModelFolder,
         tokenizer: &Tokenizer,
         network: &Network,
-        name: &str,
+        card: &Card,
     ) -> Result<()> {
         files::remove_folder(&self.model())?;
         let saved = SavedModel {
@@ -108,8 +119,9 @@ impl RunFolder {
             architecture: base.architecture(),
             pipeline: base.pipeline(),
             tokenizer,
-            base: Some(name),
+            base: Some(card.base),
         };
-        save(&self.model(), &saved)
+        save(&self.model(), &saved)?;
+        files::replace(&self.model().join("README.md"), card.text().as_bytes())
     }
 }

@@ -14,18 +14,19 @@ use crate::{
         Context,
         args::TrainArgs,
         memory,
-        printer::{counted, grouped},
+        printer::{bytes, counted, grouped},
         progress::Progress,
         signals,
     },
     encoder::{Device, Network, folder::ModelFolder, statics},
     error::{Error, Result},
+    eval::ann::own_bytes,
     train::{
         data::TrainingSet,
         model::{Freezing, Trainable},
         objectives::{Dial2vec, DialogueCse, Objective, SimCse, Turns},
         recipe::{Aggregation, ObjectiveName, Profile, Recipe},
-        run::{checkpoint, metrics},
+        run::{card::Card, checkpoint, metrics},
         trainer::{Stepped, Trainer},
     },
 };
@@ -76,7 +77,14 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     };
     let reached = steps(&mut trainer, &recipe, &run_folder, done, &identity, context)?;
     let network = model.network()?;
-    run_folder.save_model(&folder, &tokenizer, &network, &found.name)?;
+    let card = Card {
+        recipe: &recipe,
+        base: &found.name,
+        seen: (data.dialogues.len(), data.turns()),
+        data: &hash,
+        losses: reached.losses,
+    };
+    run_folder.save_model(&folder, &tokenizer, &network, &card)?;
     tell_end(&reached, &recipe, &run_folder, context)
 }
 
@@ -161,7 +169,10 @@ fn steps(
     let (mut examples, mut tokens, mut smooth) = (0, 0, None);
     for step in done..recipe.steps {
         let started = Instant::now();
-        let stepped = trainer.step().map_err(|e| folder.stopped_by(e, step))?;
+        let stepped = match trainer.step() {
+            Ok(stepped) => stepped,
+            Err(e) => return Err(folder.stopped_by(e, step, trainer)),
+        };
         let seconds = started.elapsed().as_secs_f64();
         metrics.add(&line(&stepped, seconds))?;
         examples += stepped.examples as u64;
@@ -169,11 +180,9 @@ fn steps(
         let smoothed = smooth.map_or(stepped.loss, |s: f64| 0.9 * s + 0.1 * stepped.loss);
         smooth = Some(smoothed);
         let rate = tokens as f64 / begun.elapsed().as_secs_f64().max(1e-3);
-        progress.set_more(format!(
-            "step {}, loss {smoothed:.4}, {} tokens/s",
-            step + 1,
-            grouped(rate as u64)
-        ));
+        let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
+        let rate = grouped(rate as u64);
+        progress.set_more(format!("step {}, loss {smoothed:.4}, {rate} tokens/s{memory}", step + 1));
         progress.set(step + 1 - done, examples);
         let last = step + 1 == recipe.steps;
         if last || (step + 1).is_multiple_of(recipe.checkpoint_every) || signals::stopped() {

@@ -1,0 +1,76 @@
+//! What a model says of itself: `README.md` in its folder.
+
+use crate::train::recipe::Recipe;
+
+/// What a run came to, for its model's card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card<'a> {
+    /// The run.
+    pub recipe: &'a Recipe,
+    /// The model that it began with.
+    pub base: &'a str,
+    /// Dialogues and turns that it saw.
+    pub seen: (usize, usize),
+    /// The hash of the dialogues.
+    pub data: &'a str,
+    /// The mean loss over the first and the last tenth of the steps.
+    pub losses: Option<(f64, f64)>,
+}
+
+impl Card<'_> {
+    /// The card, as Markdown.
+    pub fn text(&self) -> String {
+        let Card { recipe, base, seen: (dialogues, turns), data, losses } = self;
+        let loss = match losses {
+            Some((first, last)) => {
+                format!(" The loss went from {first:.4} to {last:.4}, which tells nothing of use.")
+            }
+            None => String::new(),
+        };
+        let objective = recipe.objective.name();
+        format!(
+            "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\nbase_model: {base}\ntags:\n- \
+             sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
+             {dialogues} dialogues with {turns} turns, without labels, for `{objective}`: {steps} steps of {batch} examples \
+             at a learning rate of {rate}, frozen layers: {frozen}.{loss}\n\nThe dialogues have the hash \
+             `{data}`. A model for some dialogues is not one for all: measure it on yours before you rely on it, beside \
+             {base} itself:\n\n    turnwise bench dialogues labelled.jsonl -r model:{base} -r model:FOLDER\n\nIt opens in \
+             turnwise (`--model FOLDER`) and in sentence-transformers (`SentenceTransformer(\"FOLDER\")`). What the \
+             licence of {base} asks of its copies, it asks of this one.\n",
+            version = env!("CARGO_PKG_VERSION"),
+            steps = recipe.steps,
+            batch = recipe.batch,
+            rate = recipe.learning_rate,
+            frozen = recipe.frozen_layers.unwrap_or(0),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::recipe::ObjectiveName;
+
+    #[test]
+    fn a_card_tells_what_the_model_is_of() {
+        let mut recipe = Recipe::new(ObjectiveName::Neighbours, "base/model".to_owned(), Vec::new());
+        recipe.complete(6, 256).unwrap();
+        let card = Card {
+            recipe: &recipe,
+            base: "base/model",
+            seen: (12, 90),
+            data: "abc",
+            losses: Some((2.0, 1.5)),
+        };
+        let text = card.text();
+        for part in [
+            "base_model: base/model\n",
+            "12 dialogues with 90 turns",
+            "`neighbours`: 100 steps of 32",
+            "2.0000 to 1.5000",
+            "`abc`",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
