@@ -1,7 +1,7 @@
 //! The program's allocator: mimalloc, and while training large blocks are kept.
 //!
 //! A step of training makes and drops hundreds of tensors of tens of megabytes. Given back to the system and asked for
-//! again, each of their pages is zeroed by the kernel and mapped in every step: a quarter of the time. The sizes are the
+//! again, each of their pages is zeroed by the kernel and mapped in every step. The sizes are the
 //! same few from step to step, so a block that is dropped is kept for the next of its size.
 
 use std::{

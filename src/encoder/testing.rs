@@ -7,9 +7,22 @@ use crate::{
     encoder::{
         DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
         fingerprint::Fingerprinter,
+        network::{Activation, Shape},
     },
     error::{Error, Result},
 };
+
+/// The shape of a small transformer, with sizes that no vector of a processor divides.
+pub(crate) fn small_shape() -> Shape {
+    Shape {
+        hidden: 24,
+        heads: 3,
+        intermediate: 40,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-12,
+        first_position: 0,
+    }
+}
 
 /// The width of its vectors.
 pub(crate) const DIM: usize = 16;

@@ -50,7 +50,7 @@ impl FromStr for ObjectiveName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // What gains most, as far as is known: benchmarks/README.md has the trials.
+        // What gained most on dialogues so far: "What training gains" in benchmarks/README.md.
         let text = if text == "auto" { "neighbours" } else { text };
         let known = ObjectiveName::ALL.into_iter().find(|o| o.name() == text);
         known.ok_or_else(|| {

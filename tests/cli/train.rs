@@ -157,8 +157,10 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     t.ok("train whole/recipe.toml -o other --seed 4");
     assert_ne!(trained(&t, "other"), trained(&t, "whole"));
     // Another run's state is not gone on with, and a finished one stays as it is.
+    let recipe = t.read("killed/recipe.toml");
     t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3")
         .says(2, &["of other data, another model or other settings"]);
+    assert_eq!(t.read("killed/recipe.toml"), recipe);
     t.ok("train whole/recipe.toml -o killed --resume");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
 }

@@ -3,18 +3,7 @@ use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 
 use super::*;
-use crate::encoder::{Part, Sequence, network::Shape};
-
-fn shape() -> Shape {
-    Shape {
-        hidden: 24,
-        heads: 3,
-        intermediate: 40,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    }
-}
+use crate::encoder::{Part, Sequence, network::Shape, testing::small_shape};
 
 fn sequences() -> Vec<Sequence> {
     [7usize, 1, 12, 3]
@@ -91,7 +80,7 @@ fn assert_near(a: &[f32], b: &[f32], tolerance: f32) {
 
 #[test]
 fn it_is_the_bert_of_candle_transformers() {
-    let network = Network::random(shape(), 3, 50, 16, 1);
+    let network = Network::random(small_shape(), 3, 50, 16, 1);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let model = theirs(&network);
     for sequence in sequences() {
@@ -104,7 +93,7 @@ fn it_is_the_bert_of_candle_transformers() {
 
 #[test]
 fn company_changes_nothing() {
-    let network = Network::random(shape(), 2, 50, 16, 2);
+    let network = Network::random(small_shape(), 2, 50, 16, 2);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let sequences = sequences();
     let all: Vec<&Sequence> = sequences.iter().collect();
@@ -114,7 +103,7 @@ fn company_changes_nothing() {
 
 #[test]
 fn pooling_on_the_device_is_pooling_here() {
-    let network = Network::random(shape(), 3, 50, 16, 3);
+    let network = Network::random(small_shape(), 3, 50, 16, 3);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let sequences = sequences();
     let all: Vec<&Sequence> = sequences.iter().collect();
@@ -158,7 +147,7 @@ fn pooling_on_the_device_is_pooling_here() {
 
 #[test]
 fn turns_and_roles_are_added_where_a_network_has_them() {
-    let mut network = Network::random(shape(), 1, 50, 16, 4);
+    let mut network = Network::random(small_shape(), 1, 50, 16, 4);
     let plain = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     network.embeddings.turns = Some(network::Table { rows: 2, data: vec![0.3; 48] });
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
@@ -175,7 +164,7 @@ fn turns_and_roles_are_added_where_a_network_has_them() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    let network = Network::random(shape(), 1, 50, 16, 5);
+    let network = Network::random(small_shape(), 1, 50, 16, 5);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let run = |s: &Sequence, layer| engine.run(&Batch::new(&[s]), &[layer], &mut |_, _| {});
     assert!(run(&Sequence::new(vec![50]), 1).is_err());

@@ -137,10 +137,15 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
 fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
     // transformers refuses files that do not say which library wrote them.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    serialize_to_file(tensors, Some(metadata), path).map_err(|e| match e {
+    // It writes to a private file beside it and renames that; into one that is there, who may read it is as usual.
+    let beside = files::beside(path);
+    serialize_to_file(tensors, Some(metadata), &beside).map_err(|e| match e {
         SafeTensorError::IoError(source) => Error::Io { action: "write", path: path.to_owned(), source },
         other => Error::Internal(format!("{} cannot be written: {other}", path.display())),
     })?;
+    let as_usual = File::create(path).and_then(|file| file.metadata()).at("create", path)?.permissions();
+    fs::set_permissions(&beside, as_usual).at("change", &beside)?;
+    fs::rename(&beside, path).at("replace", path)?;
     flush(path)
 }
 

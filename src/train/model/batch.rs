@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{encoder::Sequence, random::mixed, train::ops::Dropout};
+use crate::{
+    encoder::{Part, Sequence},
+    random::mixed,
+    train::ops::Dropout,
+};
 
 /// Sequences, their tokens end to end.
 #[derive(Debug, Clone)]
@@ -29,6 +33,12 @@ impl Packed {
     /// How many tokens.
     pub fn tokens(&self) -> usize {
         self.starts[self.starts.len() - 1]
+    }
+
+    /// The mean of a sequence's rows, as parts of a sum, times a weight.
+    pub fn mean(&self, sequence: usize, weight: f32) -> Vec<Part> {
+        let rows = self.rows(sequence);
+        vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
     /// The rows of a sequence.

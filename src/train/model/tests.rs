@@ -6,19 +6,11 @@ use super::*;
 use crate::encoder::{
     Batch, Precision, Sequence,
     cpu::{CpuEngine, SimdChoice},
-    network::{Activation, Shape},
+    testing::small_shape,
 };
 
 fn network() -> Network {
-    let shape = Shape {
-        hidden: 24,
-        heads: 3,
-        intermediate: 40,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    };
-    Network::random(shape, 3, 50, 40, 3)
+    Network::random(small_shape(), 3, 50, 40, 3)
 }
 
 fn sequences() -> Vec<Sequence> {

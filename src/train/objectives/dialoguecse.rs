@@ -163,15 +163,16 @@ impl Responses {
         for (example, contexts) in self.contexts.iter().enumerate() {
             let turns = sequence..sequence + contexts;
             sequence += contexts;
-            tokens.turns.extend(turns.clone().map(|t| mean(self.packed.rows(t), 1.0)));
-            let of = |t| mean(self.packed.rows(t), 1.0 / *contexts as f32);
+            tokens.turns.extend(turns.clone().map(|t| self.packed.mean(t, 1.0)));
+            let of = |t| self.packed.mean(t, 1.0 / *contexts as f32);
             tokens.contexts.push(turns.flat_map(of).collect());
             for _ in 0..self.candidates {
                 let rows = self.packed.rows(sequence);
                 let start = tokens.rows.len();
                 tokens.rows.extend(rows.clone().map(|r| r as u32));
                 tokens.example.extend(rows.clone().map(|_| example as u32));
-                tokens.means.push(mean(start..start + rows.len(), 1.0));
+                let weight = 1.0 / rows.len().max(1) as f32;
+                tokens.means.push(vec![Part { rows: start..start + rows.len(), weight }]);
                 tokens.sums.push(vec![Part { rows: start..start + rows.len(), weight: 1.0 }]);
                 sequence += 1;
             }
@@ -246,11 +247,6 @@ struct Tokens {
     /// For each response, among these tokens, its mean and its sum.
     means: Vec<Vec<Part>>,
     sums: Vec<Vec<Part>>,
-}
-
-fn mean(rows: std::ops::Range<usize>, weight: f32) -> Vec<Part> {
-    let weight = weight / rows.len().max(1) as f32;
-    vec![Part { rows, weight }]
 }
 
 fn indices(rows: &[u32], on: &Tensor) -> Candle<Tensor> {

@@ -10,7 +10,7 @@ use candle_core::{Result as Candle, Tensor};
 
 use super::{Objective, Place, Prepared, likeness};
 use crate::{
-    encoder::{Part, Sequence},
+    encoder::Sequence,
     error::{Error, Result},
     random::Random,
     train::{
@@ -121,10 +121,7 @@ impl Prepared for Taught {
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let mean = |n| {
-            let rows = self.packed.rows(n);
-            vec![Part { weight: 1.0 / rows.len() as f32, rows }]
-        };
+        let mean = |n| self.packed.mean(n, 1.0);
         let means = pool(states, &Arc::new(Segments::new((0..count).map(mean).collect())))?;
         let means = likeness::unit(&means)?;
         let square = |numbers: &[f32]| {

@@ -67,7 +67,7 @@ impl CustomOp3 for Normed {
             .zip(x.par_chunks(chunk))
             .zip(y.par_chunks(chunk))
             .enumerate()
-            .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, Some(y), out));
+            .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
         Ok((CpuStorage::F32(out), x_layout.shape().clone()))
     }
 
@@ -97,17 +97,7 @@ impl CustomOp3 for Normed {
                 let mut of_norm = vec![0.0; norm_numbers.len()];
                 let (of_weight, of_bias) = of_norm.split_at_mut(norm_numbers.len() / 2);
                 let with = self.with(norm_numbers);
-                training::add_norm_backward(
-                    &with,
-                    n * ROWS,
-                    x,
-                    Some(y),
-                    gradient,
-                    of_x,
-                    Some(of_y),
-                    of_weight,
-                    of_bias,
-                );
+                training::add_norm_backward(&with, n * ROWS, x, y, gradient, of_x, of_y, of_weight, of_bias);
                 of_norm
             })
             .collect();

@@ -10,32 +10,33 @@ use crate::{
 /// Rows whose scores are made together.
 const BLOCK: usize = 256;
 
-/// Gives the products of every vector with all, one after the other.
-pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
+/// Gives the products of vectors with all, block by block: the number of a block's first vector, and a row a vector.
+fn blocks(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     let (count, dim) = (vectors.len(), vectors.dim());
     let all = Matrix::new(vectors.flat(), dim).transposed();
     let mut scores = vec![0.0; BLOCK.min(count) * count];
     for (block, rows) in vectors.flat().chunks(BLOCK * dim).enumerate() {
         let scores = &mut scores[..rows.len() / dim * count];
         product(Matrix::new(rows, dim), all, scores, false);
-        for (n, scores) in scores.chunks_exact(count).enumerate() {
-            take(block * BLOCK + n, scores);
-        }
+        take(block * BLOCK, scores);
     }
+}
+
+/// Gives the products of every vector with all, one after the other.
+pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
+    blocks(vectors, &mut |first, scores| {
+        scores.chunks_exact(vectors.len()).enumerate().for_each(|(n, scores)| take(first + n, scores));
+    });
 }
 
 /// For each vector, those that are among its nearest and that it is among the nearest of.
 pub(super) fn mutual(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
-    let (count, dim) = (vectors.len(), vectors.dim());
-    let all = Matrix::new(vectors.flat(), dim).transposed();
+    let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
-    let mut scores = vec![0.0; BLOCK.min(count) * count];
-    for (block, rows) in vectors.flat().chunks(BLOCK * dim).enumerate() {
-        let scores = &mut scores[..rows.len() / dim * count];
-        product(Matrix::new(rows, dim), all, scores, false);
-        let of = |(n, scores): (usize, &[f32])| best(scores, block * BLOCK + n, nearest);
+    blocks(vectors, &mut |first, scores| {
+        let of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest);
         lists.par_extend(scores.par_chunks_exact(count).enumerate().map(of));
-    }
+    });
     let of = |n: usize| -> Vec<u32> {
         lists[n].iter().copied().filter(|other| lists[*other as usize].contains(&(n as u32))).collect()
     };

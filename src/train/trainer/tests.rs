@@ -4,10 +4,7 @@ use candle_core::{DType, Device};
 
 use super::*;
 use crate::{
-    encoder::{
-        Network,
-        network::{Activation, Shape},
-    },
+    encoder::{Network, testing::small_shape},
     train::{
         data::Said,
         model::Freezing,
@@ -17,15 +14,7 @@ use crate::{
 };
 
 fn network() -> Network {
-    let shape = Shape {
-        hidden: 24,
-        heads: 3,
-        intermediate: 40,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    };
-    Network::random(shape, 2, 60, 64, 3)
+    Network::random(small_shape(), 2, 60, 64, 3)
 }
 
 /// Dialogues about one of ten things each, so that there is something to be learned.

@@ -70,11 +70,12 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let model = Trainable::new(network, freezing, device.inner(), dtype)?;
     memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?;
-    run_folder.begin(&recipe, &hash)?;
     let done = match args.resume {
         true => run_folder.go_on(&mut trainer, &identity, context)?,
         false => 0,
     };
+    // Only now: another run's recipe stays as it is where going on was refused.
+    run_folder.begin(&recipe, &hash)?;
     let reached = steps(&mut trainer, &recipe, &run_folder, done, &identity, context)?;
     let network = model.network()?;
     let card = Card {
