@@ -3,7 +3,7 @@ use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 
 use super::*;
-use crate::encoder::{Part, Sequence, network::Shape, testing::small_shape};
+use crate::encoder::{Part, Sequence, testing::small_shape};
 
 fn sequences() -> Vec<Sequence> {
     [7usize, 1, 12, 3]
