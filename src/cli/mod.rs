@@ -9,6 +9,7 @@ mod indexes;
 pub mod memory;
 mod models;
 mod output;
+mod plots;
 mod printer;
 mod progress;
 mod settings;

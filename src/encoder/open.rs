@@ -34,6 +34,24 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
     Ok(Box::new(transformer))
 }
 
+/// Opens a folder's model with another network in the place of its own, as it is while it is trained. It computes in 16
+/// bits: what was found out of the folder's own weights holds no more.
+pub fn open_with(
+    name: &str,
+    folder: &ModelFolder,
+    network: &Network,
+    device: DeviceChoice,
+) -> Result<Transformer> {
+    let device = Device::open(device)?;
+    let precision = match device.is_cpu() {
+        true => CpuEngine::best_of_16_bits(SimdChoice::Auto)?,
+        false => Precision::Bf16,
+    };
+    Transformer::with(name, folder, network, &Settings::default(), &|network, model| {
+        engine(network, &device, Some(precision), model)
+    })
+}
+
 /// The precisions that a device computes in, the most exact first.
 pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     Ok(match Device::open(device)?.is_cpu() {

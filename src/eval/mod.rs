@@ -15,3 +15,4 @@ pub mod tables;
 pub mod tasks;
 pub mod throughput;
 pub mod trec;
+pub mod unlabelled;

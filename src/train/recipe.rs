@@ -1,19 +1,20 @@
 //! What a run is made of, as its file has it.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     data::Preparing,
     optimizer,
+    run::evaluations::Selection,
     schedule::{Schedule, Shape},
     trainer::Plan,
 };
 use crate::error::{Error, Result};
 
 /// What is trained for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectiveName {
     /// DialogueCSE, for utterances.
@@ -24,15 +25,21 @@ pub enum ObjectiveName {
     Simcse,
     /// Ours, for dialogues: taught by what their words and their vectors agree on.
     Neighbours,
+    /// Ours, for responses: what is said next is like the turns before it.
+    Responses,
+    /// Ours, beside another: utterances stay where they are.
+    Keep,
 }
 
 impl ObjectiveName {
     /// All of them.
-    pub const ALL: [ObjectiveName; 4] = [
+    pub const ALL: [ObjectiveName; 6] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
         ObjectiveName::Simcse,
         ObjectiveName::Neighbours,
+        ObjectiveName::Responses,
+        ObjectiveName::Keep,
     ];
 
     /// As it is typed.
@@ -42,6 +49,8 @@ impl ObjectiveName {
             ObjectiveName::Dial2vec => "dial2vec",
             ObjectiveName::Simcse => "simcse",
             ObjectiveName::Neighbours => "neighbours",
+            ObjectiveName::Responses => "responses",
+            ObjectiveName::Keep => "keep",
         }
     }
 }
@@ -115,6 +124,9 @@ pub struct Recipe {
     pub model: String,
     /// An index, or files and folders of dialogues.
     pub corpus: Vec<PathBuf>,
+    /// What is trained for beside it, and what its loss counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<BTreeMap<ObjectiveName, f64>>,
     /// Steps.
     #[serde(default)]
     pub steps: u64,
@@ -154,7 +166,7 @@ pub struct Recipe {
     /// Wrong ones beside the right one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<usize>,
-    /// DialogueCSE: turns around a response.
+    /// DialogueCSE: turns around a response. Responses: turns before one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// DialogueCSE: how they become one.
@@ -178,6 +190,62 @@ pub struct Recipe {
     /// Steps between checkpoints.
     #[serde(default = "every")]
     pub checkpoint_every: u64,
+    /// Steps between evaluations; 0: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluate_every: Option<u64>,
+    /// Tasks with labels that the model is measured by while it learns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dev: Vec<DevTask>,
+    /// By what the step is chosen whose model is kept.
+    #[serde(default)]
+    pub select: Selection,
+    /// Evaluations without a gain after which it ends; 0: never.
+    #[serde(default = "patience")]
+    pub patience: usize,
+}
+
+/// A task of the benchmarks, and its data: `sr:select.txt`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DevTask {
+    /// Which.
+    pub task: String,
+    /// Its data.
+    pub data: PathBuf,
+}
+
+impl DevTask {
+    /// The tasks that there are.
+    pub const KNOWN: [&str; 4] = ["sr", "dsts", "response", "dialogues"];
+}
+
+impl FromStr for DevTask {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((task, data)) = text.split_once(':').filter(|(_, data)| !data.is_empty()) else {
+            return Err(Error::input(format!("`{text}` is no task with its data"))
+                .with_hint("write it as dialogues:labelled.jsonl or sr:select.txt"));
+        };
+        match DevTask::KNOWN.contains(&task) {
+            true => Ok(DevTask { task: task.to_owned(), data: data.into() }),
+            false => Err(Error::unknown_name("task", task, DevTask::KNOWN)),
+        }
+    }
+}
+
+impl TryFrom<String> for DevTask {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<DevTask> for String {
+    fn from(task: DevTask) -> String {
+        format!("{}:{}", task.task, task.data.display())
+    }
 }
 
 fn one() -> usize {
@@ -200,6 +268,10 @@ fn every() -> u64 {
     100
 }
 
+fn patience() -> usize {
+    3
+}
+
 impl Recipe {
     /// A run with the objective's settings.
     pub fn new(objective: ObjectiveName, model: String, corpus: Vec<PathBuf>) -> Self {
@@ -207,6 +279,7 @@ impl Recipe {
             objective,
             model,
             corpus,
+            beside: None,
             steps: 0,
             batch: 0,
             parts: one(),
@@ -228,25 +301,46 @@ impl Recipe {
             min_turns: None,
             seed: 0,
             checkpoint_every: every(),
+            evaluate_every: None,
+            dev: Vec::new(),
+            select: Selection::default(),
+            patience: patience(),
         }
     }
 
     /// Puts in what the objective's paper has where nothing was given, for a model of so many layers that takes so many
     /// tokens.
     pub fn complete(&mut self, layers: usize, most_tokens: usize) -> Result<()> {
+        self.fill(layers, most_tokens);
+        self.check()
+    }
+
+    /// The same, unchecked.
+    pub fn fill(&mut self, layers: usize, most_tokens: usize) {
         use ObjectiveName as O;
         let (batch, rate, tokens, temperature) = match self.objective {
             O::Dialoguecse => (20, 5e-5, 50, 0.1),
             O::Dial2vec => (5, 1e-5, 512, 0.2),
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
+            O::Responses => (64, 2e-5, 64, 0.05),
+            O::Keep => (32, 2e-5, 64, 1.0),
         };
-        let (steps, warm_up) = if self.objective == O::Neighbours { (100, 10) } else { (300, 0) };
+        let (steps, warm_up) = match self.objective {
+            // Each corpus has a teacher of its own, and gets as many steps as one alone.
+            O::Neighbours => (100 * self.corpus.len().max(1) as u64, 10),
+            O::Responses => (300, 30),
+            _ => (300, 0),
+        };
+        if self.objective == O::Neighbours {
+            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 1.0)]));
+        }
         let number = |given: usize, usual: usize| if given == 0 { usual } else { given };
         let real = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
         if self.steps == 0 {
             (self.steps, self.warm_up) = (steps, self.warm_up.max(warm_up));
         }
+        self.evaluate_every.get_or_insert(self.steps.div_ceil(5));
         self.batch = number(self.batch, batch);
         self.learning_rate = real(self.learning_rate, rate);
         self.max_tokens = number(self.max_tokens, tokens).min(most_tokens);
@@ -256,7 +350,7 @@ impl Recipe {
             _ => layers / 2,
         });
         self.min_turns.get_or_insert(match self.objective {
-            O::Simcse | O::Neighbours => 1,
+            O::Simcse | O::Neighbours | O::Keep => 1,
             _ => 2,
         });
         self.merge_turns.get_or_insert(self.objective == O::Dialoguecse);
@@ -271,9 +365,11 @@ impl Recipe {
                 self.window.get_or_insert(10);
                 self.profile.get_or_insert_default();
             }
-            O::Simcse | O::Neighbours => {}
+            O::Responses => {
+                self.context.get_or_insert(3);
+            }
+            O::Simcse | O::Neighbours | O::Keep => {}
         }
-        self.check()
     }
 
     /// Refuses what cannot be, and what would be asked for in vain.
@@ -284,9 +380,25 @@ impl Recipe {
             Err(Error::Input { message: what.to_owned(), hint: Some(hint.to_owned()) })
         };
         // There the other examples of a step are what one is compared with.
-        let in_batch = matches!(self.objective, O::Simcse | O::Neighbours);
+        let in_batch = matches!(self.objective, O::Simcse | O::Neighbours | O::Responses);
+        if self.objective == O::Keep {
+            return refuse(
+                "keep trains for nothing alone",
+                "put it beside another objective: --beside keep=1",
+            );
+        }
+        let beside = self.beside.iter().flatten();
+        for (other, weight) in beside.clone() {
+            if *other == self.objective || *other == O::Neighbours {
+                return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
+            }
+            if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
+                return refuse("a weight in `beside` cannot be what it is", "a number from 0, such as 0.5");
+            }
+        }
+        let several = beside.count() > 0;
         let foreign = [
-            (self.context.is_some() && self.objective != O::Dialoguecse, "context"),
+            (self.context.is_some() && !matches!(self.objective, O::Dialoguecse | O::Responses), "context"),
             (self.aggregation.is_some() && self.objective != O::Dialoguecse, "aggregation"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
@@ -313,14 +425,29 @@ impl Recipe {
             (self.negatives != Some(0), "negatives", "a number from 1"),
             (self.context != Some(0), "context", "a number from 1"),
             (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),
+            (
+                self.select != Selection::Dev || !self.dev.is_empty(),
+                "select",
+                "with --dev TASK:PATH, whose labels it chooses by",
+            ),
             (self.warm_up <= self.steps, "warm_up", "at most as many as there are steps"),
             (!in_batch || self.batch > 1, "batch", "at least 2: they are compared with each other"),
             (!in_batch || self.parts == 1, "parts", "1: the examples of a step are compared with each other"),
+            (!several || self.parts == 1, "parts", "1, with other objectives beside"),
         ];
         match numbers.iter().find(|(fits, ..)| !fits) {
             Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),
             None => Ok(()),
         }
+    }
+
+    /// What is trained for beside the objective, with what it counts.
+    pub fn beside(&self) -> impl Iterator<Item = (ObjectiveName, f64)> + '_ {
+        self.beside
+            .iter()
+            .flatten()
+            .map(|(name, weight)| (*name, *weight))
+            .filter(|(_, weight)| *weight > 0.0)
     }
 
     /// How dialogues are prepared.

@@ -8,7 +8,8 @@ use super::{ReadArgs, parsed};
 use crate::{
     encoder::DeviceChoice,
     train::{
-        recipe::{Aggregation, Profile},
+        recipe::{Aggregation, DevTask, ObjectiveName, Profile},
+        run::evaluations::Selection,
         schedule::Shape,
     },
 };
@@ -16,7 +17,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = TRAIN_HELP)]
 pub(crate) struct TrainArgs {
-    /// auto (for dialogues), dialoguecse, dial2vec, simcse; or a recipe (.toml), such as another run's recipe.toml
+    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse; or a recipe (.toml), such as another run's recipe.toml
     #[arg(value_name = "OBJECTIVE|RECIPE")]
     pub(crate) what: String,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
@@ -36,6 +37,8 @@ pub(crate) struct TrainArgs {
     pub(crate) device: DeviceChoice,
     #[command(flatten)]
     pub(crate) run: RunningArgs,
+    #[command(flatten)]
+    pub(crate) looking: LookingArgs,
     #[command(flatten)]
     pub(crate) goal: GoalArgs,
     #[command(flatten)]
@@ -81,8 +84,29 @@ pub(crate) struct RunningArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Evaluation")]
+pub(crate) struct LookingArgs {
+    /// Measure it while it learns: dialogues:PATH, sr:FILE, dsts:FILE or response:FILE; more with more --dev
+    #[arg(long, value_name = "TASK:PATH", value_parser = parsed::<DevTask>)]
+    pub(crate) dev: Vec<DevTask>,
+    /// Steps between evaluations; 0: none [default: a fifth of the steps]
+    #[arg(long, value_name = "N")]
+    pub(crate) evaluate_every: Option<u64>,
+    /// By what the step is chosen whose model is kept: label-free (where neighbours agree most with words), dev or last
+    /// [default: label-free]
+    #[arg(long, value_name = "HOW", value_parser = parsed::<Selection>)]
+    pub(crate) select: Option<Selection>,
+    /// Evaluations without a gain after which it ends; 0: never [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) patience: Option<usize>,
+}
+
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
 pub(crate) struct GoalArgs {
+    /// What is trained for beside it, and what its loss counts, such as keep=1,responses=0.5; keep=0 takes away what is there unasked
+    #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = weighed)]
+    pub(crate) beside: Vec<(ObjectiveName, f64)>,
     /// Tokens an utterance (of a dialogue: a dialogue) may have
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
@@ -92,7 +116,7 @@ pub(crate) struct GoalArgs {
     /// Wrong ones beside the right one
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
-    /// dialoguecse: turns around a response
+    /// dialoguecse: turns around a response; responses: turns before it
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// dialoguecse: how they become one: i1 (weighed) or i2 (their mean)
@@ -110,6 +134,13 @@ pub(crate) struct GoalArgs {
     /// Leave out dialogues with fewer turns
     #[arg(long, value_name = "N")]
     pub(crate) min_turns: Option<usize>,
+}
+
+/// An objective and what it counts.
+fn weighed(text: &str) -> Result<(ObjectiveName, f64), String> {
+    let (name, weight) = text.split_once('=').ok_or("it is written OBJECTIVE=WEIGHT, such as keep=1")?;
+    let weight = weight.parse().map_err(|_| format!("{weight} is not a number"))?;
+    Ok((name.parse::<ObjectiveName>().map_err(|e| e.to_string())?, weight))
 }
 
 const TRAIN_HELP: &str = "\

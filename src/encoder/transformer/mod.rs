@@ -52,7 +52,17 @@ pub struct Transformer {
 impl Transformer {
     /// Loads a model under the name by which it was asked for. `engine` brings its network to where it is to run.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
-        let network = folder.network()?;
+        Self::with(name, folder, &folder.network()?, settings, engine)
+    }
+
+    /// The same, with another network of the same shape in the place of the folder's.
+    pub fn with(
+        name: &str,
+        folder: &ModelFolder,
+        network: &Network,
+        settings: &Settings,
+        engine: &OpenEngine,
+    ) -> Result<Self> {
         let tokenizer = folder.tokenizer()?;
         let pipeline = folder.pipeline().clone();
         let layers = settings.tokens.layers.clone().unwrap_or_default();
@@ -90,7 +100,7 @@ impl Transformer {
         let fingerprint = fingerprint(model, settings);
         let rows = |table: &Option<crate::encoder::network::Table>| table.as_ref().map(|t| t.rows);
         let (turns, roles) = (rows(&network.embeddings.turns), rows(&network.embeddings.roles));
-        let backend = engine(&network, model)?;
+        let backend = engine(network, model)?;
         let notices = folder.notices().iter().chain(tokenizer.notices()).cloned().collect();
         let budget = AtomicUsize::new(backend.best_batch());
         Ok(Transformer {

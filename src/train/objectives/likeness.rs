@@ -1,6 +1,32 @@
 //! Cosines and the loss that pulls one of several likenesses above the others.
 
+use std::sync::Arc;
+
 use candle_core::{D, Result, Tensor};
+
+use crate::{
+    encoder::Sequence,
+    train::{
+        model::Packed,
+        ops::{Segments, pool},
+    },
+};
+
+/// The mean of the tokens of each sequence.
+pub(super) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
+    let parts = (0..packed.sequences.len()).map(|n| packed.mean(n, 1.0)).collect();
+    pool(states, &Arc::new(Segments::new(parts)))
+}
+
+/// What is added to the likeness of each to each, so that what is said word for word again is no other utterance.
+pub(super) fn said_twice(said: &[Sequence]) -> Vec<f32> {
+    let same = |a: usize, b: usize| a != b && said[a].ids == said[b].ids;
+    let pairs = (0..said.len()).flat_map(|a| (0..said.len()).map(move |b| (a, b)));
+    pairs.map(|(a, b)| if same(a, b) { NEVER } else { 0.0 }).collect()
+}
+
+/// Added to a likeness that is not asked about.
+pub(super) const NEVER: f32 = -1e4;
 
 /// Rows of length 1. Of what is nearly nothing, nearly nothing is left.
 pub(super) fn unit(x: &Tensor) -> Result<Tensor> {

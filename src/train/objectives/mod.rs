@@ -2,16 +2,22 @@
 
 mod dial2vec;
 mod dialoguecse;
+mod keep;
 mod likeness;
 mod neighbours;
+mod responses;
 mod simcse;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use dial2vec::Dial2vec;
 pub use dialoguecse::{DialogueCse, Turns};
-pub use neighbours::Neighbours;
+pub use keep::Keep;
+pub use neighbours::{Group, Neighbours};
+pub use responses::NextTurn;
 pub use simcse::SimCse;
+pub use together::{Beside, Together};
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -68,6 +74,13 @@ pub trait Prepared: Send {
 
     /// What they cost on average, given the states of their tokens.
     fn loss(&self, states: &Tensor) -> Candle<Tensor>;
+}
+
+/// Every turn.
+fn all_turns(data: &TrainingSet) -> Vec<Place> {
+    let turns =
+        |(n, d): (usize, &Vec<_>)| (0..d.len() as u32).map(move |turn| Place { dialogue: n as u32, turn });
+    data.dialogues.iter().enumerate().flat_map(turns).collect()
 }
 
 /// Every turn of dialogues that have others.

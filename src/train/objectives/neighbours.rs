@@ -4,8 +4,6 @@
 //! become a distribution, the teacher's and the encoder's, and the second is drawn to the first. No two dialogues are ever
 //! said to be unlike: what is near by chance stays as near as the teacher has it.
 
-use std::sync::Arc;
-
 use candle_core::{Result as Candle, Tensor};
 
 use super::{Objective, Place, Prepared, likeness};
@@ -13,18 +11,11 @@ use crate::{
     encoder::Sequence,
     error::{Error, Result},
     random::Random,
-    train::{
-        data::TrainingSet,
-        model::Packed,
-        ops::{Segments, pool},
-        teacher::Teacher,
-    },
+    train::{data::TrainingSet, model::Packed, teacher::Teacher},
 };
 
 /// Neighbours of a dialogue that come into a batch with it.
 const WITH: usize = 3;
-/// Added to the likeness of a dialogue to itself, which is not asked about.
-const NEVER: f32 = -1e4;
 
 /// The objective with its settings.
 pub struct Neighbours {
@@ -32,19 +23,25 @@ pub struct Neighbours {
     pub temperature: f64,
     /// Tokens a dialogue may have; what is behind them is cut off.
     pub max_tokens: usize,
-    teacher: Teacher,
+    groups: Vec<Group>,
+}
+
+/// Dialogues that belong together, and who knows them.
+pub struct Group {
+    /// Who says how like each other they are.
+    pub teacher: Teacher,
     /// The number in the data of each dialogue that the teacher knows.
-    known: Vec<u32>,
+    pub known: Vec<u32>,
 }
 
 impl Neighbours {
-    /// Taught by one who knows these dialogues of the data, by their numbers.
-    pub fn new(teacher: Teacher, known: Vec<u32>) -> Self {
-        Neighbours { temperature: 0.1, max_tokens: 160, teacher, known }
+    /// Taught by these. A batch is of one group: what a teacher knows of its own says nothing of others.
+    pub fn new(groups: Vec<Group>) -> Self {
+        Neighbours { temperature: 0.1, max_tokens: 160, groups }
     }
 
-    fn sequence(&self, data: &TrainingSet, dialogue: usize) -> Sequence {
-        let turns = data.dialogues[self.known[dialogue] as usize].iter();
+    fn sequence(&self, data: &TrainingSet, dialogue: u32) -> Sequence {
+        let turns = data.dialogues[dialogue as usize].iter();
         let said = turns.flat_map(|said| said.ids.iter().chain(&data.after));
         Sequence::new(data.before.iter().chain(said).take(self.max_tokens).copied().collect())
     }
@@ -60,26 +57,38 @@ impl Objective for Neighbours {
     }
 
     fn examples(&self, _: &TrainingSet) -> Vec<Place> {
-        // A place is of a dialogue as the teacher counts them.
-        (0..self.teacher.len() as u32).map(|n| Place { dialogue: n, turn: 0 }).collect()
+        // A place is of a dialogue as its teacher counts them, and of the teacher.
+        let of = |(turn, group): (u32, &Group)| {
+            (0..group.teacher.len() as u32).map(move |dialogue| Place { dialogue, turn })
+        };
+        (0..).zip(&self.groups).flat_map(of).collect()
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
         let size = examples.len();
+        let Some((first, draw)) = examples.first().cloned() else {
+            return Err(Error::Internal("a batch without examples".to_owned()));
+        };
+        let Group { teacher, known } = &self.groups[first.turn as usize];
         let mut chosen: Vec<usize> = Vec::with_capacity(size);
         let mut add = |n: usize| {
             if chosen.len() < size && !chosen.contains(&n) {
                 chosen.push(n);
             }
         };
+        // Examples of the first one's group, then as many more of it as a batch holds.
+        let mut more = Random::new(draw.clone().bits(), 0);
+        let more = (0..4 * size as u64)
+            .map(|n| (more.below(teacher.len()), Random::new(draw.clone().bits(), 1 + n)));
+        let given = examples.iter().filter(|(place, _)| place.turn == first.turn);
+        let given = given.map(|(place, random)| (place.dialogue as usize, random.clone()));
         // A quarter with their neighbours; the rest as they come.
         let mut seeds = size / (1 + WITH);
-        for (place, random) in examples.iter_mut() {
-            let own = place.dialogue as usize;
+        for (own, mut random) in given.chain(more) {
             add(own);
-            if seeds > 0 && !self.teacher.neighbours(own).is_empty() {
+            if seeds > 0 && !teacher.neighbours(own).is_empty() {
                 seeds -= 1;
-                let mut near = self.teacher.neighbours(own).to_vec();
+                let mut near = teacher.neighbours(own).to_vec();
                 random.shuffle(&mut near);
                 near.iter().take(WITH).for_each(|n| add(*n as usize));
             }
@@ -88,12 +97,11 @@ impl Objective for Neighbours {
             return Err(Error::Internal("a batch of one dialogue".to_owned()));
         }
         let count = chosen.len();
-        let own = |a, b| if a == b { NEVER } else { 0.0 };
+        let own = |a, b| if a == b { likeness::NEVER } else { 0.0 };
         let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
-        let taught =
-            pairs.clone().map(|(a, b)| self.teacher.likeness(chosen[a], chosen[b]) + own(a, b)).collect();
+        let taught = pairs.clone().map(|(a, b)| teacher.likeness(chosen[a], chosen[b]) + own(a, b)).collect();
         let masked = pairs.map(|(a, b)| own(a, b)).collect();
-        let sequences = chosen.iter().map(|n| self.sequence(data, *n)).collect();
+        let sequences = chosen.iter().map(|n| self.sequence(data, known[*n])).collect();
         Ok(Box::new(Taught { packed: Packed::new(sequences), taught, masked, temperature: self.temperature }))
     }
 }
@@ -121,9 +129,7 @@ impl Prepared for Taught {
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let mean = |n| self.packed.mean(n, 1.0);
-        let means = pool(states, &Arc::new(Segments::new((0..count).map(mean).collect())))?;
-        let means = likeness::unit(&means)?;
+        let means = likeness::unit(&likeness::means(states, &self.packed)?)?;
         let square = |numbers: &[f32]| {
             Tensor::from_slice(numbers, (count, count), states.device())?.to_dtype(states.dtype())
         };

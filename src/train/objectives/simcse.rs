@@ -1,7 +1,5 @@
 //! SimCSE without labels: an utterance is like itself under another dropout, and unlike the others of the batch.
 
-use std::sync::Arc;
-
 use candle_core::{Result as Candle, Tensor};
 
 use super::{Objective, Place, Prepared, likeness};
@@ -9,11 +7,7 @@ use crate::{
     encoder::Sequence,
     error::Result,
     random::Random,
-    train::{
-        data::TrainingSet,
-        model::Packed,
-        ops::{Segments, pool},
-    },
+    train::{data::TrainingSet, model::Packed},
 };
 
 /// SimCSE with its settings.
@@ -41,10 +35,7 @@ impl Objective for SimCse {
     }
 
     fn examples(&self, data: &TrainingSet) -> Vec<Place> {
-        let turns = |(n, d): (usize, &Vec<_>)| {
-            (0..d.len() as u32).map(move |turn| Place { dialogue: n as u32, turn })
-        };
-        data.dialogues.iter().enumerate().flat_map(turns).collect()
+        super::all_turns(data)
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
@@ -52,10 +43,7 @@ impl Objective for SimCse {
             data.utterance(&data.dialogues[place.dialogue as usize][place.turn as usize].ids, self.max_tokens)
         };
         let once: Vec<Sequence> = examples.iter().map(utterance).collect();
-        // What is said twice in a batch is no other utterance.
-        let same = |a: usize, b: usize| a != b && once[a].ids == once[b].ids;
-        let masked = (0..once.len()).flat_map(|a| (0..once.len()).map(move |b| (a, b)));
-        let masked = masked.map(|(a, b)| if same(a, b) { -1e4 } else { 0.0 }).collect();
+        let masked = likeness::said_twice(&once);
         let both = once.iter().chain(&once).cloned().collect();
         Ok(Box::new(Twice { packed: Packed::new(both), masked, temperature: self.temperature }))
     }
@@ -84,9 +72,7 @@ impl Prepared for Twice {
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let mean = |n| self.packed.mean(n, 1.0);
-        let means = pool(states, &Arc::new(Segments::new((0..2 * count).map(mean).collect())))?;
-        let means = likeness::unit(&means)?;
+        let means = likeness::unit(&likeness::means(states, &self.packed)?)?;
         let scores = means.narrow(0, 0, count)?.matmul(&means.narrow(0, count, count)?.t()?)?;
         let masked =
             Tensor::from_slice(&self.masked, (count, count), states.device())?.to_dtype(states.dtype())?;

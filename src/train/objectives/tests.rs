@@ -279,7 +279,7 @@ fn neighbours_is_its_formula() {
     let mut data = data();
     data.dialogues = (0..40).map(|n| data.dialogues[n % 6].clone()).collect();
     let known: Vec<u32> = (0..40).rev().collect();
-    let (mut objective, taught) = (Neighbours::new(teacher(), known), teacher());
+    let (mut objective, taught) = (Neighbours::new(vec![Group { teacher: teacher(), known }]), teacher());
     (objective.temperature, objective.max_tokens) = (0.3, 9);
     let prepared =
         objective.prepare(&data, &mut examples(&objective, &data, &[3, 8, 20, 31, 7, 2, 9, 11])).unwrap();

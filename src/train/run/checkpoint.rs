@@ -34,8 +34,13 @@ const MOMENTS: [&str; 2] = ["mean:", "square:"];
 
 /// Writes a checkpoint into a folder of checkpoints: whole, or not at all.
 pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
+    save_as(folder, &name(trainer.optimizer().steps()), trainer, run)
+}
+
+/// The same under another name.
+pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     let step = trainer.optimizer().steps();
-    let target = folder.join(name(step));
+    let target = folder.join(name);
     let beside = files::beside(&target);
     files::remove_folder(&beside)?;
     fs::create_dir_all(&beside).at("create", &beside)?;
@@ -55,7 +60,7 @@ pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned() };
     let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
     files::replace(&beside.join(STATE), (text + "\n").as_bytes())?;
-    files::replace_folder(&beside, &target, &folder.join(format!("{}.old", name(step))))?;
+    files::replace_folder(&beside, &target, &folder.join(format!("{name}.old")))?;
     Ok(target)
 }
 

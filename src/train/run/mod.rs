@@ -2,4 +2,7 @@
 
 pub mod card;
 pub mod checkpoint;
+pub mod evaluations;
+pub mod events;
+pub mod lines;
 pub mod metrics;

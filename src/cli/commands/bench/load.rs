@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Reads a task whose files lie below a folder.
-pub(super) fn load(
+pub(in crate::cli::commands) fn load(
     spec: &TaskSpec,
     folder: &Path,
     read: &ReadArgs,

@@ -4,7 +4,7 @@ mod ann;
 mod build;
 mod compare;
 mod export;
-mod load;
+pub(super) mod load;
 mod rankers;
 mod recipes;
 mod report;

@@ -9,12 +9,26 @@ use crate::{
     store::{Manifest, Snapshot},
 };
 
-/// The dialogues of an index, or of files and folders.
-pub(super) fn read(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
+/// Dialogues, and which of them came from which path.
+pub(super) struct Read {
+    pub(super) dialogues: Vec<Dialogue>,
+    /// Of each path, where its dialogues end.
+    pub(super) ends: Vec<usize>,
+}
+
+/// The dialogues of indexes, files and folders.
+pub(super) fn read(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<Read> {
+    let mut read = Read { dialogues: Vec::new(), ends: Vec::new() };
+    for path in paths {
+        read.dialogues.extend(of(path, args, context)?);
+        read.ends.push(read.dialogues.len());
+    }
+    Ok(read)
+}
+
+fn of(path: &PathBuf, args: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
     let mut dialogues = Vec::new();
-    if let [path] = paths
-        && let Some(index) = index(path, context)
-    {
+    if let Some(index) = index(path, context) {
         for dialogue in Snapshot::open(&index)?.dialogues() {
             if signals::stopped() {
                 return Err(Error::Interrupted { hint: None });
@@ -23,10 +37,11 @@ pub(super) fn read(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) ->
         }
         return Ok(dialogues);
     }
-    let problems = convert::each_dialogue(paths, args, "reading", context, &mut |dialogue| {
-        dialogues.push(dialogue);
-        Ok(())
-    })?;
+    let problems =
+        convert::each_dialogue(std::slice::from_ref(path), args, "reading", context, &mut |dialogue| {
+            dialogues.push(dialogue);
+            Ok(())
+        })?;
     problems.into_result()?;
     Ok(dialogues)
 }

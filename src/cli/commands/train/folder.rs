@@ -23,6 +23,9 @@ use crate::{
 /// How many checkpoints are kept.
 pub(super) const CHECKPOINTS: usize = 2;
 
+/// The name of the checkpoint whose model is kept, beside them.
+pub(super) const BEST: &str = "best";
+
 /// The folder of a run.
 pub(super) struct RunFolder(PathBuf);
 
@@ -52,6 +55,19 @@ impl RunFolder {
 
     pub(super) fn metrics(&self) -> PathBuf {
         self.0.join("metrics.jsonl")
+    }
+
+    pub(super) fn evaluations(&self) -> PathBuf {
+        self.0.join("evaluations.jsonl")
+    }
+
+    pub(super) fn curves(&self) -> PathBuf {
+        self.0.join("curves.svg")
+    }
+
+    /// Where TensorBoard looks.
+    pub(super) fn events(&self) -> PathBuf {
+        self.0.join("tensorboard")
     }
 
     pub(super) fn checkpoints(&self) -> PathBuf {
@@ -113,7 +129,9 @@ impl RunFolder {
         network: &Network,
         card: &Card,
     ) -> Result<()> {
-        files::remove_folder(&self.model())?;
+        // Beside it first: a kill leaves the model that was there, or the new one.
+        let beside = files::beside(&self.model());
+        files::remove_folder(&beside)?;
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
@@ -121,7 +139,8 @@ impl RunFolder {
             tokenizer,
             base: Some(card.base),
         };
-        save(&self.model(), &saved)?;
-        files::replace(&self.model().join("README.md"), card.text().as_bytes())
+        save(&beside, &saved)?;
+        files::replace(&beside.join("README.md"), card.text().as_bytes())?;
+        files::replace_folder(&beside, &self.model(), &self.0.join("model.old"))
     }
 }

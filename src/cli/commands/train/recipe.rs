@@ -43,6 +43,16 @@ pub(super) fn of(args: &TrainArgs, context: &Context<'_>) -> Result<Recipe> {
     set(&mut recipe.checkpoint_every, run.checkpoint_every);
     set(&mut recipe.max_tokens, goal.max_tokens);
     set(&mut recipe.temperature, goal.temperature);
+    let looking = &args.looking;
+    if !looking.dev.is_empty() {
+        recipe.dev.clone_from(&looking.dev);
+    }
+    recipe.evaluate_every = looking.evaluate_every.or(recipe.evaluate_every);
+    set(&mut recipe.select, looking.select);
+    set(&mut recipe.patience, looking.patience);
+    if !goal.beside.is_empty() {
+        recipe.beside = Some(goal.beside.iter().copied().collect());
+    }
     recipe.frozen_layers = run.frozen_layers.or(recipe.frozen_layers);
     recipe.negatives = goal.negatives.or(recipe.negatives);
     recipe.context = goal.context.or(recipe.context);

@@ -1,5 +1,6 @@
 //! The teacher of `neighbours`: vectors of the dialogues by the model as it is, and by their words.
 
+use super::corpus::Read;
 use crate::{
     cli::{Context, encoders, printer::counted, progress::Progress, signals},
     corpus::Dialogue,
@@ -12,14 +13,14 @@ use crate::{
     random::Random,
     train::{
         data::TrainingSet,
-        objectives::Neighbours,
+        objectives::{Group, Neighbours},
         recipe::Recipe,
         teacher::{self, Teacher},
     },
 };
 
 /// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.
-const MOST: usize = 8_192;
+const MOST: usize = 4_096;
 /// Topics of the words.
 const TOPICS: usize = 32;
 /// Dialogues that are encoded together.
@@ -28,18 +29,46 @@ const CHUNK: usize = 256;
 pub(super) fn objective(
     recipe: &Recipe,
     data: &TrainingSet,
-    dialogues: &[Dialogue],
+    read: &Read,
     device: DeviceChoice,
     context: &Context<'_>,
 ) -> Result<Neighbours> {
-    let mut known: Vec<u32> = (0..data.dialogues.len() as u32).collect();
+    let settings = Settings { device, ..Settings::default() };
+    let encoder = encoders::open(context, &recipe.model, &settings)?;
+    let mut groups = Vec::with_capacity(read.ends.len());
+    let mut begin = 0;
+    for (end, path) in read.ends.iter().zip(&recipe.corpus) {
+        let own = |n: &u32| (begin..*end).contains(&(data.given[*n as usize] as usize));
+        let known: Vec<u32> = (0..data.dialogues.len() as u32).filter(own).collect();
+        let taught = group(recipe, data, read, known, encoder.as_ref(), context);
+        groups.push(taught.map_err(|e| match e {
+            Error::Data { message, hint } => {
+                Error::Data { message: format!("{}: {message}", path.display()), hint }
+            }
+            other => other,
+        })?);
+        begin = *end;
+    }
+    let mut made = Neighbours::new(groups);
+    (made.temperature, made.max_tokens) = (recipe.temperature, recipe.max_tokens);
+    Ok(made)
+}
+
+/// The dialogues of one corpus, and their teacher.
+fn group(
+    recipe: &Recipe,
+    data: &TrainingSet,
+    read: &Read,
+    mut known: Vec<u32>,
+    encoder: &dyn Encoder,
+    context: &Context<'_>,
+) -> Result<Group> {
     Random::new(recipe.seed, 1).shuffle(&mut known);
     known.truncate(MOST);
     known.sort_unstable();
-    let chosen: Vec<&Dialogue> = known.iter().map(|n| &dialogues[data.given[*n as usize] as usize]).collect();
-    let settings = Settings { device, ..Settings::default() };
-    let encoder = encoders::open(context, &recipe.model, &settings)?;
-    let meaning = encode(encoder.as_ref(), &chosen, "looking", context)?;
+    let dialogue = |n: &u32| &read.dialogues[data.given[*n as usize] as usize];
+    let chosen: Vec<&Dialogue> = known.iter().map(dialogue).collect();
+    let meaning = encode(encoder, &chosen, "looking", context)?;
     let settings =
         TfidfSettings { dim: TOPICS, min_documents: 3, seed: recipe.seed, ..TfidfSettings::default() };
     let words = statics::fit_tfidf(chosen.iter().map(|d| statics::document(d)), &settings)?;
@@ -50,9 +79,7 @@ pub(super) fn objective(
         counted(chosen.len() as u64, "dialogue"),
         100.0 * teacher.weight()
     ));
-    let mut made = Neighbours::new(teacher, known);
-    (made.temperature, made.max_tokens) = (recipe.temperature, recipe.max_tokens);
-    Ok(made)
+    Ok(Group { teacher, known })
 }
 
 fn encode(

@@ -2,7 +2,6 @@
 
 mod markdown;
 mod page;
-mod plots;
 
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,12 @@
 use std::fmt::Write as _;
 
 use super::{
-    Report, WORDS, best_in_words, first, left_out, measures, number,
-    plots::{curves, legend, map, scatter},
-    provenance, reasons, remarks, summary,
+    Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
 };
 use crate::{
     cli::{
         commands::bench::{speeds, table::shown},
+        plots::{curves, legend, map, plain, scatter},
         printer::grouped,
     },
     eval::{
@@ -336,9 +335,4 @@ fn bar(value: f64, measure: &str, floor: Option<f64>, paper: Option<f64>) -> Str
         width(100.0 * value),
         marks.into_iter().flatten().collect::<String>()
     )
-}
-
-/// Text that means nothing to HTML.
-pub(super) fn plain(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

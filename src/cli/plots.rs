@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::page::plain;
 use crate::eval::tasks::Map;
 
 const WIDTH: f64 = 640.0;
@@ -13,11 +12,16 @@ const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
 /// The n-th of many colours that differ, in light and dark.
-pub(super) fn colour(n: usize) -> String {
+pub(crate) fn colour(n: usize) -> String {
     // By the golden angle the next is always far from those before.
     let hue = (n as f64 * 137.508) % 360.0;
     let light = [52, 40, 62][n / 7 % 3];
     format!("hsl({hue:.0} 65% {light}%)")
+}
+
+/// Text that means nothing to HTML.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// From numbers to places along an axis.
@@ -122,7 +126,7 @@ fn spot(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
 }
 
 /// What the colours mean.
-pub(super) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
         .map(|(n, name)| format!("<span><i style=\"background:{}\"></i>{}</span>", colour(n), plain(name)))
@@ -130,13 +134,44 @@ pub(super) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("<p class=\"legend\">{chips}</p>\n")
 }
 
-/// A line for each series; up is on a logarithmic scale.
-pub(super) fn curves(series: &[(String, Vec<(f64, f64)>)], names: (&str, &str), about: &str) -> String {
-    let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
-    if points().next().is_none() {
-        return String::new();
+/// The same within a picture, at a height.
+pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
+    let share = (WIDTH - LEFT) / names.len().max(1) as f64;
+    let chips = names.iter().enumerate().map(|(n, name)| {
+        let x = LEFT + n as f64 * share;
+        format!(
+            "<rect x=\"{x:.0}\" y=\"{}\" width=\"9\" height=\"9\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{}\">{}</text>\n",
+            at - 9,
+            colour(n),
+            x + 13.0,
+            at,
+            plain(name)
+        )
+    });
+    chips.collect()
+}
+
+/// Lines, each of points with a name.
+pub(crate) type Series = (String, Vec<(f64, f64)>);
+
+/// A line for each series, and what its colour means; up is on a logarithmic scale.
+pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
+    match lines(series, names, about, true) {
+        Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
+        None => String::new(),
     }
-    let (x, y) = (Axis::of(points().map(|p| p.0), false), Axis::of(points().map(|p| p.1), true));
+}
+
+/// A line for each series, if there is a point.
+pub(crate) fn lines(
+    series: &[Series],
+    names: (&str, &str),
+    about: &str,
+    logarithmic: bool,
+) -> Option<String> {
+    let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
+    points().next()?;
+    let (x, y) = (Axis::of(points().map(|p| p.0), false), Axis::of(points().map(|p| p.1), logarithmic));
     let mut svg = frame(&x, &y, names, about);
     for (n, (name, points)) in series.iter().enumerate() {
         let spots: Vec<(f64, f64)> = points.iter().map(|point| spot(&x, &y, *point)).collect();
@@ -147,20 +182,23 @@ pub(super) fn curves(series: &[(String, Vec<(f64, f64)>)], names: (&str, &str), 
             path.join(" "),
             colour(n)
         );
-        for ((x, y), (of_x, of_y)) in spots.iter().zip(points) {
+        // So many points need no dots.
+        let dots = if points.len() > 60 { 0 } else { points.len() };
+        for ((x, y), (of_x, of_y)) in spots.iter().zip(points).take(dots) {
+            let of_y = if logarithmic { format!("{of_y:.0}") } else { format!("{of_y:.4}") };
             let _ = writeln!(
                 svg,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{}\"><title>{}: {of_x:.4}, {of_y:.0}</title></circle>",
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{}\"><title>{}: {of_x:.4}, {of_y}</title></circle>",
                 colour(n),
                 plain(name)
             );
         }
     }
-    svg + "</svg>\n" + &legend(series.iter().map(|(name, _)| name.as_str()))
+    Some(svg + "</svg>\n")
 }
 
 /// A dot with a name for each.
-pub(super) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
+pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();
     }
@@ -183,7 +221,7 @@ pub(super) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &
 }
 
 /// A map: a dot for each dialogue, in the colour of its domain.
-pub(super) fn map(map: &Map, about: &str) -> String {
+pub(crate) fn map(map: &Map, about: &str) -> String {
     const SIDE: f64 = 420.0;
     let mut svg = format!(
         "<svg class=\"map\" viewBox=\"0 0 {SIDE} {SIDE}\" role=\"img\" aria-label=\"{}\">\n",

@@ -1,0 +1,123 @@
+//! What the model is worth while it learns: with labels where there are some, and always without.
+
+use std::{path::Path, time::Instant};
+
+use super::corpus::Read;
+use crate::{
+    cli::{Context, args::ReadArgs, commands::bench, watching::Watching},
+    encoder::{DeviceChoice, Network, folder::ModelFolder, open},
+    error::{Error, Result},
+    eval::{
+        rank::{Dense, Items, Pool, Ranker},
+        recipe::TaskSpec,
+        tasks::{Profile, Task},
+        unlabelled::Unlabelled,
+    },
+    random::Random,
+    train::{
+        recipe::{DevTask, ObjectiveName, Recipe},
+        run::evaluations::{Evaluation, Measured},
+    },
+};
+
+/// Dialogues, or utterances, that are looked at without labels.
+const DIALOGUES: usize = 400;
+const UTTERANCES: usize = 2_000;
+
+/// What a model is measured by.
+pub(super) struct Evaluator<'a> {
+    tasks: Vec<(String, Box<dyn Task>)>,
+    unlabelled: Option<Unlabelled>,
+    name: &'a str,
+    folder: &'a ModelFolder,
+    device: DeviceChoice,
+    context: &'a Context<'a>,
+}
+
+impl<'a> Evaluator<'a> {
+    /// Reads the tasks, and draws what is looked at without labels.
+    pub(super) fn new(
+        recipe: &Recipe,
+        read: &Read,
+        (name, folder): (&'a str, &'a ModelFolder),
+        (device, args): (DeviceChoice, &ReadArgs),
+        context: &'a Context<'a>,
+    ) -> Result<Self> {
+        let mut tasks = Vec::new();
+        for dev in &recipe.dev {
+            let (task, _) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
+            tasks.push((String::from(dev.clone()), task));
+        }
+        let unlabelled = Unlabelled::new(drawn(recipe, read), &Watching::new(context.printer))?;
+        Ok(Evaluator { tasks, unlabelled, name, folder, device, context })
+    }
+
+    /// Whether there is anything to measure by.
+    pub(super) fn is_blind(&self) -> bool {
+        self.tasks.is_empty() && self.unlabelled.is_none()
+    }
+
+    /// Measures the network of a step.
+    pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
+        let started = Instant::now();
+        let encoder = open::open_with(self.name, self.folder, network, self.device)?;
+        let dense = Dense::new(&encoder);
+        let watch = Watching::new(self.context.printer);
+        let mut dev = Vec::new();
+        for (name, task) in &self.tasks {
+            let scorer = dense.prepare(task.pool(), &watch)?;
+            let outcome = task.run(scorer.as_ref(), false, &watch)?;
+            let measured = outcome.values.into_iter().map(|v| Measured {
+                task: name.clone(),
+                measure: v.measure,
+                value: v.value,
+                each: v.each,
+            });
+            dev.extend(measured);
+        }
+        let looked = match &self.unlabelled {
+            None => None,
+            Some(unlabelled) => {
+                let scorer = dense.prepare(unlabelled.pool(), &watch)?;
+                scorer.vectors().map(|vectors| unlabelled.look(vectors))
+            }
+        };
+        Ok(Evaluation {
+            step,
+            dev,
+            agreement: looked.map(|l| l.agreement),
+            alignment: looked.map(|l| l.alignment),
+            uniformity: looked.map(|l| l.uniformity),
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+fn spec(dev: &DevTask) -> Result<TaskSpec> {
+    let data = dev.data.clone();
+    Ok(match dev.task.as_str() {
+        "sr" => TaskSpec::Sr { data, build: None },
+        "dsts" => TaskSpec::Dsts { data, background: None },
+        "response" => TaskSpec::Response { data },
+        "dialogues" => TaskSpec::Dialogues { data, profile: Profile::Paper },
+        other => return Err(Error::unknown_name("task", other, DevTask::KNOWN)),
+    })
+}
+
+/// What of the corpus is looked at without labels: dialogues where they are trained, else utterances, none twice.
+fn drawn(recipe: &Recipe, read: &Read) -> Pool {
+    let mut random = Random::new(recipe.seed, 3);
+    let of_dialogues = matches!(recipe.objective, ObjectiveName::Neighbours | ObjectiveName::Dial2vec);
+    if of_dialogues {
+        let mut numbers: Vec<usize> = (0..read.dialogues.len()).collect();
+        random.shuffle(&mut numbers);
+        let chosen = numbers.into_iter().take(DIALOGUES).map(|n| read.dialogues[n].clone());
+        return Pool::of(Items::Dialogues(chosen.collect()));
+    }
+    let mut texts: Vec<&str> =
+        read.dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.as_str()).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    random.shuffle(&mut texts);
+    Pool::of(Items::Texts(texts.into_iter().take(UTTERANCES).map(str::to_owned).collect()))
+}

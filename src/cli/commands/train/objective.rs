@@ -1,0 +1,79 @@
+//! From a recipe to what is trained for.
+
+use super::{corpus::Read, taught};
+use crate::{
+    cli::Context,
+    encoder::{DeviceChoice, network::Table},
+    error::{Error, Result},
+    train::{
+        data::TrainingSet,
+        model::Trainable,
+        objectives::{Beside, Dial2vec, DialogueCse, Keep, NextTurn, Objective, SimCse, Together, Turns},
+        recipe::{Aggregation, ObjectiveName, Profile, Recipe},
+    },
+};
+
+/// The objective of a run, with those beside it.
+pub(super) fn of(
+    recipe: &Recipe,
+    data: &TrainingSet,
+    read: &Read,
+    (model, most_tokens): (&Trainable, usize),
+    device: DeviceChoice,
+    context: &Context<'_>,
+) -> Result<Box<dyn Objective>> {
+    let main = match recipe.objective {
+        ObjectiveName::Neighbours => {
+            Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>
+        }
+        _ => plain(recipe, data, model)?,
+    };
+    let mut beside = Vec::new();
+    for (name, weight) in recipe.beside() {
+        let mut own = Recipe::new(name, recipe.model.clone(), recipe.corpus.clone());
+        own.seed = recipe.seed;
+        own.fill(model.start().layers.len(), most_tokens);
+        beside.push(Beside { objective: plain(&own, data, model)?, weight, batch: own.batch });
+    }
+    match beside.is_empty() {
+        true => Ok(main),
+        false => Ok(Box::new(Together::new(main, beside, data)?)),
+    }
+}
+
+/// One that is made of the data and the model alone.
+fn plain(recipe: &Recipe, data: &TrainingSet, model: &Trainable) -> Result<Box<dyn Objective>> {
+    let Recipe { temperature, max_tokens, seed, .. } = *recipe;
+    Ok(match recipe.objective {
+        ObjectiveName::Dialoguecse => {
+            let turns = match recipe.aggregation.unwrap_or_default() {
+                Aggregation::I1 => Turns::Weighted,
+                Aggregation::I2 => Turns::Mean,
+            };
+            let mut made = DialogueCse::new(turns, model.width(), seed, model.device())?;
+            made.context = recipe.context.unwrap_or(made.context);
+            made.negatives = recipe.negatives.unwrap_or(made.negatives);
+            (made.temperature, made.max_tokens) = (temperature, max_tokens);
+            Box::new(made)
+        }
+        ObjectiveName::Dial2vec => {
+            let mut made = Dial2vec::new(data);
+            made.window = recipe.window.unwrap_or(made.window);
+            made.negatives = recipe.negatives.unwrap_or(made.negatives);
+            made.as_coded = recipe.profile == Some(Profile::Code);
+            (made.temperature, made.max_tokens) = (temperature, max_tokens);
+            let rows = |table: &Option<Table>| table.as_ref().map(|t| t.rows);
+            let embeddings = &model.start().embeddings;
+            made.tables = (rows(&embeddings.turns), rows(&embeddings.roles));
+            Box::new(made)
+        }
+        ObjectiveName::Simcse => Box::new(SimCse { temperature, max_tokens }),
+        ObjectiveName::Responses => {
+            Box::new(NextTurn { context: recipe.context.unwrap_or(3), temperature, max_tokens })
+        }
+        ObjectiveName::Keep => Box::new(Keep::new(model, data, max_tokens, seed)?),
+        ObjectiveName::Neighbours => {
+            return Err(Error::Internal("an objective without its teacher".to_owned()));
+        }
+    })
+}

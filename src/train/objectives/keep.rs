@@ -1,0 +1,95 @@
+//! Keep: utterances stay where the encoder had them before it was trained for something else.
+//!
+//! An encoder that learns what dialogues are about forgets, a little, what single sentences mean. Each utterance of a batch
+//! costs what its vector has turned away from the one that it had in the beginning: `1 - cos`.
+
+use candle_core::{Result as Candle, Tensor};
+
+use super::{Objective, Place, Prepared, likeness};
+use crate::{
+    encoder::{Sequence, Vectors},
+    error::Result,
+    random::Random,
+    train::{
+        data::TrainingSet,
+        device,
+        model::{Packed, Trainable},
+    },
+};
+
+/// Utterances that are looked at, at most.
+const MOST: usize = 4_096;
+/// Utterances that are encoded together.
+const TOGETHER: usize = 64;
+
+/// The objective: utterances, and their vectors in the beginning.
+pub struct Keep {
+    places: Vec<Place>,
+    start: Vectors,
+    max_tokens: usize,
+}
+
+impl Keep {
+    /// Encodes some utterances of the data, drawn by the seed, with a model that has not been trained yet.
+    pub fn new(model: &Trainable, data: &TrainingSet, max_tokens: usize, seed: u64) -> Result<Self> {
+        let mut places = super::all_turns(data);
+        Random::new(seed, 2).shuffle(&mut places);
+        places.truncate(MOST);
+        let mut keep = Keep { start: Vectors::new(model.width()), places, max_tokens };
+        for chunk in keep.places.chunks(TOGETHER) {
+            let packed = Packed::new(chunk.iter().map(|place| keep.sequence(data, *place)).collect());
+            let states = model.states(&packed, None)?;
+            let rows = likeness::means(&states, &packed).and_then(|m| likeness::unit(&m)?.to_vec2::<f32>());
+            rows.map_err(device::error)?.iter().for_each(|row| keep.start.push(row));
+        }
+        Ok(keep)
+    }
+
+    fn sequence(&self, data: &TrainingSet, place: Place) -> Sequence {
+        data.utterance(&data.dialogues[place.dialogue as usize][place.turn as usize].ids, self.max_tokens)
+    }
+}
+
+impl Objective for Keep {
+    fn name(&self) -> &'static str {
+        "keep"
+    }
+
+    fn examples(&self, _: &TrainingSet) -> Vec<Place> {
+        // A place is one of those that were chosen.
+        (0..self.places.len() as u32).map(|n| Place { dialogue: n, turn: 0 }).collect()
+    }
+
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
+        let chosen = || examples.iter().map(|(place, _)| place.dialogue as usize);
+        let sequences = chosen().map(|n| self.sequence(data, self.places[n])).collect();
+        let start = chosen().flat_map(|n| self.start.row(n).iter().copied()).collect();
+        Ok(Box::new(Kept { packed: Packed::new(sequences), start }))
+    }
+}
+
+/// Utterances, and where they were.
+struct Kept {
+    packed: Packed,
+    start: Vec<f32>,
+}
+
+impl Prepared for Kept {
+    fn packed(&self) -> &Packed {
+        &self.packed
+    }
+
+    fn count(&self) -> usize {
+        self.packed.sequences.len()
+    }
+
+    fn shape(&self) -> serde_json::Value {
+        serde_json::json!({ "start": self.start })
+    }
+
+    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        let now = likeness::unit(&likeness::means(states, &self.packed)?)?;
+        let start = Tensor::from_slice(&self.start, now.shape(), states.device())?;
+        1.0 - (now * start)?.sum(1)?.mean_all()?
+    }
+}

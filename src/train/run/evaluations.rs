@@ -1,0 +1,144 @@
+//! What the model of a run is worth at some of its steps, and which of them is to be its end.
+
+use serde::{Deserialize, Serialize};
+
+use super::lines::OfStep;
+
+/// What was measured after so many steps; 0 is the model that training began with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Steps taken.
+    pub step: u64,
+    /// On tasks with labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dev: Vec<Measured>,
+    /// Without labels: the part of the ten nearest by words that are among the ten nearest by vectors.
+    pub agreement: Option<f64>,
+    /// The mean squared distance of two that are near by words.
+    pub alignment: Option<f64>,
+    /// The logarithm of the mean of e^(−2 · squared distance) over all pairs.
+    pub uniformity: Option<f64>,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+impl OfStep for Evaluation {
+    fn step(&self) -> u64 {
+        self.step
+    }
+}
+
+/// A number that a task gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The task, as it was asked for.
+    pub task: String,
+    /// The measure.
+    pub measure: String,
+    /// Its value.
+    pub value: f64,
+    /// Of each query, where that is told: what significance is computed of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<f64>,
+}
+
+/// By what the step is chosen whose model is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// Without labels: where neighbours agree most with words.
+    #[default]
+    LabelFree,
+    /// By the labels of the dev tasks, as the papers' code does.
+    Dev,
+    /// The last step, whatever it is worth.
+    Last,
+}
+
+impl std::str::FromStr for Selection {
+    type Err = crate::error::Error;
+
+    fn from_str(text: &str) -> crate::error::Result<Self> {
+        match text {
+            "label-free" => Ok(Selection::LabelFree),
+            "dev" => Ok(Selection::Dev),
+            "last" => Ok(Selection::Last),
+            _ => Err(crate::error::Error::unknown_name("selection", text, ["label-free", "dev", "last"])),
+        }
+    }
+}
+
+impl Selection {
+    /// What an evaluation is worth, where it can be told: the greater, the better.
+    pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
+        match self {
+            Selection::LabelFree => evaluation.agreement,
+            Selection::Dev => {
+                let main: Vec<f64> = main_values(evaluation).map(|m| m.value).collect();
+                (!main.is_empty()).then(|| main.iter().sum::<f64>() / main.len() as f64)
+            }
+            Selection::Last => None,
+        }
+    }
+
+    /// The best of a run's trained steps: the first of those that are worth the same.
+    pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
+        let mut best: Option<(&Evaluation, f64)> = None;
+        for evaluation in evaluations.iter().filter(|e| e.step > 0) {
+            let Some(worth) = self.worth(evaluation) else { continue };
+            if best.is_none_or(|(_, most)| worth > most) {
+                best = Some((evaluation, worth));
+            }
+        }
+        best.map(|(evaluation, _)| evaluation)
+    }
+
+    /// How many evaluations there were since the best.
+    pub fn since_best(self, evaluations: &[Evaluation]) -> usize {
+        let Some(best) = self.best(evaluations) else { return 0 };
+        evaluations.iter().filter(|e| e.step > best.step).count()
+    }
+}
+
+/// The first number of each task: the one that it is known by.
+pub fn main_values(evaluation: &Evaluation) -> impl Iterator<Item = &Measured> {
+    let first = |(n, m): (usize, &&Measured)| !evaluation.dev[..n].iter().any(|before| before.task == m.task);
+    let mut all: Vec<&Measured> = evaluation.dev.iter().collect();
+    let kept: Vec<bool> = all.iter().enumerate().map(first).collect();
+    let mut kept = kept.into_iter();
+    all.retain(|_| kept.next().unwrap_or(false));
+    all.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(step: u64, agreement: f64, map: f64) -> Evaluation {
+        let of = |measure: &str, value| Measured {
+            task: "sr:x".to_owned(),
+            measure: measure.to_owned(),
+            value,
+            each: Vec::new(),
+        };
+        Evaluation {
+            step,
+            dev: vec![of("MAP", map), of("MRR", 0.0)],
+            agreement: Some(agreement),
+            alignment: None,
+            uniformity: None,
+            seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_best_step_is_the_first_of_the_best_and_never_the_start() {
+        let all = [at(0, 0.9, 0.9), at(10, 0.5, 0.2), at(20, 0.7, 0.1), at(30, 0.7, 0.3), at(40, 0.6, 0.3)];
+        assert_eq!(Selection::LabelFree.best(&all).unwrap().step, 20);
+        assert_eq!(Selection::Dev.best(&all).unwrap().step, 30);
+        assert_eq!(Selection::Last.best(&all), None);
+        assert_eq!(Selection::LabelFree.since_best(&all), 2);
+        assert_eq!(Selection::LabelFree.since_best(&all[..1]), 0);
+        assert_eq!(main_values(&all[0]).count(), 1);
+    }
+}
