@@ -39,6 +39,8 @@ pub struct TrainingSet {
     pub before: Vec<u32>,
     /// Behind every turn (`[SEP]`).
     pub after: Vec<u32>,
+    /// What hides a token (`[MASK]`), where the tokenizer has that.
+    pub mask: Option<u32>,
     /// Which dialogue of those that were given each of them is.
     pub given: Vec<u32>,
     /// Dialogues that were too short.
@@ -59,6 +61,7 @@ impl TrainingSet {
             given,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
+            mask: tokenizer.mask(),
         })
     }
 

@@ -27,18 +27,30 @@ pub enum ObjectiveName {
     Neighbours,
     /// Ours, for responses: what is said next is like the turns before it.
     Responses,
+    /// SiameseBERT-S: a layer between one turn and its response.
+    SiameseS,
+    /// SiameseBERT-M: layers between several turns as one sequence and their response.
+    SiameseM,
+    /// Masked words, as BERT was trained.
+    Words,
+    /// Whether a response belongs to the turns before it.
+    Relevance,
     /// Ours, beside another: utterances stay where they are.
     Keep,
 }
 
 impl ObjectiveName {
     /// All of them.
-    pub const ALL: [ObjectiveName; 6] = [
+    pub const ALL: [ObjectiveName; 10] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
         ObjectiveName::Simcse,
         ObjectiveName::Neighbours,
         ObjectiveName::Responses,
+        ObjectiveName::SiameseS,
+        ObjectiveName::SiameseM,
+        ObjectiveName::Words,
+        ObjectiveName::Relevance,
         ObjectiveName::Keep,
     ];
 
@@ -50,6 +62,10 @@ impl ObjectiveName {
             ObjectiveName::Simcse => "simcse",
             ObjectiveName::Neighbours => "neighbours",
             ObjectiveName::Responses => "responses",
+            ObjectiveName::SiameseS => "siamese-s",
+            ObjectiveName::SiameseM => "siamese-m",
+            ObjectiveName::Words => "words",
+            ObjectiveName::Relevance => "relevance",
             ObjectiveName::Keep => "keep",
         }
     }
@@ -324,6 +340,9 @@ impl Recipe {
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
             O::Responses => (64, 2e-5, 64, 0.05),
+            O::SiameseS | O::SiameseM => (64, 2e-5, 64, 1.0),
+            O::Words => (50, 2e-5, 128, 1.0),
+            O::Relevance => (32, 2e-5, 128, 1.0),
             O::Keep => (32, 2e-5, 64, 1.0),
         };
         let (steps, warm_up) = match self.objective {
@@ -346,11 +365,12 @@ impl Recipe {
         self.max_tokens = number(self.max_tokens, tokens).min(most_tokens);
         self.temperature = real(self.temperature, temperature);
         self.frozen_layers.get_or_insert(match self.objective {
-            O::Simcse => 0,
+            O::Simcse | O::Words => 0,
             _ => layers / 2,
         });
         self.min_turns.get_or_insert(match self.objective {
-            O::Simcse | O::Neighbours | O::Keep => 1,
+            O::Simcse | O::Neighbours | O::Words | O::Keep => 1,
+            O::Relevance => 3,
             _ => 2,
         });
         self.merge_turns.get_or_insert(self.objective == O::Dialoguecse);
@@ -365,10 +385,13 @@ impl Recipe {
                 self.window.get_or_insert(10);
                 self.profile.get_or_insert_default();
             }
-            O::Responses => {
+            O::Responses | O::SiameseM | O::Relevance => {
                 self.context.get_or_insert(3);
             }
-            O::Simcse | O::Neighbours | O::Keep => {}
+            O::SiameseS => {
+                self.context.get_or_insert(1);
+            }
+            O::Simcse | O::Neighbours | O::Words | O::Keep => {}
         }
     }
 
@@ -380,7 +403,10 @@ impl Recipe {
             Err(Error::Input { message: what.to_owned(), hint: Some(hint.to_owned()) })
         };
         // There the other examples of a step are what one is compared with.
-        let in_batch = matches!(self.objective, O::Simcse | O::Neighbours | O::Responses);
+        let in_batch =
+            matches!(self.objective, O::Simcse | O::Neighbours | O::Responses | O::SiameseS | O::SiameseM);
+        // There tokens or classes are told, whose likeness nobody asks about.
+        let told = matches!(self.objective, O::Words | O::Relevance);
         if self.objective == O::Keep {
             return refuse(
                 "keep trains for nothing alone",
@@ -402,7 +428,7 @@ impl Recipe {
             (self.aggregation.is_some() && self.objective != O::Dialoguecse, "aggregation"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
-            (self.negatives.is_some() && in_batch, "negatives"),
+            (self.negatives.is_some() && (in_batch || told), "negatives"),
         ];
         if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
             return refuse(&format!("{name} has no {what}"), "leave it out");
@@ -432,8 +458,11 @@ impl Recipe {
             ),
             (self.warm_up <= self.steps, "warm_up", "at most as many as there are steps"),
             (!in_batch || self.batch > 1, "batch", "at least 2: they are compared with each other"),
-            (!in_batch || self.parts == 1, "parts", "1: the examples of a step are compared with each other"),
-            (!several || self.parts == 1, "parts", "1, with other objectives beside"),
+            (
+                !several || self.parts == 1 || in_batch && self.beside().all(|(other, _)| other == O::Keep),
+                "parts",
+                "1, with such objectives beside each other",
+            ),
         ];
         match numbers.iter().find(|(fits, ..)| !fits) {
             Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),

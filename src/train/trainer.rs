@@ -1,13 +1,13 @@
 //! One step after the other.
 
-use candle_core::Tensor;
+use candle_core::{Tensor, Var};
 
 use super::{
     data::TrainingSet,
     device,
     gradients::Gradients,
-    model::{Chance, Parameter, Trainable},
-    objectives::{Objective, Prepared},
+    model::{Chance, Packed, Parameter, Trainable},
+    objectives::{Objective, Prepared, means},
     optimizer::{self, AdamW},
     order::Order,
     schedule::Schedule,
@@ -119,24 +119,11 @@ impl<'a> Trainer<'a> {
         let step = self.optimizer.steps();
         let Plan { batch, parts, rate, .. } = self.plan;
         let parts = parts.clamp(1, batch.max(1));
-        let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
-        for part in 0..parts {
-            let range = batch * part / parts..batch * (part + 1) / parts;
-            let first = step * batch as u64;
-            let mut examples: Vec<_> = range.map(|n| self.order.at(first + n as u64)).collect();
-            let prepared = self.objective.prepare(self.data, &mut examples)?;
-            tokens += prepared.packed().tokens();
-            let key = mixed(mixed(self.plan.seed, step), part as u64);
-            // What a part counts in the mean of the step.
-            let share = prepared.count() as f64 / batch as f64;
-            let (cost, own) = self.part(prepared.as_ref(), key, share)?;
-            loss += cost;
-            match &mut gradients {
-                None => gradients = Some(own),
-                Some(sum) => sum.add(own)?,
-            }
-        }
-        let gradients = gradients.ok_or_else(|| Error::Internal("a step without examples".to_owned()))?;
+        let key = mixed(self.plan.seed, step);
+        let (loss, tokens, gradients) = match parts > 1 && self.objective.whole() {
+            true => self.cached(step, parts, key)?,
+            false => self.in_parts(step, parts, key)?,
+        };
         if step == 0 {
             gradients.audit(&self.parameters)?;
         }
@@ -166,11 +153,81 @@ impl<'a> Trainer<'a> {
         }))
     }
 
+    /// The examples of a step, part by part: what they cost, their tokens, their gradients.
+    fn in_parts(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
+        let batch = self.plan.batch;
+        let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
+        for part in 0..parts {
+            let range = batch * part / parts..batch * (part + 1) / parts;
+            let first = step * batch as u64;
+            let mut examples: Vec<_> = range.map(|n| self.order.at(first + n as u64)).collect();
+            let prepared = self.objective.prepare(self.data, &mut examples)?;
+            tokens += prepared.packed().tokens();
+            // What a part counts in the mean of the step.
+            let share = prepared.count() as f64 / batch as f64;
+            let (cost, own) = self.part(prepared.as_ref(), mixed(key, part as u64), share)?;
+            loss += cost;
+            match &mut gradients {
+                None => gradients = Some(own),
+                Some(sum) => sum.add(own)?,
+            }
+        }
+        let gradients = gradients.ok_or_else(|| Error::Internal("a step without examples".to_owned()))?;
+        Ok((loss, tokens, gradients))
+    }
+
+    /// The same where examples are compared with each other (GradCache): the means of all sequences are computed part by
+    /// part and kept without their graph; what the loss asks of each mean is then taken back through its part, computed
+    /// again. The memory is that of a part, the gradients are those of the whole.
+    fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
+        let batch = self.plan.batch as u64;
+        let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
+        let prepared = self.objective.prepare(self.data, &mut examples)?;
+        let by_means = prepared.by_means().ok_or_else(|| {
+            Error::input(format!("the examples of {} cannot be computed in parts", self.objective.name()))
+                .with_hint("leave --parts out")
+        })?;
+        let share = prepared.count() as f64 / batch as f64;
+        let sequences = &prepared.packed().sequences;
+        let count = sequences.len();
+        let cut: Vec<Packed> = (0..parts)
+            .map(|part| Packed::new(sequences[count * part / parts..count * (part + 1) / parts].to_vec()))
+            .filter(|packed| !packed.sequences.is_empty())
+            .collect();
+        let means = |part: usize| -> Result<Tensor> {
+            let key = mixed(key, part as u64);
+            let states = self.model.states(&cut[part], self.chance(key).as_ref())?;
+            means(&states, &cut[part]).map_err(device::error)
+        };
+        let kept = (0..cut.len()).map(|n| Ok(means(n)?.detach())).collect::<Result<Vec<Tensor>>>()?;
+        let asked = || -> candle_core::Result<_> {
+            let all = Var::from_tensor(&Tensor::cat(&kept, 0)?)?;
+            let loss: Tensor = (by_means.loss_of(&all)? * share)?;
+            let mut store = loss.backward()?;
+            let of_means = store.remove(&all).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
+            Ok((f64::from(loss.to_scalar::<f32>()?), of_means, Gradients::take(&mut store, &self.parameters)))
+        };
+        let (loss, of_means, mut gradients) = asked().map_err(device::error)?;
+        let mut row = 0;
+        for (part, packed) in cut.iter().enumerate() {
+            let rows = packed.sequences.len();
+            let own = means(part)?;
+            let back = || (own * of_means.narrow(0, row, rows)?)?.sum_all()?.backward();
+            let mut store = back().map_err(device::error)?;
+            gradients.add(Gradients::take(&mut store, &self.parameters))?;
+            row += rows;
+        }
+        Ok((loss, prepared.packed().tokens(), gradients))
+    }
+
+    fn chance(&self, key: u64) -> Option<Chance> {
+        let dropout = self.plan.dropout;
+        (dropout > 0.0).then_some(Chance { hidden: dropout, attention: dropout, key })
+    }
+
     /// What a part of the examples costs, and its gradients, both as a share of the step's.
     fn part(&self, prepared: &dyn Prepared, key: u64, share: f64) -> Result<(f64, Gradients)> {
-        let chance = Chance { hidden: self.plan.dropout, attention: self.plan.dropout, key };
-        let chance = (self.plan.dropout > 0.0).then_some(&chance);
-        let states = self.model.states(prepared.packed(), chance)?;
+        let states = self.model.states(prepared.packed(), self.chance(key).as_ref())?;
         let back = || {
             let loss: Tensor = (prepared.loss(&states)? * share)?;
             let gradients = loss.backward()?;

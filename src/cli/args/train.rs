@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = TRAIN_HELP)]
 pub(crate) struct TrainArgs {
-    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse; or a recipe (.toml), such as another run's recipe.toml
+    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance; or a recipe (.toml), such as another run's recipe.toml
     #[arg(value_name = "OBJECTIVE|RECIPE")]
     pub(crate) what: String,
     /// The dialogues: the name or folder of an index, or files and folders (walked)

@@ -11,7 +11,7 @@ use super::{Objective, Place, Prepared, every_turn, likeness};
 use crate::{
     encoder::{Part, Sequence, network::Activation},
     error::{Error, Result},
-    random::{Random, mixed},
+    random::Random,
     train::{
         data::{Said, TrainingSet},
         model::{Packed, Parameter},
@@ -66,19 +66,14 @@ impl DialogueCse {
 
 /// The two layers that weigh a turn.
 fn weigher(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
-    let drawn = |n: usize, stream: u64| -> Vec<f32> {
-        let bound = 1.0 / (width as f64).sqrt();
-        let unit = |i| (mixed(mixed(seed, stream), i) >> 11) as f64 / (1u64 << 53) as f64;
-        (0..n as u64).map(|i| ((2.0 * unit(i) - 1.0) * bound) as f32).collect()
-    };
     let make = |name: &str, numbers: Vec<f32>, shape: &[usize], decays| {
         Parameter::new(format!("turns.{name}"), numbers, shape, decays, device)
     };
     Ok(vec![
-        make("inner.weight", drawn(width * width, 0), &[width, width], true)?,
+        make("inner.weight", likeness::drawn([width, width], seed, 0), &[width, width], true)?,
         make("inner.bias", vec![0.0; width], &[width], false)?,
         // Without a summand: it would be the same for every turn, and so for none.
-        make("outer.weight", drawn(width, 1), &[1, width], true)?,
+        make("outer.weight", likeness::drawn([1, width], seed, 1), &[1, width], true)?,
     ])
 }
 

@@ -5,7 +5,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{ByMeans, Objective, Place, Prepared, likeness};
 use crate::{
     encoder::{Sequence, Vectors},
     error::Result,
@@ -88,8 +88,18 @@ impl Prepared for Kept {
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        let now = likeness::unit(&likeness::means(states, &self.packed)?)?;
-        let start = Tensor::from_slice(&self.start, now.shape(), states.device())?;
+        self.loss_of(&likeness::means(states, &self.packed)?)
+    }
+
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        Some(self)
+    }
+}
+
+impl ByMeans for Kept {
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
+        let now = likeness::unit(means)?;
+        let start = Tensor::from_slice(&self.start, now.shape(), means.device())?.to_dtype(means.dtype())?;
         1.0 - (now * start)?.sum(1)?.mean_all()?
     }
 }

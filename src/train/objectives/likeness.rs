@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use candle_core::{D, Result, Tensor};
+use candle_core::{D, Device, Result, Tensor};
 
 use crate::{
     encoder::Sequence,
+    error,
+    random::mixed,
     train::{
-        model::Packed,
+        model::{Packed, Parameter},
         ops::{Segments, pool},
     },
 };
 
 /// The mean of the tokens of each sequence.
-pub(super) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
+pub(in crate::train) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
     let parts = (0..packed.sequences.len()).map(|n| packed.mean(n, 1.0)).collect();
     pool(states, &Arc::new(Segments::new(parts)))
 }
@@ -23,6 +25,28 @@ pub(super) fn said_twice(said: &[Sequence]) -> Vec<f32> {
     let same = |a: usize, b: usize| a != b && said[a].ids == said[b].ids;
     let pairs = (0..said.len()).flat_map(|a| (0..said.len()).map(move |b| (a, b)));
     pairs.map(|(a, b)| if same(a, b) { NEVER } else { 0.0 }).collect()
+}
+
+/// A layer of an objective's own, `[outputs, inputs]`: weights that belong to a seed and a stream, and no bias yet.
+pub(super) fn layer(
+    name: &str,
+    shape: [usize; 2],
+    seed: u64,
+    stream: u64,
+    device: &Device,
+) -> error::Result<[Parameter; 2]> {
+    let weight = drawn(shape, seed, stream);
+    Ok([
+        Parameter::new(format!("{name}.weight"), weight, &shape, true, device)?,
+        Parameter::new(format!("{name}.bias"), vec![0.0; shape[0]], &shape[..1], false, device)?,
+    ])
+}
+
+/// Numbers for a layer to begin with, within 1/√inputs.
+pub(super) fn drawn(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f32> {
+    let bound = 1.0 / (shape[1] as f64).sqrt();
+    let unit = |i| (mixed(mixed(seed, stream), i) >> 11) as f64 / (1u64 << 53) as f64;
+    (0..(shape[0] * shape[1]) as u64).map(|i| ((2.0 * unit(i) - 1.0) * bound) as f32).collect()
 }
 
 /// Added to a likeness that is not asked about.

@@ -5,19 +5,24 @@ mod dialoguecse;
 mod keep;
 mod likeness;
 mod neighbours;
+mod relevance;
 mod responses;
 mod simcse;
 #[cfg(test)]
 mod tests;
 mod together;
+mod words;
 
 pub use dial2vec::Dial2vec;
 pub use dialoguecse::{DialogueCse, Turns};
 pub use keep::Keep;
+pub(super) use likeness::means;
 pub use neighbours::{Group, Neighbours};
-pub use responses::NextTurn;
+pub use relevance::Relevance;
+pub use responses::{Matching, NextTurn};
 pub use simcse::SimCse;
 pub use together::{Beside, Together};
+pub use words::Words;
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -40,7 +45,7 @@ pub trait Objective: Send + Sync {
         &[]
     }
 
-    /// Whether the examples of a step are compared with each other, so that a step cannot be computed in parts.
+    /// Whether the examples of a step are compared with each other: their loss is none of single examples.
     fn whole(&self) -> bool {
         false
     }
@@ -74,6 +79,18 @@ pub trait Prepared: Send {
 
     /// What they cost on average, given the states of their tokens.
     fn loss(&self, states: &Tensor) -> Candle<Tensor>;
+
+    /// The same from the mean of each sequence, where the loss needs nothing else: then a large batch can be computed in
+    /// parts.
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        None
+    }
+}
+
+/// Examples whose loss is one of the means of their sequences.
+pub trait ByMeans {
+    /// What they cost on average, given a mean a row.
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
 }
 
 /// Every turn.

@@ -6,7 +6,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{ByMeans, Objective, Place, Prepared, likeness};
 use crate::{
     encoder::Sequence,
     error::{Error, Result},
@@ -128,10 +128,20 @@ impl Prepared for Taught {
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        self.loss_of(&likeness::means(states, &self.packed)?)
+    }
+
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        Some(self)
+    }
+}
+
+impl ByMeans for Taught {
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let means = likeness::unit(&likeness::means(states, &self.packed)?)?;
+        let means = likeness::unit(means)?;
         let square = |numbers: &[f32]| {
-            Tensor::from_slice(numbers, (count, count), states.device())?.to_dtype(states.dtype())
+            Tensor::from_slice(numbers, (count, count), means.device())?.to_dtype(means.dtype())
         };
         let scores = (means.matmul(&means.t()?)? + square(&self.masked)?)?;
         let taught = (likeness::log_shares(&square(&self.taught)?, self.temperature)?).exp()?;

@@ -1,20 +1,36 @@
-//! Responses: what is said next is like the turns before it, and unlike what was said next elsewhere.
+//! Responses: what is said next belongs to the turns before it, and not to those before what was said elsewhere.
 //!
 //! The last turns as one sequence and the next turn as another, in a batch: each is drawn to its own and away from the
-//! others' (both ways). What is said word for word twice in a batch is no wrong answer to either.
+//! others'. What is said word for word twice in a batch is no wrong answer to either. Ours compares the two by their
+//! cosine, both ways, as they will be compared in use. The siamese networks that DialogueCSE is measured against put
+//! layers between that are thrown away afterwards.
 
-use candle_core::{Result as Candle, Tensor};
+use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{ByMeans, Objective, Place, Prepared, likeness};
 use crate::{
-    encoder::Sequence,
+    encoder::{Sequence, network::Activation},
     error::Result,
     random::Random,
-    train::{data::TrainingSet, model::Packed},
+    train::{
+        data::TrainingSet,
+        model::{Packed, Parameter},
+        ops::linear,
+    },
 };
 
+/// What is between the encoder and the score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matching {
+    /// Nothing: the cosine, both ways.
+    Cosine,
+    /// SiameseBERT-S: the response goes through a layer with tanh (Yang et al. 2018), and the product is the score.
+    Layer,
+    /// SiameseBERT-M: both sides go through two layers each (Henderson et al. 2020), and the cosine is the score.
+    Perceptron,
+}
+
 /// The objective with its settings.
-#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NextTurn {
     /// Turns before the response, at most.
     pub context: usize,
@@ -22,15 +38,31 @@ pub struct NextTurn {
     pub temperature: f64,
     /// Tokens that a response, or its context, may have.
     pub max_tokens: usize,
-}
-
-impl Default for NextTurn {
-    fn default() -> Self {
-        NextTurn { context: 3, temperature: 0.05, max_tokens: 64 }
-    }
+    matching: Matching,
+    pub(super) heads: Vec<Parameter>,
 }
 
 impl NextTurn {
+    /// With what is between; its layers begin with numbers that belong to the seed.
+    pub fn new(matching: Matching, width: usize, seed: u64, device: &Device) -> Result<Self> {
+        let names: &[&str] = match matching {
+            Matching::Cosine => &[],
+            Matching::Layer => &["response"],
+            Matching::Perceptron => &["context.0", "context.1", "response.0", "response.1"],
+        };
+        let mut heads = Vec::new();
+        for (n, name) in names.iter().enumerate() {
+            heads.extend(likeness::layer(
+                &format!("matching.{name}"),
+                [width, width],
+                seed,
+                n as u64,
+                device,
+            )?);
+        }
+        Ok(NextTurn { context: 3, temperature: 0.05, max_tokens: 64, matching, heads })
+    }
+
     /// The turns before one. Where they are too long, the end of them.
     fn before(&self, data: &TrainingSet, place: Place) -> Sequence {
         let (dialogue, turn) = (&data.dialogues[place.dialogue as usize], place.turn as usize);
@@ -44,7 +76,15 @@ impl NextTurn {
 
 impl Objective for NextTurn {
     fn name(&self) -> &'static str {
-        "responses"
+        match self.matching {
+            Matching::Cosine => "responses",
+            Matching::Layer => "siamese-s",
+            Matching::Perceptron => "siamese-m",
+        }
+    }
+
+    fn heads(&self) -> &[Parameter] {
+        &self.heads
     }
 
     fn whole(&self) -> bool {
@@ -65,7 +105,13 @@ impl Objective for NextTurn {
         let responses: Vec<Sequence> = examples.iter().map(|(place, _)| response(place)).collect();
         let masked = likeness::said_twice(&responses);
         sequences.extend(responses);
-        Ok(Box::new(Pairs { packed: Packed::new(sequences), masked, temperature: self.temperature }))
+        Ok(Box::new(Pairs {
+            packed: Packed::new(sequences),
+            masked,
+            temperature: self.temperature,
+            matching: self.matching,
+            heads: self.heads.iter().map(|head| head.var.as_tensor().clone()).collect(),
+        }))
     }
 }
 
@@ -75,6 +121,32 @@ struct Pairs {
     /// What is added to each likeness.
     masked: Vec<f32>,
     temperature: f64,
+    matching: Matching,
+    heads: Vec<Tensor>,
+}
+
+impl Pairs {
+    /// What a context and a response, a row each, become before they are compared.
+    fn matched(&self, contexts: &Tensor, responses: &Tensor) -> Candle<[Tensor; 2]> {
+        let layer = |n: usize, x: &Tensor, activation| {
+            let of = |t: &Tensor| t.to_dtype(x.dtype());
+            linear(&x.contiguous()?, &of(&self.heads[2 * n])?, &of(&self.heads[2 * n + 1])?, activation)
+        };
+        match self.matching {
+            Matching::Cosine => Ok([likeness::unit(contexts)?, likeness::unit(responses)?]),
+            Matching::Layer => {
+                // By the root of the width, as attention has it: products of long vectors would be certain at once.
+                let scale = (contexts.dim(1)? as f64).sqrt();
+                Ok([(contexts / scale)?, layer(0, responses, None)?.tanh()?])
+            }
+            Matching::Perceptron => {
+                let two = |n: usize, x: &Tensor| {
+                    likeness::unit(&layer(n + 1, &layer(n, x, Some(Activation::Relu))?, None)?)
+                };
+                Ok([two(0, contexts)?, two(2, responses)?])
+            }
+        }
+    }
 }
 
 impl Prepared for Pairs {
@@ -91,12 +163,27 @@ impl Prepared for Pairs {
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        self.loss_of(&likeness::means(states, &self.packed)?)
+    }
+
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        Some(self)
+    }
+}
+
+impl ByMeans for Pairs {
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let means = likeness::unit(&likeness::means(states, &self.packed)?)?;
-        let scores = means.narrow(0, 0, count)?.matmul(&means.narrow(0, count, count)?.t()?)?;
-        let masked = Tensor::from_slice(&self.masked, (count, count), states.device())?;
+        let [contexts, responses] =
+            self.matched(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?)?;
+        let scores = contexts.matmul(&responses.t()?)?;
+        let masked =
+            Tensor::from_slice(&self.masked, (count, count), means.device())?.to_dtype(means.dtype())?;
         let scores = (scores + masked)?;
         let there = likeness::diagonal_of(&scores, self.temperature)?;
+        if self.matching != Matching::Cosine {
+            return Ok(there);
+        }
         let back = likeness::diagonal_of(&scores.t()?.contiguous()?, self.temperature)?;
         (there + back)? / 2.0
     }

@@ -2,7 +2,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared, likeness};
+use super::{ByMeans, Objective, Place, Prepared, likeness};
 use crate::{
     encoder::Sequence,
     error::Result,
@@ -71,11 +71,21 @@ impl Prepared for Twice {
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        self.loss_of(&likeness::means(states, &self.packed)?)
+    }
+
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        Some(self)
+    }
+}
+
+impl ByMeans for Twice {
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
-        let means = likeness::unit(&likeness::means(states, &self.packed)?)?;
+        let means = likeness::unit(means)?;
         let scores = means.narrow(0, 0, count)?.matmul(&means.narrow(0, count, count)?.t()?)?;
         let masked =
-            Tensor::from_slice(&self.masked, (count, count), states.device())?.to_dtype(states.dtype())?;
+            Tensor::from_slice(&self.masked, (count, count), means.device())?.to_dtype(means.dtype())?;
         likeness::diagonal_of(&(scores + masked)?, self.temperature)
     }
 }

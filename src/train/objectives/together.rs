@@ -2,7 +2,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Objective, Place, Prepared};
+use super::{ByMeans, Objective, Place, Prepared};
 use crate::{
     error::{Error, Result},
     random::Random,
@@ -108,17 +108,38 @@ impl Prepared for Joined {
     }
 
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        self.sum(states, &|part| part.packed().tokens(), &|part, rows| part.loss(rows))
+    }
+
+    fn by_means(&self) -> Option<&dyn ByMeans> {
+        self.parts.iter().all(|(part, _)| part.by_means().is_some()).then_some(self)
+    }
+}
+
+impl ByMeans for Joined {
+    fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
+        self.sum(means, &|part| part.packed().sequences.len(), &|part, rows| match part.by_means() {
+            Some(part) => part.loss_of(rows),
+            None => candle_core::bail!("an objective that needs more than means"),
+        })
+    }
+}
+
+impl Joined {
+    /// The weighed sum over the parts, each of so many of the rows.
+    fn sum(
+        &self,
+        rows: &Tensor,
+        count: &dyn Fn(&dyn Prepared) -> usize,
+        loss: &dyn Fn(&dyn Prepared, &Tensor) -> Candle<Tensor>,
+    ) -> Candle<Tensor> {
         let mut at = 0;
-        let mut sum: Option<Tensor> = None;
+        let mut sum = Tensor::zeros((), rows.dtype(), rows.device())?;
         for (part, weight) in &self.parts {
-            let tokens = part.packed().tokens();
-            let own = (part.loss(&states.narrow(0, at, tokens)?)? * *weight)?;
-            at += tokens;
-            sum = Some(match sum {
-                None => own,
-                Some(sum) => (sum + own)?,
-            });
+            let count = count(part.as_ref());
+            sum = (sum + (loss(part.as_ref(), &rows.narrow(0, at, count)?)? * *weight)?)?;
+            at += count;
         }
-        sum.ok_or_else(|| candle_core::Error::Msg("no objective".to_owned()))
+        Ok(sum)
     }
 }

@@ -112,18 +112,25 @@ impl CustomOp3 for Linear {
                 Some(Tensor::from_vec(of_x, (rows, inputs), x.device())?)
             }
         };
-        if !weight.track_op() {
-            return Ok((of_x, None, None));
-        }
-        let mut of_weight = vec![0.0; outputs * inputs];
-        product(gradient.transposed(), Matrix::new(x_numbers.get()?, inputs), &mut of_weight, false);
-        let of_weight = Tensor::from_vec(of_weight, (outputs, inputs), x.device())?;
-        let of_bias = over_rows(gradient.numbers(), outputs, outputs, |_, rows, sum| {
-            for row in rows.chunks_exact(outputs) {
-                sum.iter_mut().zip(row).for_each(|(s, g)| *s += g);
+        let of_weight = match weight.track_op() {
+            false => None,
+            true => {
+                let mut of_weight = vec![0.0; outputs * inputs];
+                product(gradient.transposed(), Matrix::new(x_numbers.get()?, inputs), &mut of_weight, false);
+                Some(Tensor::from_vec(of_weight, (outputs, inputs), x.device())?)
             }
-        });
-        let of_bias = Tensor::from_vec(of_bias, outputs, bias.device())?;
-        Ok((of_x, Some(of_weight), Some(of_bias)))
+        };
+        let of_bias = match bias.track_op() {
+            false => None,
+            true => {
+                let of_bias = over_rows(gradient.numbers(), outputs, outputs, |_, rows, sum| {
+                    for row in rows.chunks_exact(outputs) {
+                        sum.iter_mut().zip(row).for_each(|(s, g)| *s += g);
+                    }
+                });
+                Some(Tensor::from_vec(of_bias, outputs, bias.device())?)
+            }
+        };
+        Ok((of_x, of_weight, of_bias))
     }
 }

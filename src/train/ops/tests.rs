@@ -92,6 +92,17 @@ fn products() {
 }
 
 #[test]
+fn what_is_trained_of_a_product_has_a_gradient_whatever_else_is() {
+    let x = numbers((5, 7), 1);
+    let (weight, bias) = (numbers((9, 7), 2), numbers((1, 9), 3).flatten_all().unwrap());
+    let [var_weight, var_bias] = [&weight, &bias].map(|t| Var::from_tensor(t).unwrap());
+    let store = linear(&x, &var_weight, &bias, None).unwrap().sum_all().unwrap().backward().unwrap();
+    assert!(store.get(&var_weight).is_some());
+    let store = linear(&x, &weight, &var_bias, None).unwrap().sum_all().unwrap().backward().unwrap();
+    assert_eq!(flat(store.get(&var_bias).unwrap()), [5.0; 9]);
+}
+
+#[test]
 fn norms_of_sums() {
     for dropped in [None, Some(Dropout::new(0.25, 5))] {
         let arguments = [numbers((131, 20), 1), numbers((131, 20), 2), numbers((2, 20), 3)];

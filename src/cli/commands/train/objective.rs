@@ -8,7 +8,10 @@ use crate::{
     train::{
         data::TrainingSet,
         model::Trainable,
-        objectives::{Beside, Dial2vec, DialogueCse, Keep, NextTurn, Objective, SimCse, Together, Turns},
+        objectives::{
+            Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Relevance, SimCse, Together,
+            Turns, Words,
+        },
         recipe::{Aggregation, ObjectiveName, Profile, Recipe},
     },
 };
@@ -68,8 +71,27 @@ fn plain(recipe: &Recipe, data: &TrainingSet, model: &Trainable) -> Result<Box<d
             Box::new(made)
         }
         ObjectiveName::Simcse => Box::new(SimCse { temperature, max_tokens }),
-        ObjectiveName::Responses => {
-            Box::new(NextTurn { context: recipe.context.unwrap_or(3), temperature, max_tokens })
+        name @ (ObjectiveName::Responses | ObjectiveName::SiameseS | ObjectiveName::SiameseM) => {
+            let matching = match name {
+                ObjectiveName::SiameseS => Matching::Layer,
+                ObjectiveName::SiameseM => Matching::Perceptron,
+                _ => Matching::Cosine,
+            };
+            let mut made = NextTurn::new(matching, model.width(), seed, model.device())?;
+            made.context = recipe.context.unwrap_or(made.context);
+            (made.temperature, made.max_tokens) = (temperature, max_tokens);
+            Box::new(made)
+        }
+        ObjectiveName::Words => {
+            let mut made = Words::new(model, data.mask, seed)?;
+            made.max_tokens = max_tokens;
+            Box::new(made)
+        }
+        ObjectiveName::Relevance => {
+            let mut made = Relevance::new(model.width(), seed, model.device())?;
+            made.context = recipe.context.unwrap_or(made.context);
+            made.max_tokens = max_tokens;
+            Box::new(made)
         }
         ObjectiveName::Keep => Box::new(Keep::new(model, data, max_tokens, seed)?),
         ObjectiveName::Neighbours => {

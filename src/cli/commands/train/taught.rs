@@ -22,7 +22,7 @@ use crate::{
 /// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.
 const MOST: usize = 4_096;
 /// Topics of the words.
-const TOPICS: usize = 32;
+const TOPICS: usize = 16;
 /// Dialogues that are encoded together.
 const CHUNK: usize = 256;
 
