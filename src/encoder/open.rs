@@ -40,14 +40,14 @@ pub fn open_with(
     name: &str,
     folder: &ModelFolder,
     network: &Network,
-    device: DeviceChoice,
+    settings: &Settings,
 ) -> Result<Transformer> {
-    let device = Device::open(device)?;
+    let device = Device::open(settings.device)?;
     let precision = match device.is_cpu() {
         true => CpuEngine::best_of_16_bits(SimdChoice::Auto)?,
         false => Precision::Bf16,
     };
-    Transformer::with(name, folder, network, &Settings::default(), &|network, model| {
+    Transformer::with(name, folder, network, settings, &|network, model| {
         engine(network, &device, Some(precision), model)
     })
 }

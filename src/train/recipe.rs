@@ -200,6 +200,9 @@ pub struct Recipe {
     /// Dialogues with fewer turns are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_turns: Option<usize>,
+    /// So many dialogues, drawn by the seed; all if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialogues: Option<usize>,
     /// Of everything that looks like chance.
     #[serde(default)]
     pub seed: u64,
@@ -315,6 +318,7 @@ impl Recipe {
             profile: None,
             merge_turns: None,
             min_turns: None,
+            dialogues: None,
             seed: 0,
             checkpoint_every: every(),
             evaluate_every: None,
@@ -352,7 +356,7 @@ impl Recipe {
             _ => (300, 0),
         };
         if self.objective == O::Neighbours {
-            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 1.0)]));
+            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 20.0)]));
         }
         let number = |given: usize, usual: usize| if given == 0 { usual } else { given };
         let real = |given: f64, usual: f64| if given == 0.0 { usual } else { given };
@@ -424,7 +428,14 @@ impl Recipe {
         }
         let several = beside.count() > 0;
         let foreign = [
-            (self.context.is_some() && !matches!(self.objective, O::Dialoguecse | O::Responses), "context"),
+            (
+                self.context.is_some()
+                    && !matches!(
+                        self.objective,
+                        O::Dialoguecse | O::Responses | O::SiameseS | O::SiameseM | O::Relevance
+                    ),
+                "context",
+            ),
             (self.aggregation.is_some() && self.objective != O::Dialoguecse, "aggregation"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
@@ -450,6 +461,7 @@ impl Recipe {
             (fits(1e-4, self.temperature, 1e4), "temperature", "a number above 0, such as 0.1"),
             (self.negatives != Some(0), "negatives", "a number from 1"),
             (self.context != Some(0), "context", "a number from 1"),
+            (self.dialogues != Some(0), "dialogues", "a number from 1"),
             (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),
             (
                 self.select != Selection::Dev || !self.dev.is_empty(),

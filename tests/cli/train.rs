@@ -89,7 +89,17 @@ fn trained(t: &Turnwise, run: &str) -> Vec<u8> {
 #[test]
 fn every_objective_ends_in_a_model_that_encodes() {
     let t = with_encoder();
-    for objective in ["dialoguecse", "dial2vec", "simcse", "neighbours"] {
+    for objective in [
+        "dialoguecse",
+        "dial2vec",
+        "simcse",
+        "neighbours",
+        "responses",
+        "siamese-s",
+        "siamese-m",
+        "words",
+        "relevance",
+    ] {
         let batch = if objective == "dial2vec" { 2 } else { 6 };
         let said = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
@@ -217,7 +227,16 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --window 3"), 2, "simcse has no window"),
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
-        (format!("train auto {on} --parts 2"), 2, "parts"),
+        (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),
+        (format!("train keep {on}"), 2, "keep trains for nothing alone"),
+        (format!("train simcse {on} --beside simcse=1"), 2, "simcse cannot stand beside simcse"),
+        (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
+        (format!("train simcse {on} --select dev"), 2, "select"),
+        (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
+        (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
+        (format!("train simcse {on} --seeds 5..2"), 2, "5..2 are no seeds"),
+        (format!("train sweep simcse {on}"), 2, "--vary"),
+        (format!("train sweep --vary temprature=1 simcse {on}"), 2, "temprature"),
         (
             "train auto --corpus one.jsonl -m ./small -o run".to_owned(),
             3,
@@ -242,4 +261,141 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
     t.run(&format!(
         "train simcse {on} --steps 2 --batch 4 --learning-rate 0.9 --temperature 0.0001 --clip 0"
     ));
+}
+
+#[test]
+fn what_is_trained_is_the_mean_whatever_the_model_did() {
+    let t = with_encoder();
+    encoder(&t, "first");
+    let pooling = json!({"word_embedding_dimension": 16, "pooling_mode_cls_token": true});
+    t.write("first/1_Pooling/config.json", pooling.to_string().as_bytes());
+    let train = format!("--corpus {SAMPLES} --steps 3 --batch 4 --learning-rate 1e-3 --evaluate-every 0");
+    t.run(&format!("train simcse {train} -m ./first -o first-run")).says(0, &["pools its tokens by cls"]);
+    t.ok(&format!("train simcse {train} -m ./small -o small-run"));
+    assert_eq!(trained(&t, "first-run"), trained(&t, "small-run"));
+    // It opens as what it was trained to be.
+    for run in ["first-run", "small-run"] {
+        t.ok(&format!("embed {SAMPLES} --model ./{run}/model -o {run}.npy"));
+    }
+    assert_eq!(fs::read(t.path("first-run.npy")).unwrap(), fs::read(t.path("small-run.npy")).unwrap());
+}
+
+/// The lines of a run's file.
+fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
+    t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+#[test]
+fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
+    let t = with_encoder();
+    let train = format!(
+        "train simcse --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 3e-3 --evaluate-every 4 \
+         --dev dialogues:{SAMPLES} --checkpoint-every 5"
+    );
+    let said = t.run(&format!("{train} -o run"));
+    said.says(0, &["after 0 steps: agreement with words", "after 12 steps", "dialogues:"]);
+    let measured = lines(&t, "run/evaluations.jsonl");
+    let steps: Vec<u64> = measured.iter().map(|e| e["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [0, 4, 8, 12]);
+    let agreement = |e: &Value| e["agreement"].as_f64().unwrap();
+    let best = measured[1..].iter().rev().max_by(|a, b| agreement(a).total_cmp(&agreement(b))).unwrap();
+    assert!(
+        said.out.contains(&format!("of step {} (by the agreement with words)", best["step"])),
+        "{said:?}"
+    );
+    // What is kept is what was measured: the same task, asked of the saved model.
+    let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
+    assert_eq!(state["step"], best["step"]);
+    assert!(t.read("run/curves.svg").contains("dialogues:"));
+    assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
+    assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
+    // Stopped after a checkpoint and gone on with, it ends in the same.
+    let copy = |from: &str, to: &str| {
+        fs::create_dir_all(t.path(to)).unwrap();
+        for entry in fs::read_dir(t.path(from)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_file() {
+                fs::copy(&path, t.path(&format!("{to}/{name}"))).unwrap();
+            }
+        }
+    };
+    copy("run", "again");
+    copy("run/checkpoints/step-00000010", "again/checkpoints/step-00000010");
+    copy("run/checkpoints/best", "again/checkpoints/best");
+    t.ok(&format!("{train} -o again --resume"));
+    assert_eq!(trained(&t, "again"), trained(&t, "run"));
+    let without_seconds = |name: &str| -> Vec<Value> {
+        let mut all = lines(&t, &format!("{name}/evaluations.jsonl"));
+        all.iter_mut().for_each(|e| drop(e.as_object_mut().unwrap().remove("seconds")));
+        all
+    };
+    assert_eq!(without_seconds("again"), without_seconds("run"));
+    // Chosen by labels it says so; the last step is nobody's choice.
+    let said = t.run(&format!("{train} -o dev --select dev"));
+    assert!(said.out.contains("by the labels of the dev tasks"), "{said:?}");
+    let said = t.run(&format!("{train} -o last --select last"));
+    assert!(said.out.contains("of step 12\n"), "{said:?}");
+}
+
+#[test]
+fn a_run_that_gains_no_more_ends() {
+    let t = with_encoder();
+    let said = t.run(&format!(
+        "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-6 --evaluate-every 1 \
+         --patience 2"
+    ));
+    assert!(said.out.contains("of 400, then it gained no more"), "{said:?}");
+    let steps = lines(&t, "run/metrics.jsonl").len();
+    assert!(steps < 400);
+    // It stays ended.
+    t.ok(&format!(
+        "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-6 --evaluate-every 1 \
+         --patience 2 --resume"
+    ));
+    assert_eq!(lines(&t, "run/metrics.jsonl").len(), steps);
+}
+
+#[test]
+fn large_batches_in_parts_are_the_same_batches() {
+    let t = with_encoder();
+    let train = |name: &str, parts: u32| {
+        t.ok(&format!(
+            "train simcse --corpus {SAMPLES} -m ./small -o {name} --steps 3 --batch 12 --dropout 0 --learning-rate 1e-3 \
+             --parts {parts} --evaluate-every 0"
+        ));
+        lines(&t, &format!("{name}/metrics.jsonl"))
+    };
+    for (whole, parts) in train("whole", 1).iter().zip(train("parts", 4)) {
+        for number in ["loss", "gradient"] {
+            let (a, b) = (whole[number].as_f64().unwrap(), parts[number].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-3 * a, "{number}: {a} {b}");
+        }
+    }
+}
+
+#[test]
+fn several_seeds_and_settings_stand_side_by_side() {
+    let t = with_encoder();
+    let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");
+    let said = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
+    assert!(
+        said.out.contains("all seeds (2 runs)") && said.out.contains("agreement with words: "),
+        "{said:?}"
+    );
+    t.ok(&format!("train {train} --seed 4 -o four"));
+    assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
+    assert_ne!(trained(&t, "seeds/seed-3"), trained(&t, "four"));
+    let said =
+        t.run(&format!("train sweep --vary temperature=0.05,0.5 --vary dialogues=40,80 {train} -o swept"));
+    assert!(said.out.contains("temperature=0.5, dialogues=40 (1 run)"), "{said:?}");
+    let runs: Value = serde_json::from_str(&t.read("swept/runs.json")).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 4);
+    let recipe = t.read("swept/temperature=0.05_dialogues=80/recipe.toml");
+    assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
+    // Those that are there are gone on with, and end as they were.
+    fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
+    t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["holds a run already"]);
+    t.ok(&format!("train {train} --seeds 3..4 -o seeds --resume"));
+    assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
 }

@@ -1,12 +1,13 @@
 //! Training.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ReadArgs, parsed};
 use crate::{
     encoder::DeviceChoice,
+    error::Error,
     train::{
         recipe::{Aggregation, DevTask, ObjectiveName, Profile},
         run::evaluations::Selection,
@@ -15,11 +16,46 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[command(after_help = TRAIN_HELP)]
+#[command(after_help = TRAIN_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TrainArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<TrainCommand>,
+    #[command(flatten)]
+    pub(crate) run: TrainRunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrainCommand {
+    /// Train once for each of several values of a setting, and put side by side what comes of them
+    #[command(after_help = SWEEP_HELP)]
+    Sweep(Box<SweepArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// A setting as recipe.toml has it, and its values, such as temperature=0.05,0.1; every combination of more than one
+    #[arg(long, value_name = "SETTING=VALUE,…", required = true, value_parser = varied)]
+    pub(crate) vary: Vec<(String, Vec<String>)>,
+    #[command(flatten)]
+    pub(crate) run: TrainRunArgs,
+}
+
+/// A setting and its values.
+fn varied(text: &str) -> Result<(String, Vec<String>), String> {
+    let written = "it is written SETTING=VALUE,VALUE, such as negatives=1,4,9";
+    let (name, values) = text.split_once('=').ok_or(written)?;
+    let values: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
+    match values.iter().any(String::is_empty) {
+        true => Err(written.to_owned()),
+        false => Ok((name.trim().to_owned(), values)),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrainRunArgs {
     /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance; or a recipe (.toml), such as another run's recipe.toml
-    #[arg(value_name = "OBJECTIVE|RECIPE")]
-    pub(crate) what: String,
+    #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
+    what: Option<String>,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
@@ -27,11 +63,17 @@ pub(crate) struct TrainArgs {
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The folder of the run
-    #[arg(short, long, value_name = "FOLDER")]
-    pub(crate) output: PathBuf,
+    #[arg(short, long, value_name = "FOLDER", required = true)]
+    output: Option<PathBuf>,
     /// Go on with a run that was stopped: the same command, and the folder that it wrote
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Train with several seeds, a folder each: 3 (from --seed on) or 1..5
+    #[arg(long, value_name = "N|A..B", value_parser = parsed::<Seeds>)]
+    pub(crate) seeds: Option<Seeds>,
+    /// Settings for a machine: small ends within an hour on two cores, whatever the model
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<Preset>,
     /// Where it computes: auto, cpu, cuda, cuda:1, metal
     #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parsed::<DeviceChoice>)]
     pub(crate) device: DeviceChoice,
@@ -43,6 +85,20 @@ pub(crate) struct TrainArgs {
     pub(crate) goal: GoalArgs,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+impl TrainRunArgs {
+    // Both are always there, but where a subcommand has its own.
+
+    /// An objective, or the file of a recipe.
+    pub(crate) fn what(&self) -> &str {
+        self.what.as_deref().unwrap_or_default()
+    }
+
+    /// The folder of the run.
+    pub(crate) fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(""))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +190,53 @@ pub(crate) struct GoalArgs {
     /// Leave out dialogues with fewer turns
     #[arg(long, value_name = "N")]
     pub(crate) min_turns: Option<usize>,
+    /// Learn from so many dialogues, drawn by the seed
+    #[arg(long, value_name = "N")]
+    pub(crate) dialogues: Option<usize>,
+}
+
+/// Seeds, one run each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seeds {
+    /// So many.
+    Count(u64),
+    /// From one to another, both among them.
+    Range(u64, u64),
+}
+
+impl Seeds {
+    /// The seeds, where counting begins with one.
+    pub(crate) fn all(self, first: u64) -> Vec<u64> {
+        match self {
+            Seeds::Count(count) => (first..first.saturating_add(count)).collect(),
+            Seeds::Range(first, last) => (first..=last).collect(),
+        }
+    }
+}
+
+impl std::str::FromStr for Seeds {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let seeds = match text.split_once("..") {
+            Some((first, last)) => number(first).zip(number(last)).map(|(a, b)| Seeds::Range(a, b)),
+            None => number(text).map(Seeds::Count),
+        };
+        match seeds {
+            Some(seeds @ Seeds::Count(1..=1_000)) => Ok(seeds),
+            Some(seeds @ Seeds::Range(first, last)) if first <= last && last - first < 1_000 => Ok(seeds),
+            _ => Err(Error::input(format!("{text} are no seeds"))
+                .with_hint("a number from 1, or the first and the last, such as 1..5")),
+        }
+    }
+}
+
+/// Settings that go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// 100 steps, 5,000 dialogues, sequences of 128 tokens
+    Small,
 }
 
 /// An objective and what it counts.
@@ -143,12 +246,19 @@ fn weighed(text: &str) -> Result<(ObjectiveName, f64), String> {
     Ok((name.parse::<ObjectiveName>().map_err(|e| e.to_string())?, weight))
 }
 
+const SWEEP_HELP: &str = "\
+Examples:
+  turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
+  turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labelled.jsonl -o runs/scale";
+
 const TRAIN_HELP: &str = "\
-`auto` is the objective `neighbours`, which gains most on dialogues. What is not given is what the objective's paper
-has, with half of the layers frozen; docs/training.md tells it all.
+`auto` is the objective `neighbours`, which gains most on dialogues; several paths behind --corpus are several corpora,
+each with its own teacher. What is not given is what the objective's paper has, with half of the layers frozen. The
+model that is kept is that of the best step; docs/training.md tells it all.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats
+  turnwise train auto --corpus chats --dev dialogues:labelled.jsonl --seeds 3 -o runs/three
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again

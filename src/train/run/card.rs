@@ -1,6 +1,6 @@
 //! What a model says of itself: `README.md` in its folder.
 
-use crate::train::recipe::Recipe;
+use crate::train::{recipe::Recipe, run::evaluations::Selection};
 
 /// What a run came to, for its model's card.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,10 @@ pub struct Card<'a> {
     pub seen: (usize, usize),
     /// The hash of the dialogues.
     pub data: &'a str,
+    /// The step whose model this is, and by what it was chosen.
+    pub kept: u64,
+    /// What was measured at the start and at that step: task, measure, both values.
+    pub gains: Vec<(String, String, [f64; 2])>,
     /// The mean loss over the first and the last tenth of the steps.
     pub losses: Option<(f64, f64)>,
 }
@@ -20,7 +24,7 @@ pub struct Card<'a> {
 impl Card<'_> {
     /// The card, as Markdown.
     pub fn text(&self) -> String {
-        let Card { recipe, base, seen: (dialogues, turns), data, losses } = self;
+        let Card { recipe, base, seen: (dialogues, turns), data, losses, kept, .. } = self;
         let loss = match losses {
             Some((first, last)) => {
                 format!(" The loss went from {first:.4} to {last:.4}, which tells nothing of use.")
@@ -32,17 +36,37 @@ impl Card<'_> {
             "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\nbase_model: {base}\ntags:\n- \
              sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
              {dialogues} dialogues with {turns} turns, without labels, for `{objective}`: {steps} steps of {batch} examples \
-             at a learning rate of {rate}, frozen layers: {frozen}.{loss}\n\nThe dialogues have the hash \
+             at a learning rate of {rate}, frozen layers: {frozen}. This is the model of step {kept}{chosen}.{loss}\n{gains}\nThe dialogues have the hash \
              `{data}`. A model for some dialogues is not one for all: measure it on yours before you rely on it, beside \
              {base} itself:\n\n    turnwise bench dialogues labelled.jsonl -r model:{base} -r model:FOLDER\n\nIt opens in \
              turnwise (`--model FOLDER`) and in sentence-transformers (`SentenceTransformer(\"FOLDER\")`). What the \
              licence of {base} asks of its copies, it asks of this one.\n",
+            gains = self.gained(),
+            chosen = match recipe.select {
+                Selection::LabelFree => ", chosen without labels",
+                Selection::Dev => ", chosen by the labels of the tasks below",
+                Selection::Last => "",
+            },
             version = env!("CARGO_PKG_VERSION"),
             steps = recipe.steps,
             batch = recipe.batch,
             rate = recipe.learning_rate,
             frozen = recipe.frozen_layers.unwrap_or(0),
         )
+    }
+}
+
+impl Card<'_> {
+    /// What was measured, as a table.
+    fn gained(&self) -> String {
+        if self.gains.is_empty() {
+            return String::new();
+        }
+        let row = |(task, measure, [start, kept]): &(String, String, [f64; 2])| {
+            format!("| {task} {measure} | {:.1} | {:.1} |\n", 100.0 * start, 100.0 * kept)
+        };
+        let rows: String = self.gains.iter().map(row).collect();
+        format!("\n| | {} | this model |\n|---|---|---|\n{rows}", self.base)
     }
 }
 
@@ -60,6 +84,8 @@ mod tests {
             base: "base/model",
             seen: (12, 90),
             data: "abc",
+            kept: 80,
+            gains: vec![("sr:x".to_owned(), "MAP".to_owned(), [0.5, 0.625])],
             losses: Some((2.0, 1.5)),
         };
         let text = card.text();
@@ -69,6 +95,8 @@ mod tests {
             "`neighbours`: 100 steps of 32",
             "2.0000 to 1.5000",
             "`abc`",
+            "step 80, chosen without labels",
+            "| sr:x MAP | 50.0 | 62.5 |",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -6,6 +6,7 @@ use crate::{
     cli::{Context, args::ReadArgs, commands::convert, signals},
     corpus::Dialogue,
     error::{Error, Result},
+    random::Random,
     store::{Manifest, Snapshot},
 };
 
@@ -24,6 +25,22 @@ pub(super) fn read(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) ->
         read.ends.push(read.dialogues.len());
     }
     Ok(read)
+}
+
+impl Read {
+    /// Keeps so many of them, drawn by a seed, in their order.
+    pub(super) fn keep(&mut self, count: usize, seed: u64) {
+        let mut chosen: Vec<usize> = (0..self.dialogues.len()).collect();
+        Random::new(seed, 4).shuffle(&mut chosen);
+        chosen.truncate(count);
+        chosen.sort_unstable();
+        for end in &mut self.ends {
+            *end = chosen.partition_point(|n| n < end);
+        }
+        let mut chosen = chosen.into_iter().peekable();
+        let mut number = 0..;
+        self.dialogues.retain(|_| number.next().is_some_and(|n| chosen.next_if_eq(&n).is_some()));
+    }
 }
 
 fn of(path: &PathBuf, args: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {

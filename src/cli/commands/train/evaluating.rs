@@ -5,7 +5,12 @@ use std::{path::Path, time::Instant};
 use super::corpus::Read;
 use crate::{
     cli::{Context, args::ReadArgs, commands::bench, watching::Watching},
-    encoder::{DeviceChoice, Network, folder::ModelFolder, open},
+    encoder::{
+        DeviceChoice, Network,
+        folder::{ModelFolder, PoolingMode},
+        open,
+        transformer::{Settings, Tokens},
+    },
     error::{Error, Result},
     eval::{
         rank::{Dense, Items, Pool, Ranker},
@@ -60,7 +65,10 @@ impl<'a> Evaluator<'a> {
     /// Measures the network of a step.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         let started = Instant::now();
-        let encoder = open::open_with(self.name, self.folder, network, self.device)?;
+        // Trained is the mean of tokens, whatever the model did before.
+        let tokens = Tokens { pooling: (step > 0).then_some(PoolingMode::Mean), ..Tokens::default() };
+        let settings = Settings { device: self.device, tokens, ..Settings::default() };
+        let encoder = open::open_with(self.name, self.folder, network, &settings)?;
         let dense = Dense::new(&encoder);
         let watch = Watching::new(self.context.printer);
         let mut dev = Vec::new();

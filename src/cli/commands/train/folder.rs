@@ -9,7 +9,7 @@ use crate::{
     cli::{Context, printer::grouped},
     encoder::{
         Network,
-        folder::{ModelFolder, SavedModel, Tokenizer, save},
+        folder::{ModelFolder, PoolingMode, SavedModel, Tokenizer, save},
     },
     error::{Error, IoContext, Result},
     store::files,
@@ -33,7 +33,7 @@ impl RunFolder {
     /// A folder that is not there yet, or one to go on in.
     pub(super) fn new(path: &Path, resume: bool) -> Result<Self> {
         let folder = RunFolder(path.to_owned());
-        let begun = folder.recipe().is_file();
+        let begun = folder.is_begun();
         if begun && !resume {
             return Err(Error::input(format!("{} holds a run already", path.display()))
                 .with_hint("go on with it by --resume, or name another folder"));
@@ -47,6 +47,16 @@ impl RunFolder {
                 .with_hint("name a folder that is not there yet"));
         }
         Ok(folder)
+    }
+
+    /// Whether it holds a run.
+    pub(super) fn is_begun(&self) -> bool {
+        self.recipe().is_file()
+    }
+
+    /// One that there is.
+    pub(super) fn of(path: &Path) -> Self {
+        RunFolder(path.to_owned())
     }
 
     fn recipe(&self) -> PathBuf {
@@ -132,10 +142,12 @@ impl RunFolder {
         // Beside it first: a kill leaves the model that was there, or the new one.
         let beside = files::beside(&self.model());
         files::remove_folder(&beside)?;
+        let mut pipeline = base.pipeline().clone();
+        pipeline.pooling.modes = vec![PoolingMode::Mean];
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
-            pipeline: base.pipeline(),
+            pipeline: &pipeline,
             tokenizer,
             base: Some(card.base),
         };

@@ -4,6 +4,7 @@ mod corpus;
 mod curves;
 mod evaluating;
 mod folder;
+mod many;
 mod objective;
 mod recipe;
 mod running;
@@ -12,14 +13,20 @@ mod told;
 
 use candle_core::DType;
 
+use std::path::Path;
+
 use crate::{
     cli::{
         Context,
-        args::TrainArgs,
+        args::{TrainArgs, TrainCommand, TrainRunArgs},
         memory,
         printer::{counted, grouped},
     },
-    encoder::{Device, folder::ModelFolder, statics},
+    encoder::{
+        Device,
+        folder::{ModelFolder, PoolingMode, Step},
+        statics,
+    },
     error::{Error, Result},
     train::{
         data::TrainingSet,
@@ -30,6 +37,7 @@ use crate::{
     },
 };
 use folder::RunFolder;
+use running::Reached;
 
 /// Bytes of what frozen layers give that may be kept.
 const KEPT: usize = 1 << 30;
@@ -37,7 +45,25 @@ const KEPT: usize = 1 << 30;
 const DROPPED: usize = 2 << 30;
 
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
-    let mut recipe = recipe::of(args, context)?;
+    let (args, varied) = match &args.command {
+        Some(TrainCommand::Sweep(sweep)) => (&sweep.run, sweep.vary.as_slice()),
+        None => (&args.run, &[][..]),
+    };
+    let recipe = recipe::of(args, context)?;
+    if varied.is_empty() && args.seeds.is_none() {
+        let (reached, recipe) = once(recipe, args, (args.output(), args.resume), context)?;
+        return told::end(&reached, &recipe, &RunFolder::of(args.output()), context);
+    }
+    many::run(&recipe, varied, args, context)
+}
+
+/// A run, and its recipe with all that was not given.
+fn once(
+    mut recipe: Recipe,
+    args: &TrainRunArgs,
+    (output, resume): (&Path, bool),
+    context: &Context<'_>,
+) -> Result<(Reached, Recipe)> {
     let found = context.model(&recipe.model)?;
     if statics::is_static(&found.path) {
         return Err(Error::input(format!(
@@ -47,10 +73,14 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
         .with_hint("begin with a transformer, such as all-MiniLM-L6-v2"));
     }
     let folder = ModelFolder::open(&found.path)?;
+    means_only(&folder, &found.name, context)?;
     recipe.complete(folder.config().layers, folder.max_tokens())?;
-    let run_folder = RunFolder::new(&args.output, args.resume)?;
+    let run_folder = RunFolder::new(output, resume)?;
     let device = Device::open(args.device)?;
-    let read = corpus::read(&recipe.corpus, &args.read, context)?;
+    let mut read = corpus::read(&recipe.corpus, &args.read, context)?;
+    if let Some(count) = recipe.dialogues {
+        read.keep(count, recipe.seed);
+    }
     let hash = crate::eval::data::hash_of_dialogues(&read.dialogues)?;
     let tokenizer = folder.tokenizer()?;
     let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing())?;
@@ -71,7 +101,7 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     drop(read);
     memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?;
-    let done = match args.resume {
+    let done = match resume {
         true => run_folder.go_on(&mut trainer, &identity, context)?,
         false => 0,
     };
@@ -93,10 +123,36 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
         base: &found.name,
         seen: (data.dialogues.len(), data.turns()),
         data: &hash,
+        kept: reached.kept,
+        gains: told::gains(&reached, recipe.seed)
+            .into_iter()
+            .map(|gain| (gain.task, gain.measure, [gain.start, gain.kept]))
+            .collect(),
         losses: reached.losses,
     };
     run_folder.save_model(&folder, &tokenizer, &network, &card)?;
-    told::end(&reached, &recipe, &run_folder, context)
+    drop(trainer);
+    Ok((reached, recipe))
+}
+
+/// Refuses a model whose vectors are more than a mean of its tokens, and tells where the mean takes the place of something
+/// else: what is trained is the mean.
+fn means_only(folder: &ModelFolder, name: &str, context: &Context<'_>) -> Result<()> {
+    let pipeline = folder.pipeline();
+    if pipeline.steps.iter().any(|step| matches!(step, Step::Dense(_))) {
+        return Err(Error::input(format!(
+            "{name} has a dense layer behind its tokens, which is not trained here"
+        ))
+        .with_hint("begin with a model whose vectors are the mean of its tokens, such as all-MiniLM-L6-v2"));
+    }
+    if pipeline.pooling.modes != [PoolingMode::Mean] {
+        let modes: Vec<&str> = pipeline.pooling.modes.iter().map(|mode| mode.name()).collect();
+        context.printer.warn(format!(
+            "{name} pools its tokens by {}; it is trained, and saved, to pool by their mean",
+            modes.join(" and ")
+        ));
+    }
+    Ok(())
 }
 
 /// What a run hangs on, as a hash.

@@ -3,18 +3,22 @@
 use std::path::Path;
 
 use crate::{
-    cli::{Context, args::TrainArgs, encoders::DEFAULT_MODEL},
+    cli::{
+        Context,
+        args::{Preset, TrainRunArgs},
+        encoders::DEFAULT_MODEL,
+    },
     error::{Error, IoContext, Result},
     train::recipe::Recipe,
 };
 
 /// The recipe that is meant: a file's, or an objective's, changed as is asked for.
-pub(super) fn of(args: &TrainArgs, context: &Context<'_>) -> Result<Recipe> {
-    let mut recipe = match is_file(&args.what) {
-        true => read(Path::new(&args.what))?,
+pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
+    let mut recipe = match is_file(args.what()) {
+        true => read(Path::new(args.what()))?,
         false => {
             let model = args.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-            Recipe::new(args.what.parse()?, model, Vec::new())
+            Recipe::new(args.what().parse()?, model, Vec::new())
         }
     };
     if let Some(model) = &args.model {
@@ -27,7 +31,7 @@ pub(super) fn of(args: &TrainArgs, context: &Context<'_>) -> Result<Recipe> {
         return Err(Error::input("there are no dialogues to train on")
             .with_hint("name an index or files: --corpus chats/"));
     }
-    if context.settings.seed != 0 || !is_file(&args.what) {
+    if context.settings.seed != 0 || !is_file(args.what()) {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
@@ -61,7 +65,25 @@ pub(super) fn of(args: &TrainArgs, context: &Context<'_>) -> Result<Recipe> {
     recipe.profile = goal.profile.or(recipe.profile);
     recipe.merge_turns = goal.merge_turns.or(recipe.merge_turns);
     recipe.min_turns = goal.min_turns.or(recipe.min_turns);
+    recipe.dialogues = goal.dialogues.or(recipe.dialogues);
+    match args.preset {
+        None => {}
+        Some(Preset::Small) => make_small(&mut recipe),
+    }
     Ok(recipe)
+}
+
+/// What ends within an hour on two cores, even for a model of twelve wide layers; what was asked for stays.
+fn make_small(recipe: &mut Recipe) {
+    if recipe.steps == 0 {
+        (recipe.steps, recipe.warm_up) = (100, recipe.warm_up.max(10));
+    }
+    recipe.dialogues.get_or_insert(5_000);
+    if recipe.max_tokens == 0 {
+        let mut usual = recipe.clone();
+        usual.fill(1, 128);
+        recipe.max_tokens = usual.max_tokens;
+    }
 }
 
 fn set<T: Copy>(to: &mut T, given: Option<T>) {

@@ -9,7 +9,7 @@ use crate::{
     eval::significance::{DRAWS, randomisation},
     train::{
         recipe::Recipe,
-        run::evaluations::{Evaluation, Selection, main_values},
+        run::evaluations::{Selection, main_values},
     },
 };
 
@@ -42,6 +42,12 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     main_values(kept).filter_map(of).collect()
 }
 
+/// How much neighbours agreed with words at the start, and do now.
+pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
+    let at = |step: u64| reached.evaluations.iter().find(|e| e.step == step)?.agreement;
+    Some([at(0)?, at(reached.kept)?])
+}
+
 pub(super) fn end(
     reached: &Reached,
     recipe: &Recipe,
@@ -53,14 +59,11 @@ pub(super) fn end(
     let model = folder.model();
     let rate = |n: u64| grouped((n as f64 / seconds.max(1e-3)) as u64);
     let gains = gains(reached, recipe.seed);
-    let agreement = |step: u64| -> Option<f64> {
-        reached.evaluations.iter().find(|e: &&Evaluation| e.step == step)?.agreement
-    };
-    let agreements = agreement(0).zip(agreement(reached.kept));
+    let agreements = agreements(reached);
     let result = serde_json::json!({
         "model": model, "steps": reached.steps, "kept": reached.kept,
         "loss": { "first": first, "last": last },
-        "agreement": agreements.map(|(start, kept)| serde_json::json!({ "start": start, "kept": kept })),
+        "agreement": agreements.map(|[start, kept]| serde_json::json!({ "start": start, "kept": kept })),
         "dev": gains, "seconds": seconds, "examples": examples, "tokens": tokens,
     });
     context.printer.result(&result, |out| {
@@ -72,7 +75,7 @@ pub(super) fn end(
         if examples > 0 {
             writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))?;
         }
-        if let Some((start, kept)) = agreements {
+        if let Some([start, kept]) = agreements {
             writeln!(
                 out,
                 "agreement of neighbours with words: {:.1}% → {:.1}%",
@@ -96,7 +99,7 @@ pub(super) fn end(
             }
         }
     })?;
-    if let Some((start, kept)) = agreements
+    if let Some([start, kept]) = agreements
         && kept < start
     {
         context.printer.warn(format!(

@@ -1,0 +1,188 @@
+//! Several runs: with several seeds, or for several values of a setting. Each has a folder of its own below the one that
+//! was named, and what came of all stands in `runs.json` there.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    folder::RunFolder,
+    once,
+    running::Reached,
+    told::{self, Gain},
+};
+use crate::{
+    cli::{
+        Context,
+        args::{Seeds, TrainRunArgs},
+        printer::counted,
+        signals,
+    },
+    error::{Error, IoContext, Result},
+    eval::significance::mean_and_deviation,
+    store::files,
+    train::recipe::Recipe,
+};
+
+/// A run that has ended.
+#[derive(Debug, Clone, Serialize)]
+struct Ended {
+    /// Its folder, below the one of all.
+    folder: String,
+    /// What was varied; nothing where seeds alone differ.
+    settings: String,
+    seed: u64,
+    steps: u64,
+    kept: u64,
+    agreement: Option<[f64; 2]>,
+    dev: Vec<Gain>,
+}
+
+pub(super) fn run(
+    recipe: &Recipe,
+    varied: &[(String, Vec<String>)],
+    args: &TrainRunArgs,
+    context: &Context<'_>,
+) -> Result<()> {
+    let variants = variants(recipe, varied)?;
+    let seeds = args.seeds.unwrap_or(Seeds::Count(1)).all(recipe.seed);
+    let all = variants.len() * seeds.len();
+    let mut ended: Vec<Ended> = Vec::with_capacity(all);
+    // Told before the first one is trained, not after it.
+    let mut planned = Vec::with_capacity(all);
+    for (settings, recipe) in &variants {
+        for seed in &seeds {
+            let seeded = args.seeds.map(|_| format!("seed-{seed}"));
+            let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
+            let name = name.into_iter().flatten().collect::<Vec<_>>().join("/");
+            let path = args.output().join(&name);
+            // Of several, those that were not begun are none to be gone on with.
+            let resume = args.resume && RunFolder::of(&path).is_begun();
+            RunFolder::new(&path, resume)?;
+            planned.push((name, (path, resume), settings, Recipe { seed: *seed, ..recipe.clone() }));
+        }
+    }
+    for (n, (name, (path, resume), settings, recipe)) in planned.into_iter().enumerate() {
+        if signals::stopped() {
+            return Err(Error::Interrupted {
+                hint: Some("the same command with --resume goes on".to_owned()),
+            });
+        }
+        context.printer.say(format!("run {} of {all}: {name}", n + 1));
+        let seed = recipe.seed;
+        let (reached, recipe) = once(recipe, args, (&path, resume), context)?;
+        ended.push(of(name, settings, &recipe, seed, &reached));
+        write(args.output(), &ended)?;
+    }
+    tell(&ended, args, context)
+}
+
+fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reached) -> Ended {
+    Ended {
+        folder,
+        settings: settings.to_owned(),
+        seed,
+        steps: reached.steps,
+        kept: reached.kept,
+        agreement: told::agreements(reached),
+        dev: told::gains(reached, recipe.seed),
+    }
+}
+
+fn write(folder: &Path, ended: &[Ended]) -> Result<()> {
+    std::fs::create_dir_all(folder).at("create", folder)?;
+    let text = serde_json::to_string_pretty(ended).map_err(|e| Error::Internal(e.to_string()))?;
+    files::replace(&folder.join("runs.json"), (text + "\n").as_bytes())
+}
+
+/// Every combination of the values, in words, with its recipe.
+fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(String, Recipe)>> {
+    let mut all = vec![(String::new(), recipe.clone())];
+    for (setting, values) in varied {
+        let mut more = Vec::with_capacity(all.len() * values.len());
+        for (words, recipe) in &all {
+            for value in values {
+                let comma = if words.is_empty() { "" } else { ", " };
+                more.push((format!("{words}{comma}{setting}={value}"), with(recipe, setting, value)?));
+            }
+        }
+        all = more;
+    }
+    Ok(all)
+}
+
+/// A recipe with another value of a setting, which is named as its file names it.
+fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
+    let refuse = |e: String| {
+        Error::input(format!("{setting} cannot be {value}: {}", e.lines().next().unwrap_or_default()))
+            .with_hint("settings are named as in the recipe.toml of a run, such as temperature or negatives")
+    };
+    let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
+    let text = format!("value = {value}");
+    let parsed = text.parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
+    table.insert(setting.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
+    table.try_into().map_err(|e: toml::de::Error| refuse(e.message().to_owned()))
+}
+
+/// What came of each setting, over its seeds.
+fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<()> {
+    context.printer.result(&ended, |out| {
+        let mut settings: Vec<&str> = Vec::new();
+        for one in ended {
+            if !settings.contains(&one.settings.as_str()) {
+                settings.push(&one.settings);
+            }
+        }
+        for setting in settings {
+            let own: Vec<&Ended> = ended.iter().filter(|e| e.settings == setting).collect();
+            let name = if setting.is_empty() { "all seeds" } else { setting };
+            writeln!(out, "{name} ({})", counted(own.len() as u64, "run"))?;
+            let agreement: Vec<[f64; 2]> = own.iter().filter_map(|e| e.agreement).collect();
+            if !agreement.is_empty() {
+                let line = over(agreement.iter().map(|[start, kept]| (*start, *kept)));
+                writeln!(out, "  agreement with words: {line}")?;
+            }
+            for (n, gain) in own.first().map_or(&[][..], |e| &e.dev).iter().enumerate() {
+                let line = over(own.iter().filter_map(|e| e.dev.get(n)).map(|g| (g.start, g.kept)));
+                let worst = own
+                    .iter()
+                    .filter_map(|e| e.dev.get(n)?.p)
+                    .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
+                let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4} at most)"));
+                writeln!(out, "  {} {}: {line}{worst}", gain.task, gain.measure)?;
+            }
+        }
+        writeln!(out, "all of it is in {}", args.output().join("runs.json").display())
+    })
+}
+
+/// From the start to what was kept: means, and the deviation of the second.
+fn over(values: impl Iterator<Item = (f64, f64)>) -> String {
+    let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
+    let ((start, _), (kept, deviation)) = (mean_and_deviation(&start), mean_and_deviation(&kept));
+    format!("{:.1} → {:.1} ± {:.1}", 100.0 * start, 100.0 * kept, 100.0 * deviation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::recipe::ObjectiveName;
+
+    #[test]
+    fn settings_vary_by_their_names() {
+        let recipe = Recipe::new(ObjectiveName::Dialoguecse, "m".to_owned(), vec!["c".into()]);
+        let vary = [
+            ("temperature".to_owned(), vec!["0.05".to_owned(), "0.2".to_owned()]),
+            ("negatives".to_owned(), vec!["4".to_owned()]),
+            ("aggregation".to_owned(), vec!["i1".to_owned()]),
+        ];
+        let all = variants(&recipe, &vary).unwrap();
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[1].0, "temperature=0.2, negatives=4, aggregation=i1");
+        assert_eq!((all[1].1.temperature, all[1].1.negatives), (0.2, Some(4)));
+        for (setting, value) in [("temprature", "1"), ("negatives", "many"), ("aggregation", "i3")] {
+            let error = with(&recipe, setting, value).unwrap_err().to_string();
+            assert!(error.contains(setting) && error.contains(value), "{error}");
+        }
+    }
+}
