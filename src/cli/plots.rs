@@ -71,6 +71,12 @@ fn short(value: f64) -> String {
     match value.abs() {
         large if large >= 1e6 => format!("{}M", value / 1e6),
         large if large >= 1e3 => format!("{}k", value / 1e3),
+        small if small > 0.0 && small < 1e-3 => {
+            // Marks are sums of steps: what is behind the third place is none of the mark's.
+            let text = format!("{value:.2e}");
+            let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
+            format!("{}e{power}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
         _ => {
             let text = format!("{value:.4}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -183,7 +189,7 @@ pub(crate) fn lines(
             colour(n)
         );
         // So many points need no dots.
-        let dots = if points.len() > 60 { 0 } else { points.len() };
+        let dots = if points.len() > 30 { 0 } else { points.len() };
         for ((x, y), (of_x, of_y)) in spots.iter().zip(points).take(dots) {
             let of_y = if logarithmic { format!("{of_y:.0}") } else { format!("{of_y:.4}") };
             let _ = writeln!(
@@ -257,6 +263,7 @@ mod tests {
             axis.marks().iter().map(|m| short(*m)).collect::<Vec<_>>(),
             ["1k", "2k", "5k", "10k", "20k", "50k"]
         );
+        assert_eq!([0.0, 2e-5, 1.25e-4, -3e-5, 0.02].map(short), ["0", "2e-5", "1.25e-4", "-3e-5", "0.02"]);
         // One value has an axis, too.
         let one = Axis::of([3.0].into_iter(), false);
         assert!((0.0..=1.0).contains(&one.place(3.0)) && !one.marks().is_empty());

@@ -68,6 +68,9 @@ impl std::str::FromStr for Selection {
     }
 }
 
+/// By how much agreement may be less than the most and tell nothing.
+const NEARLY: f64 = 0.005;
+
 impl Selection {
     /// What an evaluation is worth, where it can be told: the greater, the better.
     pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
@@ -81,16 +84,18 @@ impl Selection {
         }
     }
 
-    /// The best of a run's trained steps: the first of those that are worth the same.
+    /// The best of a run's trained steps. By labels the first of those that are worth the same; without them the last of
+    /// those that are nearly worth it: so little is told by chance, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
-        let mut best: Option<(&Evaluation, f64)> = None;
-        for evaluation in evaluations.iter().filter(|e| e.step > 0) {
-            let Some(worth) = self.worth(evaluation) else { continue };
-            if best.is_none_or(|(_, most)| worth > most) {
-                best = Some((evaluation, worth));
-            }
+        let trained = || evaluations.iter().filter(|e| e.step > 0);
+        let worth = |evaluation: &Evaluation| self.worth(evaluation);
+        let most = trained()
+            .filter_map(worth)
+            .fold(None, |most: Option<f64>, worth| Some(most.map_or(worth, |most| most.max(worth))))?;
+        match self {
+            Selection::LabelFree => trained().rfind(|e| worth(e).is_some_and(|w| w >= most - NEARLY)),
+            Selection::Dev | Selection::Last => trained().find(|e| worth(e) == Some(most)),
         }
-        best.map(|(evaluation, _)| evaluation)
     }
 
     /// How many evaluations there were since the best.
@@ -132,12 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn the_best_step_is_the_first_of_the_best_and_never_the_start() {
-        let all = [at(0, 0.9, 0.9), at(10, 0.5, 0.2), at(20, 0.7, 0.1), at(30, 0.7, 0.3), at(40, 0.6, 0.3)];
-        assert_eq!(Selection::LabelFree.best(&all).unwrap().step, 20);
+    fn the_best_step_is_never_the_start() {
+        let all = [at(0, 0.9, 0.9), at(10, 0.5, 0.2), at(20, 0.7, 0.1), at(30, 0.699, 0.3), at(40, 0.6, 0.3)];
+        assert_eq!(Selection::LabelFree.best(&all).unwrap().step, 30);
+        assert_eq!(Selection::LabelFree.best(&all[..3]).unwrap().step, 20);
         assert_eq!(Selection::Dev.best(&all).unwrap().step, 30);
         assert_eq!(Selection::Last.best(&all), None);
-        assert_eq!(Selection::LabelFree.since_best(&all), 2);
+        assert_eq!(Selection::LabelFree.since_best(&all), 1);
         assert_eq!(Selection::LabelFree.since_best(&all[..1]), 0);
         assert_eq!(main_values(&all[0]).count(), 1);
     }

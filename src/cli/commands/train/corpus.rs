@@ -1,6 +1,6 @@
 //! From `--corpus` to dialogues.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use crate::{
     cli::{Context, args::ReadArgs, commands::convert, signals},
@@ -34,12 +34,36 @@ impl Read {
         Random::new(seed, 4).shuffle(&mut chosen);
         chosen.truncate(count);
         chosen.sort_unstable();
-        for end in &mut self.ends {
-            *end = chosen.partition_point(|n| n < end);
-        }
         let mut chosen = chosen.into_iter().peekable();
         let mut number = 0..;
-        self.dialogues.retain(|_| number.next().is_some_and(|n| chosen.next_if_eq(&n).is_some()));
+        self.retain(|_| number.next().is_some_and(|n| chosen.next_if_eq(&n).is_some()));
+    }
+
+    /// Leaves out those that say word for word what one of these does, whoever speaks; gives how many.
+    pub(super) fn leave_out<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> usize {
+        let key = |dialogue: &Dialogue| {
+            let mut words = blake3::Hasher::new();
+            for word in dialogue.turns.iter().flat_map(|turn| turn.text.split_whitespace()) {
+                words.update(word.as_bytes()).update(b" ");
+            }
+            *words.finalize().as_bytes()
+        };
+        let known: HashSet<[u8; 32]> = those.map(key).collect();
+        let before = self.dialogues.len();
+        if !known.is_empty() {
+            self.retain(|dialogue| !known.contains(&key(dialogue)));
+        }
+        before - self.dialogues.len()
+    }
+
+    /// Keeps some; each corpus ends where its own do.
+    fn retain(&mut self, mut keep: impl FnMut(&Dialogue) -> bool) {
+        let kept: Vec<bool> = self.dialogues.iter().map(&mut keep).collect();
+        for end in &mut self.ends {
+            *end = kept[..*end].iter().filter(|kept| **kept).count();
+        }
+        let mut kept = kept.into_iter();
+        self.dialogues.retain(|_| kept.next().unwrap_or(false));
     }
 }
 
@@ -70,4 +94,33 @@ fn index(path: &PathBuf, context: &Context<'_>) -> Option<PathBuf> {
     }
     let named = context.settings.indexes_dir.join(path);
     (path.components().count() == 1 && Manifest::exists(&named)).then_some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{corpus::Role, ids::DialogueId};
+
+    fn read(said: &[&str], ends: &[usize]) -> Read {
+        let dialogue = |text: &&str| {
+            let mut dialogue = Dialogue::new(DialogueId::new(*text).unwrap());
+            for turn in text.split('/') {
+                dialogue.push("x", Role::User, turn);
+            }
+            dialogue
+        };
+        Read { dialogues: said.iter().map(dialogue).collect(), ends: ends.to_vec() }
+    }
+
+    #[test]
+    fn what_is_left_is_still_of_its_corpus() {
+        let mut all = read(&["a/b", "c", "d", "e f", "g", "h"], &[2, 3, 6]);
+        let those = read(&["e/f", "c", "z"], &[3]);
+        assert_eq!(all.leave_out(those.dialogues.iter()), 2);
+        assert_eq!(all.ends, [1, 2, 4]);
+        all.keep(3, 5);
+        assert_eq!((all.dialogues.len(), all.ends[2]), (3, 3));
+        all.keep(9, 5);
+        assert_eq!(all.dialogues.len(), 3);
+    }
 }

@@ -2,60 +2,87 @@
 
 use crate::{
     cli::plots::{Series, legend_within, lines},
-    train::run::{evaluations::Evaluation, events::Scalar, metrics::Line},
+    train::run::{
+        evaluations::{Evaluation, main_values},
+        events::Scalar,
+        metrics::Line,
+    },
 };
 
-/// The height of a plot with its legend.
-const ROW: usize = 352;
+/// The heights of a plot, and of what its colours mean.
+const PLOT: usize = 320;
+const LEGEND: usize = 28;
+
+/// A plot: its lines, and what goes up.
+struct Plot {
+    series: Vec<Series>,
+    name: String,
+}
 
 /// A picture of plots one below the other.
 pub(super) fn picture(steps: &[Line], evaluations: &[Evaluation]) -> String {
-    let of = |value: fn(&Line) -> f64| steps.iter().map(|l| (l.step as f64, value(l))).collect();
+    let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
+        steps.iter().map(|l| (l.step as f64, value(l))).collect()
+    };
     let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
         evaluations.iter().filter_map(|e| Some((e.step as f64, value(e)?))).collect()
     };
-    let one = |name: &str, points| vec![(name.to_owned(), points)];
-    let all: Vec<(Vec<Series>, &str)> = vec![
-        (one("loss", of(|l| l.loss)), "loss"),
-        (one("learning rate", of(|l| l.learning_rate)), "learning rate"),
-        (one("gradient", of(|l| l.gradient)), "length of the gradient"),
-        (dev(evaluations), "dev tasks"),
-        (one("agreement", measured(|e| e.agreement)), "neighbours by words among those by vectors"),
-        (one("alignment", measured(|e| e.alignment)), "alignment"),
-        (one("uniformity", measured(|e| e.uniformity)), "uniformity"),
-    ];
-    let mut drawn = Vec::new();
-    for (series, name) in &all {
-        if let Some(svg) = lines(series, ("step", name), name, false) {
+    let one = |name: &str, points| Plot { series: vec![(name.to_owned(), points)], name: name.to_owned() };
+    let loss = of(|l| l.loss);
+    let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
+    let mut plots = vec![Plot { series, name: "loss".to_owned() }];
+    plots.push(one("learning rate", of(|l| l.learning_rate)));
+    plots.push(one("length of the gradient", of(|l| l.gradient)));
+    plots.extend(dev(evaluations));
+    plots.push(one("agreement of neighbours with words", measured(|e| e.agreement)));
+    plots.push(one("alignment", measured(|e| e.alignment)));
+    plots.push(one("uniformity", measured(|e| e.uniformity)));
+    let (mut drawn, mut height) = (String::new(), 8);
+    for Plot { series, name } in &plots {
+        let Some(svg) = lines(series, ("step", name), name, false) else { continue };
+        drawn += &svg.replacen("<svg", &format!("<svg y=\"{height}\" height=\"{PLOT}\" width=\"640\""), 1);
+        height += PLOT;
+        if series.len() > 1 {
             let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
-            let place = format!("<svg y=\"{}\" height=\"320\" width=\"640\"", drawn.len() * ROW);
-            let legend = legend_within(&names, drawn.len() * ROW + 336);
-            drawn.push(svg.replacen("<svg", &place, 1) + &legend);
+            drawn += &legend_within(&names, height + LEGEND / 2);
+            height += LEGEND;
         }
     }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 {height}\" width=\"640\" height=\"{height}\">\n<style>text \
          {{ font: 11px system-ui, sans-serif; fill: #555 }} .grid {{ stroke: #ddd; fill: none }}</style>\n<rect \
-         width=\"640\" height=\"{height}\" fill=\"#fff\"/>\n{}</svg>\n",
-        drawn.concat(),
-        height = drawn.len() * ROW
+         width=\"640\" height=\"{height}\" fill=\"#fff\"/>\n{drawn}</svg>\n"
     )
 }
 
-/// The numbers of the dev tasks, a line each.
-fn dev(evaluations: &[Evaluation]) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
+/// What the bar shows, too: each step counts a tenth of what is shown after it.
+fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut now = points.first().map_or(0.0, |p| p.1);
+    let next = |(step, value): &(f64, f64)| {
+        now = 0.9 * now + 0.1 * value;
+        (*step, now)
+    };
+    points.iter().map(next).collect()
+}
+
+/// A plot for each dev task, of the number that it is known by.
+fn dev(evaluations: &[Evaluation]) -> Vec<Plot> {
+    let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {
-        for measured in &evaluation.dev {
-            let name = format!("{} {}", measured.task, measured.measure);
+        for measured in main_values(evaluation) {
             let point = (evaluation.step as f64, measured.value);
-            match series.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, points)) => points.push(point),
-                None => series.push((name, vec![point])),
+            match plots.iter_mut().find(|(task, _)| *task == measured.task) {
+                Some((_, plot)) => plot.series[0].1.push(point),
+                None => {
+                    let (task, path) = measured.task.split_once(':').unwrap_or((&measured.task, ""));
+                    let file = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path);
+                    let name = format!("{} of {task}:{file}", measured.measure);
+                    plots.push((&measured.task, Plot { series: vec![(name.clone(), vec![point])], name }));
+                }
             }
         }
     }
-    series
+    plots.into_iter().map(|(_, plot)| plot).collect()
 }
 
 /// The same numbers as TensorBoard has them.
@@ -82,4 +109,47 @@ pub(super) fn scalars(steps: &[Line], evaluations: &[Evaluation]) -> Vec<Scalar>
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::run::evaluations::Measured;
+
+    #[test]
+    fn everything_that_was_told_is_drawn_and_written() {
+        let step = |step: u64| Line {
+            step,
+            loss: 2.0 / step as f64,
+            learning_rate: 2e-5,
+            gradient: 1.0,
+            examples: 4,
+            tokens: 9,
+            seconds: 0.1,
+        };
+        let evaluation = |step: u64, value| Evaluation {
+            step,
+            dev: ["MAP", "MRR"]
+                .map(|measure| Measured {
+                    task: "sr:a/b/select.txt".to_owned(),
+                    measure: measure.to_owned(),
+                    value,
+                    each: Vec::new(),
+                })
+                .to_vec(),
+            agreement: Some(value),
+            alignment: None,
+            uniformity: None,
+            seconds: 1.0,
+        };
+        let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
+        let picture = picture(&steps, &evaluations);
+        for part in ["MAP of sr:select.txt", "agreement of neighbours", "2e-5", "smoothed", "learning rate"] {
+            assert!(picture.contains(part), "{part}");
+        }
+        assert!(!picture.contains("MRR") && !picture.contains("uniformity") && !picture.contains("NaN"));
+        let scalars = scalars(&steps, &evaluations);
+        assert_eq!(scalars.len(), 2 * 3 + 2 * 3);
+        assert!(scalars.iter().any(|s| s.name == "dev/sr:a/b/select.txt/MRR" && s.step == 2));
+    }
 }

@@ -5,6 +5,7 @@ use std::{path::Path, time::Instant};
 use super::corpus::Read;
 use crate::{
     cli::{Context, args::ReadArgs, commands::bench, watching::Watching},
+    corpus::Dialogue,
     encoder::{
         DeviceChoice, Network,
         folder::{ModelFolder, PoolingMode},
@@ -29,9 +30,29 @@ use crate::{
 const DIALOGUES: usize = 400;
 const UTTERANCES: usize = 2_000;
 
+/// Tasks with labels, by what they were asked for as.
+pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
+
+/// Reads the dev tasks of a recipe.
+pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<Tasks> {
+    let read = |dev: &DevTask| {
+        let (task, _) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
+        Ok((String::from(dev.clone()), task))
+    };
+    recipe.dev.iter().map(read).collect()
+}
+
+/// The dialogues of tasks that are about dialogues.
+pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
+    tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
+        Items::Dialogues(dialogues) => dialogues.as_slice(),
+        Items::Texts(_) => &[],
+    })
+}
+
 /// What a model is measured by.
 pub(super) struct Evaluator<'a> {
-    tasks: Vec<(String, Box<dyn Task>)>,
+    tasks: Tasks,
     unlabelled: Option<Unlabelled>,
     name: &'a str,
     folder: &'a ModelFolder,
@@ -40,19 +61,15 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Reads the tasks, and draws what is looked at without labels.
+    /// With these tasks; draws what is looked at without labels.
     pub(super) fn new(
         recipe: &Recipe,
         read: &Read,
+        tasks: Tasks,
         (name, folder): (&'a str, &'a ModelFolder),
-        (device, args): (DeviceChoice, &ReadArgs),
+        device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let mut tasks = Vec::new();
-        for dev in &recipe.dev {
-            let (task, _) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
-            tasks.push((String::from(dev.clone()), task));
-        }
         let unlabelled = Unlabelled::new(drawn(recipe, read), &Watching::new(context.printer))?;
         Ok(Evaluator { tasks, unlabelled, name, folder, device, context })
     }
@@ -75,11 +92,12 @@ impl<'a> Evaluator<'a> {
         for (name, task) in &self.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;
             let outcome = task.run(scorer.as_ref(), false, &watch)?;
-            let measured = outcome.values.into_iter().map(|v| Measured {
+            // Significance is computed of the number that a task is known by.
+            let measured = outcome.values.into_iter().enumerate().map(|(n, v)| Measured {
                 task: name.clone(),
                 measure: v.measure,
                 value: v.value,
-                each: v.each,
+                each: if n == 0 { v.each } else { Vec::new() },
             });
             dev.extend(measured);
         }

@@ -78,6 +78,14 @@ fn once(
     let run_folder = RunFolder::new(output, resume)?;
     let device = Device::open(args.device)?;
     let mut read = corpus::read(&recipe.corpus, &args.read, context)?;
+    let tasks = evaluating::tasks(&recipe, &args.read, context)?;
+    match read.leave_out(evaluating::dialogues_of(&tasks)) as u64 {
+        0 => {}
+        n => {
+            let those = counted(n, "dialogue");
+            context.printer.say(format!("not trained on, for a dev task has the same: {those}"));
+        }
+    }
     if let Some(count) = recipe.dialogues {
         read.keep(count, recipe.seed);
     }
@@ -91,13 +99,8 @@ fn once(
     let model = Trainable::new(folder.network()?, freezing, device.inner(), dtype)?;
     let objective =
         objective::of(&recipe, &data, &read, (&model, folder.max_tokens()), args.device, context)?;
-    let evaluator = evaluating::Evaluator::new(
-        &recipe,
-        &read,
-        (&found.name, &folder),
-        (args.device, &args.read),
-        context,
-    )?;
+    let evaluator =
+        evaluating::Evaluator::new(&recipe, &read, tasks, (&found.name, &folder), args.device, context)?;
     drop(read);
     memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?;
