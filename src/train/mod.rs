@@ -3,6 +3,7 @@
 pub mod data;
 pub mod device;
 pub mod gradients;
+pub mod hard;
 pub mod model;
 pub mod objectives;
 pub mod ops;

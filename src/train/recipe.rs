@@ -35,13 +35,15 @@ pub enum ObjectiveName {
     Words,
     /// Whether a response belongs to the turns before it.
     Relevance,
+    /// DialogueCSE with hard negatives and dial2vec at once, utterances kept where they are.
+    Joint,
     /// Ours, beside another: utterances stay where they are.
     Keep,
 }
 
 impl ObjectiveName {
     /// All of them.
-    pub const ALL: [ObjectiveName; 10] = [
+    pub const ALL: [ObjectiveName; 11] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
         ObjectiveName::Simcse,
@@ -51,6 +53,7 @@ impl ObjectiveName {
         ObjectiveName::SiameseM,
         ObjectiveName::Words,
         ObjectiveName::Relevance,
+        ObjectiveName::Joint,
         ObjectiveName::Keep,
     ];
 
@@ -66,6 +69,7 @@ impl ObjectiveName {
             ObjectiveName::SiameseM => "siamese-m",
             ObjectiveName::Words => "words",
             ObjectiveName::Relevance => "relevance",
+            ObjectiveName::Joint => "joint",
             ObjectiveName::Keep => "keep",
         }
     }
@@ -182,6 +186,9 @@ pub struct Recipe {
     /// Wrong ones beside the right one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<usize>,
+    /// DialogueCSE: so many of the wrong ones are near the right one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard_negatives: Option<usize>,
     /// DialogueCSE: turns around a response. Responses: turns before one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
@@ -312,6 +319,7 @@ impl Recipe {
             max_tokens: 0,
             temperature: 0.0,
             negatives: None,
+            hard_negatives: None,
             context: None,
             aggregation: None,
             window: None,
@@ -340,6 +348,7 @@ impl Recipe {
         use ObjectiveName as O;
         let (batch, rate, tokens, temperature) = match self.objective {
             O::Dialoguecse => (20, 5e-5, 50, 0.1),
+            O::Joint => (20, 2e-5, 50, 0.1),
             O::Dial2vec => (5, 1e-5, 512, 0.2),
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
@@ -355,6 +364,10 @@ impl Recipe {
             O::Responses => (300, 30),
             _ => (300, 0),
         };
+        if self.objective == O::Joint {
+            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Dial2vec, 0.5), (O::Keep, 20.0)]));
+            self.hard_negatives.get_or_insert(4);
+        }
         if self.objective == O::Neighbours {
             self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 20.0)]));
         }
@@ -377,9 +390,9 @@ impl Recipe {
             O::Relevance => 3,
             _ => 2,
         });
-        self.merge_turns.get_or_insert(self.objective == O::Dialoguecse);
+        self.merge_turns.get_or_insert(matches!(self.objective, O::Dialoguecse | O::Joint));
         match self.objective {
-            O::Dialoguecse => {
+            O::Dialoguecse | O::Joint => {
                 self.negatives.get_or_insert(9);
                 self.context.get_or_insert(3);
                 self.aggregation.get_or_insert_default();
@@ -419,7 +432,7 @@ impl Recipe {
         }
         let beside = self.beside.iter().flatten();
         for (other, weight) in beside.clone() {
-            if *other == self.objective || *other == O::Neighbours {
+            if *other == self.objective || matches!(other, O::Neighbours | O::Joint) {
                 return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
             }
             if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
@@ -427,16 +440,18 @@ impl Recipe {
             }
         }
         let several = beside.count() > 0;
+        let by_turns = matches!(self.objective, O::Dialoguecse | O::Joint);
         let foreign = [
             (
                 self.context.is_some()
                     && !matches!(
                         self.objective,
-                        O::Dialoguecse | O::Responses | O::SiameseS | O::SiameseM | O::Relevance
+                        O::Dialoguecse | O::Joint | O::Responses | O::SiameseS | O::SiameseM | O::Relevance
                     ),
                 "context",
             ),
-            (self.aggregation.is_some() && self.objective != O::Dialoguecse, "aggregation"),
+            (self.aggregation.is_some() && !by_turns, "aggregation"),
+            (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
             (self.negatives.is_some() && (in_batch || told), "negatives"),
@@ -460,6 +475,11 @@ impl Recipe {
             (fits(4.0, self.max_tokens as f64, 1e6), "max_tokens", "a number from 4"),
             (fits(1e-4, self.temperature, 1e4), "temperature", "a number above 0, such as 0.1"),
             (self.negatives != Some(0), "negatives", "a number from 1"),
+            (
+                self.hard_negatives.is_none_or(|hard| self.negatives.is_some_and(|all| hard <= all)),
+                "hard_negatives",
+                "at most as many as there are negatives",
+            ),
             (self.context != Some(0), "context", "a number from 1"),
             (self.dialogues != Some(0), "dialogues", "a number from 1"),
             (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),

@@ -99,6 +99,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "siamese-m",
         "words",
         "relevance",
+        "joint",
     ] {
         let batch = if objective == "dial2vec" { 2 } else { 6 };
         let said = t.run(&format!(
@@ -225,6 +226,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train dialogcse {on}"), 2, "dialoguecse"),
         ("train simcse -m ./small -o run".to_owned(), 2, "no dialogues to train on"),
         (format!("train simcse {on} --window 3"), 2, "simcse has no window"),
+        (format!("train dialoguecse {on} --negatives 3 --hard-negatives 4"), 2, "hard_negatives"),
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),

@@ -53,7 +53,7 @@ fn varied(text: &str) -> Result<(String, Vec<String>), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainRunArgs {
-    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance; or a recipe (.toml), such as another run's recipe.toml
+    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe (.toml), such as another run's recipe.toml
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     what: Option<String>,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
@@ -172,6 +172,9 @@ pub(crate) struct GoalArgs {
     /// Wrong ones beside the right one
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
+    /// dialoguecse, joint: so many of the wrong ones are near the right one, by vectors or words, and yet not too near
+    #[arg(long, value_name = "N")]
+    pub(crate) hard_negatives: Option<usize>,
     /// dialoguecse: turns around a response; responses: turns before it
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,

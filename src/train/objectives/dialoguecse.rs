@@ -14,6 +14,7 @@ use crate::{
     random::Random,
     train::{
         data::{Said, TrainingSet},
+        hard::Hard,
         model::{Packed, Parameter},
         ops::{Segments, linear, pool},
     },
@@ -35,6 +36,8 @@ pub struct DialogueCse {
     pub context: usize,
     /// Other responses beside the true one.
     pub negatives: usize,
+    /// Some of them hard ones: so many, from here, where there are some for a response.
+    pub hard: Option<(usize, Hard)>,
     /// τ.
     pub temperature: f64,
     /// Tokens an utterance may have.
@@ -51,7 +54,15 @@ impl DialogueCse {
             Turns::Mean => Vec::new(),
             Turns::Weighted => weigher(width, seed, device)?,
         };
-        Ok(DialogueCse { context: 3, negatives: 9, temperature: 0.1, max_tokens: 50, turns, heads })
+        Ok(DialogueCse {
+            context: 3,
+            negatives: 9,
+            hard: None,
+            temperature: 0.1,
+            max_tokens: 50,
+            turns,
+            heads,
+        })
     }
 
     /// The turns next to one, from near to far, those before it first.
@@ -104,8 +115,15 @@ impl Objective for DialogueCse {
             let mut add = |said: &Said| sequences.push(data.utterance(&said.ids, self.max_tokens));
             around.iter().for_each(|t| add(&dialogue[*t]));
             add(&dialogue[turn]);
-            for _ in 0..self.negatives {
-                add(other(data, own, &dialogue[turn], random));
+            for n in 0..self.negatives {
+                let hard = match &self.hard {
+                    Some((count, hard)) if n < *count => hard.draw(*place, random),
+                    _ => None,
+                };
+                match hard {
+                    Some(at) => add(&data.dialogues[at.dialogue as usize][at.turn as usize]),
+                    None => add(other(data, own, &dialogue[turn], random)),
+                }
             }
         }
         Ok(Box::new(Responses {

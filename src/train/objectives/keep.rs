@@ -12,15 +12,12 @@ use crate::{
     random::Random,
     train::{
         data::TrainingSet,
-        device,
         model::{Packed, Trainable},
     },
 };
 
 /// Utterances that are looked at, at most.
 const MOST: usize = 4_096;
-/// Utterances that are encoded together.
-const TOGETHER: usize = 64;
 
 /// The objective: utterances, and their vectors in the beginning.
 pub struct Keep {
@@ -36,12 +33,8 @@ impl Keep {
         Random::new(seed, 2).shuffle(&mut places);
         places.truncate(MOST);
         let mut keep = Keep { start: Vectors::new(model.width()), places, max_tokens };
-        for chunk in keep.places.chunks(TOGETHER) {
-            let packed = Packed::new(chunk.iter().map(|place| keep.sequence(data, *place)).collect());
-            let states = model.states(&packed, None)?;
-            let rows = likeness::means(&states, &packed).and_then(|m| likeness::unit(&m)?.to_vec2::<f32>());
-            rows.map_err(device::error)?.iter().for_each(|row| keep.start.push(row));
-        }
+        let sequences: Vec<Sequence> = keep.places.iter().map(|place| keep.sequence(data, *place)).collect();
+        keep.start = likeness::unit_means(model, &sequences)?;
         Ok(keep)
     }
 

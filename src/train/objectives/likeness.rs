@@ -5,11 +5,12 @@ use std::sync::Arc;
 use candle_core::{D, Device, Result, Tensor};
 
 use crate::{
-    encoder::Sequence,
+    encoder::{Sequence, Vectors},
     error,
     random::mixed,
     train::{
-        model::{Packed, Parameter},
+        device,
+        model::{Packed, Parameter, Trainable},
         ops::{Segments, pool},
     },
 };
@@ -18,6 +19,21 @@ use crate::{
 pub(in crate::train) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
     let parts = (0..packed.sequences.len()).map(|n| packed.mean(n, 1.0)).collect();
     pool(states, &Arc::new(Segments::new(parts)))
+}
+
+/// Sequences that are encoded together.
+const TOGETHER: usize = 64;
+
+/// The means of sequences by a model as it is, of length 1, without a graph.
+pub(in crate::train) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Result<Vectors> {
+    let mut vectors = Vectors::new(model.width());
+    for chunk in sequences.chunks(TOGETHER) {
+        let packed = Packed::new(chunk.to_vec());
+        let states = model.states(&packed, None)?;
+        let rows = means(&states, &packed).and_then(|means| unit(&means)?.to_vec2::<f32>());
+        rows.map_err(device::error)?.iter().for_each(|row| vectors.push(row));
+    }
+    Ok(vectors)
 }
 
 /// What is added to the likeness of each to each, so that what is said word for word again is no other utterance.

@@ -16,7 +16,7 @@ mod words;
 pub use dial2vec::Dial2vec;
 pub use dialoguecse::{DialogueCse, Turns};
 pub use keep::Keep;
-pub(super) use likeness::means;
+pub(super) use likeness::{means, unit_means};
 pub use neighbours::{Group, Neighbours};
 pub use relevance::Relevance;
 pub use responses::{Matching, NextTurn};
@@ -58,7 +58,7 @@ pub trait Objective: Send + Sync {
 }
 
 /// Where an example is found: a dialogue, and a turn of it where it is about one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Place {
     /// The dialogue.
     pub dialogue: u32,
@@ -101,7 +101,7 @@ fn all_turns(data: &TrainingSet) -> Vec<Place> {
 }
 
 /// Every turn of dialogues that have others.
-fn every_turn(data: &TrainingSet) -> Vec<Place> {
+pub fn every_turn(data: &TrainingSet) -> Vec<Place> {
     let turns = |(n, d): (usize, &Vec<_>)| {
         let turns = if d.len() > 1 { d.len() as u32 } else { 0 };
         (0..turns).map(move |turn| Place { dialogue: n as u32, turn })

@@ -29,14 +29,20 @@ pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     });
 }
 
-/// For each vector, those that are among its nearest and that it is among the nearest of.
-pub(super) fn mutual(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
+/// For each vector its nearest, the best first.
+pub(in crate::train) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
     blocks(vectors, &mut |first, scores| {
         let of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest);
         lists.par_extend(scores.par_chunks_exact(count).enumerate().map(of));
     });
+    lists
+}
+
+/// For each vector, those that are among its nearest and that it is among the nearest of.
+pub(in crate::train) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
+    let (count, lists) = (vectors.len(), nearest(vectors, near));
     let of = |n: usize| -> Vec<u32> {
         lists[n].iter().copied().filter(|other| lists[*other as usize].contains(&(n as u32))).collect()
     };

@@ -5,6 +5,7 @@ mod curves;
 mod evaluating;
 mod folder;
 mod many;
+mod mined;
 mod objective;
 mod recipe;
 mod running;

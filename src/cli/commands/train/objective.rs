@@ -1,6 +1,6 @@
 //! From a recipe to what is trained for.
 
-use super::{corpus::Read, taught};
+use super::{corpus::Read, mined, taught};
 use crate::{
     cli::Context,
     encoder::{DeviceChoice, network::Table},
@@ -29,14 +29,18 @@ pub(super) fn of(
         ObjectiveName::Neighbours => {
             Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>
         }
-        _ => plain(recipe, data, model)?,
+        _ => plain(recipe, data, model, context)?,
     };
     let mut beside = Vec::new();
     for (name, weight) in recipe.beside() {
         let mut own = Recipe::new(name, recipe.model.clone(), recipe.corpus.clone());
         own.seed = recipe.seed;
+        if name == ObjectiveName::Dial2vec {
+            // Beside another it need not be what takes all the time.
+            (own.batch, own.negatives, own.max_tokens) = (4, Some(4), 160);
+        }
         own.fill(model.start().layers.len(), most_tokens);
-        beside.push(Beside { objective: plain(&own, data, model)?, weight, batch: own.batch });
+        beside.push(Beside { objective: plain(&own, data, model, context)?, weight, batch: own.batch });
     }
     match beside.is_empty() {
         true => Ok(main),
@@ -45,10 +49,15 @@ pub(super) fn of(
 }
 
 /// One that is made of the data and the model alone.
-fn plain(recipe: &Recipe, data: &TrainingSet, model: &Trainable) -> Result<Box<dyn Objective>> {
+fn plain(
+    recipe: &Recipe,
+    data: &TrainingSet,
+    model: &Trainable,
+    context: &Context<'_>,
+) -> Result<Box<dyn Objective>> {
     let Recipe { temperature, max_tokens, seed, .. } = *recipe;
     Ok(match recipe.objective {
-        ObjectiveName::Dialoguecse => {
+        ObjectiveName::Dialoguecse | ObjectiveName::Joint => {
             let turns = match recipe.aggregation.unwrap_or_default() {
                 Aggregation::I1 => Turns::Weighted,
                 Aggregation::I2 => Turns::Mean,
@@ -57,6 +66,9 @@ fn plain(recipe: &Recipe, data: &TrainingSet, model: &Trainable) -> Result<Box<d
             made.context = recipe.context.unwrap_or(made.context);
             made.negatives = recipe.negatives.unwrap_or(made.negatives);
             (made.temperature, made.max_tokens) = (temperature, max_tokens);
+            if let Some(count @ 1..) = recipe.hard_negatives {
+                made.hard = Some((count, mined::hard(recipe, data, model, context)?));
+            }
             Box::new(made)
         }
         ObjectiveName::Dial2vec => {

@@ -59,6 +59,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     }
     recipe.frozen_layers = run.frozen_layers.or(recipe.frozen_layers);
     recipe.negatives = goal.negatives.or(recipe.negatives);
+    recipe.hard_negatives = goal.hard_negatives.or(recipe.hard_negatives);
     recipe.context = goal.context.or(recipe.context);
     recipe.aggregation = goal.aggregation.or(recipe.aggregation);
     recipe.window = goal.window.or(recipe.window);

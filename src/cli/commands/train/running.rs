@@ -10,7 +10,7 @@ use super::{
 use crate::{
     cli::{
         Context,
-        printer::{bytes, grouped},
+        printer::{bytes, counted, grouped},
         progress::Progress,
         signals,
     },
@@ -23,7 +23,7 @@ use crate::{
         recipe::Recipe,
         run::{
             checkpoint,
-            evaluations::Evaluation,
+            evaluations::{Evaluation, main_values},
             events,
             lines::{self, Lines},
             metrics::Line,
@@ -141,10 +141,10 @@ impl Running<'_, '_> {
         let evaluation = self.evaluator.evaluate(network, step)?;
         to.add(&evaluation)?;
         let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
-        let dev = crate::train::run::evaluations::main_values(&evaluation)
-            .map(|m| format!("{} {} {:.1}", m.task, m.measure, 100.0 * m.value));
+        let dev =
+            main_values(&evaluation).map(|m| format!("{} {} {:.1}", m.task, m.measure, 100.0 * m.value));
         let all: Vec<String> = words.into_iter().chain(dev).collect();
-        self.context.printer.say(format!("after {} steps: {}", grouped(step), all.join(", ")));
+        self.context.printer.say(format!("after {}: {}", counted(step, "step"), all.join(", ")));
         Ok(evaluation)
     }
 

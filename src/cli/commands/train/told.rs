@@ -4,12 +4,15 @@ use serde::Serialize;
 
 use super::{folder::RunFolder, running::Reached};
 use crate::{
-    cli::{Context, printer::grouped},
+    cli::{
+        Context,
+        printer::{counted, grouped},
+    },
     error::Result,
     eval::significance::{DRAWS, randomisation},
     train::{
         recipe::Recipe,
-        run::evaluations::{Selection, main_values},
+        run::evaluations::{Measured, Selection, main_values},
     },
 };
 
@@ -28,7 +31,7 @@ pub(super) struct Gain {
 pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     let at = |step: u64| reached.evaluations.iter().find(|e| e.step == step);
     let (Some(start), Some(kept)) = (at(0), at(reached.kept)) else { return Vec::new() };
-    let of = |kept: &crate::train::run::evaluations::Measured| {
+    let of = |kept: &Measured| {
         let start = start.dev.iter().find(|m| m.task == kept.task && m.measure == kept.measure)?;
         let paired = !kept.each.is_empty() && kept.each.len() == start.each.len();
         Some(Gain {
@@ -71,7 +74,7 @@ pub(super) fn end(
             true => format!(" of {}, then it gained no more", grouped(recipe.steps)),
             false => String::new(),
         };
-        writeln!(out, "{} steps{early}, loss {first:.4} → {last:.4}", grouped(reached.steps))?;
+        writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
         if examples > 0 {
             writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))?;
         }
