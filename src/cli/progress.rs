@@ -18,6 +18,8 @@ pub(crate) struct Progress<'a> {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
+    /// What of it was done before this began.
+    before: u64,
     more: String,
     started: Instant,
     last: Instant,
@@ -43,7 +45,17 @@ impl<'a> Progress<'a> {
             Some(true) => Kind::Bar(bar(what, total)),
         };
         let now = Instant::now();
-        Progress { printer, kind, what, unit, total, more: String::new(), started: now, last: now }
+        Progress { printer, kind, what, unit, total, before: 0, more: String::new(), started: now, last: now }
+    }
+
+    /// Goes on where so much of the total is done already.
+    pub(crate) fn after(mut self, done: u64) -> Self {
+        self.before = done;
+        if let Kind::Bar(bar) = &self.kind {
+            bar.set_position(done);
+            bar.reset_eta();
+        }
+        self
     }
 
     /// Something to be said behind the units from now on.
@@ -63,9 +75,10 @@ impl<'a> Progress<'a> {
             }
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
-                let left = self.total.filter(|t| *t > 0 && done > 0).map(|total| {
+                let left = self.total.filter(|t| *t > 0 && done > self.before).map(|total| {
                     let fraction = (done as f64 / total as f64).min(1.0);
-                    let seconds = self.started.elapsed().as_secs_f64() * (1.0 - fraction) / fraction;
+                    let left = total.saturating_sub(done) as f64 / (done - self.before) as f64;
+                    let seconds = self.started.elapsed().as_secs_f64() * left;
                     format!(", {:.0}%, about {seconds:.0} s left", fraction * 100.0)
                 });
                 self.printer.say(format!(

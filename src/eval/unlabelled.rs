@@ -12,6 +12,7 @@ use crate::{
     error::Result,
     eval::rank::{Bm25, Pool, Ranker, Watch},
     measures::space::space,
+    train::teacher::near,
 };
 
 /// How many neighbours are looked at.
@@ -48,7 +49,7 @@ impl Unlabelled {
             let of = |n: usize| {
                 let mut scores = Vec::new();
                 scorer.scores(n, &all, &mut scores)?;
-                Ok(nearest(n, &scores, 0.0))
+                Ok(near::best(&scores, n, NEAR, 0.0))
             };
             (0..count).into_par_iter().map(of).collect::<Result<Vec<_>>>()?
         };
@@ -65,7 +66,7 @@ impl Unlabelled {
         let found = |n: usize| {
             let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = vectors.rows().map(dot).collect();
-            let near = nearest(n, &scores, f32::NEG_INFINITY);
+            let near = near::best(&scores, n, NEAR, f32::NEG_INFINITY);
             self.near[n].iter().filter(|other| near.contains(other)).count()
         };
         let both: usize = (0..vectors.len()).into_par_iter().map(found).sum();
@@ -79,18 +80,6 @@ impl Unlabelled {
             uniformity: space.map_or(0.0, |space| space.uniformity),
         }
     }
-}
-
-/// The best others, of those whose score is above a bound. Of equals the first.
-fn nearest(own: usize, scores: &[f32], above: f32) -> Vec<u32> {
-    let mut order: Vec<u32> =
-        (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();
-    let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-    if order.len() > NEAR {
-        order.select_nth_unstable_by(NEAR - 1, better);
-        order.truncate(NEAR);
-    }
-    order
 }
 
 #[cfg(test)]

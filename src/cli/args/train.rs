@@ -71,7 +71,7 @@ pub(crate) struct TrainRunArgs {
     /// Train with several seeds, a folder each: 3 (from --seed on) or 1..5
     #[arg(long, value_name = "N|A..B", value_parser = parsed::<Seeds>)]
     pub(crate) seeds: Option<Seeds>,
-    /// Settings for a machine: small ends within an hour on two cores, whatever the model
+    /// Settings that go together: small is less of all, for a large model on two cores
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
     /// Where it computes: auto, cpu, cuda, cuda:1, metal

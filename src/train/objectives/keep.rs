@@ -80,10 +80,6 @@ impl Prepared for Kept {
         serde_json::json!({ "start": self.start })
     }
 
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        self.loss_of(&likeness::means(states, &self.packed)?)
-    }
-
     fn by_means(&self) -> Option<&dyn ByMeans> {
         Some(self)
     }

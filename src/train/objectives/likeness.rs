@@ -68,6 +68,13 @@ pub(super) fn drawn(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f32> {
 /// Added to a likeness that is not asked about.
 pub(super) const NEVER: f32 = -1e4;
 
+/// The products of rows with rows, and what is added to them.
+pub(super) fn scores(a: &Tensor, b: &Tensor, added: &[f32]) -> Result<Tensor> {
+    let products = a.matmul(&b.t()?)?;
+    let added = Tensor::from_slice(added, products.shape(), a.device())?.to_dtype(a.dtype())?;
+    products + added
+}
+
 /// Rows of length 1. Of what is nearly nothing, nearly nothing is left.
 pub(super) fn unit(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&(x.sqr()?.sum_keepdim(D::Minus1)? + 1e-12)?.sqrt()?)

@@ -78,7 +78,12 @@ pub trait Prepared: Send {
     fn shape(&self) -> serde_json::Value;
 
     /// What they cost on average, given the states of their tokens.
-    fn loss(&self, states: &Tensor) -> Candle<Tensor>;
+    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
+        match self.by_means() {
+            Some(examples) => examples.loss_of(&means(states, self.packed())?),
+            None => candle_core::bail!("examples without a loss"),
+        }
+    }
 
     /// The same from the mean of each sequence, where the loss needs nothing else: then a large batch can be computed in
     /// parts.

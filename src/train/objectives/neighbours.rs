@@ -127,10 +127,6 @@ impl Prepared for Taught {
         serde_json::json!({ "taught": self.taught })
     }
 
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        self.loss_of(&likeness::means(states, &self.packed)?)
-    }
-
     fn by_means(&self) -> Option<&dyn ByMeans> {
         Some(self)
     }
@@ -138,13 +134,10 @@ impl Prepared for Taught {
 
 impl ByMeans for Taught {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        let count = self.count();
-        let means = likeness::unit(means)?;
-        let square = |numbers: &[f32]| {
-            Tensor::from_slice(numbers, (count, count), means.device())?.to_dtype(means.dtype())
-        };
-        let scores = (means.matmul(&means.t()?)? + square(&self.masked)?)?;
-        let taught = (likeness::log_shares(&square(&self.taught)?, self.temperature)?).exp()?;
+        let (means, count) = (likeness::unit(means)?, self.count());
+        let scores = likeness::scores(&means, &means, &self.masked)?;
+        let taught = Tensor::from_slice(&self.taught, (count, count), means.device())?;
+        let taught = likeness::log_shares(&taught.to_dtype(means.dtype())?, self.temperature)?.exp()?;
         (likeness::log_shares(&scores, self.temperature)? * taught)?.sum(1)?.mean_all()?.neg()
     }
 }

@@ -162,10 +162,6 @@ impl Prepared for Pairs {
         serde_json::json!({ "count": self.count() })
     }
 
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        self.loss_of(&likeness::means(states, &self.packed)?)
-    }
-
     fn by_means(&self) -> Option<&dyn ByMeans> {
         Some(self)
     }
@@ -176,10 +172,7 @@ impl ByMeans for Pairs {
         let count = self.count();
         let [contexts, responses] =
             self.matched(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?)?;
-        let scores = contexts.matmul(&responses.t()?)?;
-        let masked =
-            Tensor::from_slice(&self.masked, (count, count), means.device())?.to_dtype(means.dtype())?;
-        let scores = (scores + masked)?;
+        let scores = likeness::scores(&contexts, &responses, &self.masked)?;
         let there = likeness::diagonal_of(&scores, self.temperature)?;
         if self.matching != Matching::Cosine {
             return Ok(there);

@@ -70,10 +70,6 @@ impl Prepared for Twice {
         serde_json::json!({ "count": self.count() })
     }
 
-    fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        self.loss_of(&likeness::means(states, &self.packed)?)
-    }
-
     fn by_means(&self) -> Option<&dyn ByMeans> {
         Some(self)
     }
@@ -83,9 +79,8 @@ impl ByMeans for Twice {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
         let means = likeness::unit(means)?;
-        let scores = means.narrow(0, 0, count)?.matmul(&means.narrow(0, count, count)?.t()?)?;
-        let masked =
-            Tensor::from_slice(&self.masked, (count, count), means.device())?.to_dtype(means.dtype())?;
-        likeness::diagonal_of(&(scores + masked)?, self.temperature)
+        let scores =
+            likeness::scores(&means.narrow(0, 0, count)?, &means.narrow(0, count, count)?, &self.masked)?;
+        likeness::diagonal_of(&scores, self.temperature)
     }
 }

@@ -69,7 +69,7 @@ impl std::str::FromStr for Selection {
 }
 
 /// By how much agreement may be less than the most and tell nothing.
-const NEARLY: f64 = 0.005;
+pub const NEARLY: f64 = 0.005;
 
 impl Selection {
     /// What an evaluation is worth, where it can be told: the greater, the better.

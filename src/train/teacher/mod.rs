@@ -8,7 +8,7 @@
 //! to tell topics: an encoder that learns from both sees more than either.
 
 mod head;
-pub(in crate::train) mod near;
+pub mod near;
 
 use crate::{
     encoder::{Vectors, vectors::normalize},

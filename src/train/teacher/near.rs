@@ -34,7 +34,7 @@ pub(in crate::train) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u3
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
     blocks(vectors, &mut |first, scores| {
-        let of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest);
+        let of = |(n, scores): (usize, &[f32])| best(scores, first + n, nearest, f32::NEG_INFINITY);
         lists.par_extend(scores.par_chunks_exact(count).enumerate().map(of));
     });
     lists
@@ -49,9 +49,10 @@ pub(in crate::train) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> 
     (0..count).into_par_iter().map(of).collect()
 }
 
-/// The places of the best, without one's own.
-fn best(scores: &[f32], own: usize, nearest: usize) -> Vec<u32> {
-    let mut places: Vec<u32> = (0..scores.len() as u32).filter(|n| *n as usize != own).collect();
+/// The places of the best scores, the best first, of those above a bound and without one's own. Of equals the first.
+pub fn best(scores: &[f32], own: usize, nearest: usize, above: f32) -> Vec<u32> {
+    let mut places: Vec<u32> =
+        (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();
     let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
     if places.len() > nearest {
         places.select_nth_unstable_by(nearest, better);

@@ -13,6 +13,7 @@ use crate::{
         model::Trainable,
         objectives::{Place, every_turn},
         recipe::Recipe,
+        teacher::near,
     },
 };
 
@@ -53,14 +54,7 @@ fn by_words(data: &TrainingSet, chosen: &[Place], context: &Context<'_>) -> Resu
     let of = |own: usize| {
         let mut scores = Vec::new();
         scorer.scores(own, &all, &mut scores)?;
-        let mut near: Vec<u32> =
-            all.iter().copied().filter(|n| *n as usize != own && scores[*n as usize] > 0.0).collect();
-        let better = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
-        if near.len() > NEAR {
-            near.select_nth_unstable_by(NEAR - 1, better);
-            near.truncate(NEAR);
-        }
-        Ok(near)
+        Ok(near::best(&scores, own, NEAR, 0.0))
     };
     (0..chosen.len()).into_par_iter().map(of).collect()
 }

@@ -74,7 +74,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// What ends within an hour on two cores, even for a model of twelve wide layers; what was asked for stays.
+/// Fewer steps, dialogues and tokens, meant for models of twelve wide layers on two cores; what was asked for stays.
 fn make_small(recipe: &mut Recipe) {
     if recipe.steps == 0 {
         (recipe.steps, recipe.warm_up) = (100, recipe.warm_up.max(10));

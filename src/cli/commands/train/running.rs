@@ -76,8 +76,8 @@ impl Running<'_, '_> {
         let mut step = done;
         while step < recipe.steps && !self.gains_no_more(&evaluations) {
             let (bar, from) = progress.get_or_insert_with(|| {
-                let left = Some(recipe.steps - step);
-                (Progress::new(self.context.printer, "training", "examples", left), (step, examples))
+                let bar = Progress::new(self.context.printer, "training", "examples", Some(recipe.steps));
+                (bar.after(step), examples)
             });
             let started = Instant::now();
             let stepped = match self.trainer.step() {
@@ -95,7 +95,7 @@ impl Running<'_, '_> {
             let rate = grouped((tokens as f64 / seconds.max(1e-3)) as u64);
             let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
             bar.set_more(format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
-            bar.set(step - from.0, examples - from.1);
+            bar.set(step, examples - *from);
             let last = step == recipe.steps;
             if every > 0 && (last || step.is_multiple_of(every)) && !signals::stopped() {
                 // Its place is taken by what the evaluation shows.

@@ -12,7 +12,7 @@ use crate::{
     eval::significance::{DRAWS, randomisation},
     train::{
         recipe::Recipe,
-        run::evaluations::{Measured, Selection, main_values},
+        run::evaluations::{Measured, NEARLY, Selection, main_values},
     },
 };
 
@@ -103,7 +103,7 @@ pub(super) fn end(
         }
     })?;
     if let Some([start, kept]) = agreements
-        && kept < start
+        && kept < start - NEARLY
     {
         context.printer.warn(format!(
             "neighbours agree less with words than they did: measure it with labels before you rely on it, beside {}",
