@@ -1,6 +1,11 @@
 //! What a run is made of, as its file has it.
 
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+mod check;
+mod names;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,128 +16,7 @@ use super::{
     schedule::{Schedule, Shape},
     trainer::Plan,
 };
-use crate::error::{Error, Result};
-
-/// What is trained for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ObjectiveName {
-    /// DialogueCSE, for utterances.
-    Dialoguecse,
-    /// dial2vec, for dialogues.
-    Dial2vec,
-    /// SimCSE without labels, for utterances.
-    Simcse,
-    /// Ours, for dialogues: taught by what their words and their vectors agree on.
-    Neighbours,
-    /// Ours, for responses: what is said next is like the turns before it.
-    Responses,
-    /// SiameseBERT-S: a layer between one turn and its response.
-    SiameseS,
-    /// SiameseBERT-M: layers between several turns as one sequence and their response.
-    SiameseM,
-    /// Masked words, as BERT was trained.
-    Words,
-    /// Whether a response belongs to the turns before it.
-    Relevance,
-    /// DialogueCSE with hard negatives and dial2vec at once, utterances kept where they are.
-    Joint,
-    /// Ours, beside another: utterances stay where they are.
-    Keep,
-}
-
-impl ObjectiveName {
-    /// All of them.
-    pub const ALL: [ObjectiveName; 11] = [
-        ObjectiveName::Dialoguecse,
-        ObjectiveName::Dial2vec,
-        ObjectiveName::Simcse,
-        ObjectiveName::Neighbours,
-        ObjectiveName::Responses,
-        ObjectiveName::SiameseS,
-        ObjectiveName::SiameseM,
-        ObjectiveName::Words,
-        ObjectiveName::Relevance,
-        ObjectiveName::Joint,
-        ObjectiveName::Keep,
-    ];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            ObjectiveName::Dialoguecse => "dialoguecse",
-            ObjectiveName::Dial2vec => "dial2vec",
-            ObjectiveName::Simcse => "simcse",
-            ObjectiveName::Neighbours => "neighbours",
-            ObjectiveName::Responses => "responses",
-            ObjectiveName::SiameseS => "siamese-s",
-            ObjectiveName::SiameseM => "siamese-m",
-            ObjectiveName::Words => "words",
-            ObjectiveName::Relevance => "relevance",
-            ObjectiveName::Joint => "joint",
-            ObjectiveName::Keep => "keep",
-        }
-    }
-}
-
-impl FromStr for ObjectiveName {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        // What gained most on dialogues so far: "What training gains" in benchmarks/README.md.
-        let text = if text == "auto" { "neighbours" } else { text };
-        let known = ObjectiveName::ALL.into_iter().find(|o| o.name() == text);
-        known.ok_or_else(|| {
-            Error::unknown_name("objective", text, ObjectiveName::ALL.map(ObjectiveName::name))
-        })
-    }
-}
-
-/// By the text of a paper, or by its released code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// The text.
-    #[default]
-    Paper,
-    /// The code.
-    Code,
-}
-
-/// How the turns of a context become one, in DialogueCSE.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Aggregation {
-    /// I₁: weighed.
-    I1,
-    /// I₂: their mean.
-    #[default]
-    I2,
-}
-
-impl FromStr for Profile {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "paper" => Ok(Profile::Paper),
-            "code" => Ok(Profile::Code),
-            _ => Err(Error::unknown_name("profile", text, ["paper", "code"])),
-        }
-    }
-}
-
-impl FromStr for Aggregation {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "i1" => Ok(Aggregation::I1),
-            "i2" => Ok(Aggregation::I2),
-            _ => Err(Error::unknown_name("aggregation", text, ["i1", "i2"])),
-        }
-    }
-}
+use crate::error::Result;
 
 /// A run. What is not given is the objective's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -228,50 +112,6 @@ pub struct Recipe {
     /// Evaluations without a gain after which it ends; 0: never.
     #[serde(default = "patience")]
     pub patience: usize,
-}
-
-/// A task of the benchmarks, and its data: `sr:select.txt`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct DevTask {
-    /// Which.
-    pub task: String,
-    /// Its data.
-    pub data: PathBuf,
-}
-
-impl DevTask {
-    /// The tasks that there are.
-    pub const KNOWN: [&str; 4] = ["sr", "dsts", "response", "dialogues"];
-}
-
-impl FromStr for DevTask {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let Some((task, data)) = text.split_once(':').filter(|(_, data)| !data.is_empty()) else {
-            return Err(Error::input(format!("`{text}` is no task with its data"))
-                .with_hint("write it as dialogues:labelled.jsonl or sr:select.txt"));
-        };
-        match DevTask::KNOWN.contains(&task) {
-            true => Ok(DevTask { task: task.to_owned(), data: data.into() }),
-            false => Err(Error::unknown_name("task", task, DevTask::KNOWN)),
-        }
-    }
-}
-
-impl TryFrom<String> for DevTask {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<DevTask> for String {
-    fn from(task: DevTask) -> String {
-        format!("{}:{}", task.task, task.data.display())
-    }
 }
 
 fn one() -> usize {
@@ -409,96 +249,6 @@ impl Recipe {
                 self.context.get_or_insert(1);
             }
             O::Simcse | O::Neighbours | O::Words | O::Keep => {}
-        }
-    }
-
-    /// Refuses what cannot be, and what would be asked for in vain.
-    fn check(&self) -> Result<()> {
-        use ObjectiveName as O;
-        let name = self.objective.name();
-        let refuse = |what: &str, hint: &str| {
-            Err(Error::Input { message: what.to_owned(), hint: Some(hint.to_owned()) })
-        };
-        // There the other examples of a step are what one is compared with.
-        let in_batch =
-            matches!(self.objective, O::Simcse | O::Neighbours | O::Responses | O::SiameseS | O::SiameseM);
-        // There tokens or classes are told, whose likeness nobody asks about.
-        let told = matches!(self.objective, O::Words | O::Relevance);
-        if self.objective == O::Keep {
-            return refuse(
-                "keep trains for nothing alone",
-                "put it beside another objective: --beside keep=1",
-            );
-        }
-        let beside = self.beside.iter().flatten();
-        for (other, weight) in beside.clone() {
-            if *other == self.objective || matches!(other, O::Neighbours | O::Joint) {
-                return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
-            }
-            if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
-                return refuse("a weight in `beside` cannot be what it is", "a number from 0, such as 0.5");
-            }
-        }
-        let several = beside.count() > 0;
-        let by_turns = matches!(self.objective, O::Dialoguecse | O::Joint);
-        let foreign = [
-            (
-                self.context.is_some()
-                    && !matches!(
-                        self.objective,
-                        O::Dialoguecse | O::Joint | O::Responses | O::SiameseS | O::SiameseM | O::Relevance
-                    ),
-                "context",
-            ),
-            (self.aggregation.is_some() && !by_turns, "aggregation"),
-            (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
-            (self.window.is_some() && self.objective != O::Dial2vec, "window"),
-            (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
-            (self.negatives.is_some() && (in_batch || told), "negatives"),
-        ];
-        if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
-            return refuse(&format!("{name} has no {what}"), "leave it out");
-        }
-        let fits = |least: f64, value: f64, most: f64| value.is_finite() && value >= least && value <= most;
-        let numbers = [
-            (fits(1.0, self.steps as f64, 1e12), "steps", "a number from 1"),
-            (fits(1.0, self.batch as f64, 1e6), "batch", "a number from 1"),
-            (
-                fits(1.0, self.parts as f64, self.batch as f64),
-                "parts",
-                "a number from 1 to that of the batch",
-            ),
-            (fits(1e-12, self.learning_rate, 1.0), "learning_rate", "a number above 0, such as 2e-5"),
-            (fits(0.0, self.weight_decay, 1.0), "weight_decay", "a number from 0 to 1"),
-            (fits(0.0, self.clip, 1e12), "clip", "a number from 0 (never)"),
-            (fits(0.0, self.dropout, 0.9), "dropout", "a number from 0 to 0.9"),
-            (fits(4.0, self.max_tokens as f64, 1e6), "max_tokens", "a number from 4"),
-            (fits(1e-4, self.temperature, 1e4), "temperature", "a number above 0, such as 0.1"),
-            (self.negatives != Some(0), "negatives", "a number from 1"),
-            (
-                self.hard_negatives.is_none_or(|hard| self.negatives.is_some_and(|all| hard <= all)),
-                "hard_negatives",
-                "at most as many as there are negatives",
-            ),
-            (self.context != Some(0), "context", "a number from 1"),
-            (self.dialogues != Some(0), "dialogues", "a number from 1"),
-            (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),
-            (
-                self.select != Selection::Dev || !self.dev.is_empty(),
-                "select",
-                "with --dev TASK:PATH, whose labels it chooses by",
-            ),
-            (self.warm_up <= self.steps, "warm_up", "at most as many as there are steps"),
-            (!in_batch || self.batch > 1, "batch", "at least 2: they are compared with each other"),
-            (
-                !several || self.parts == 1 || in_batch && self.beside().all(|(other, _)| other == O::Keep),
-                "parts",
-                "1, with such objectives beside each other",
-            ),
-        ];
-        match numbers.iter().find(|(fits, ..)| !fits) {
-            Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),
-            None => Ok(()),
         }
     }
 
