@@ -1,6 +1,6 @@
 //! The gradients of a step: taken off the graph, added up, looked at, clipped.
 
-use candle_core::{DType, Tensor, backprop::GradStore};
+use candle_core::{DType, Device, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 
 use crate::{
@@ -18,7 +18,13 @@ impl Gradients {
         Gradients(parameters.iter().map(|p| store.remove(&p.var)).collect())
     }
 
-    /// Adds those of another part of the batch.
+    /// The same on another device.
+    pub fn on(self, device: &Device) -> candle_core::Result<Self> {
+        let there = |gradient: Option<Tensor>| gradient.map(|g| g.to_device(device)).transpose();
+        Ok(Gradients(self.0.into_iter().map(there).collect::<candle_core::Result<_>>()?))
+    }
+
+    /// Adds those of another part of the batch; there may be fewer of them, the first ones.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {
@@ -87,8 +93,6 @@ fn squares(tensor: &Tensor) -> candle_core::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
-
     use super::*;
 
     fn parameter(name: &str, numbers: [f32; 2]) -> Parameter {

@@ -272,7 +272,8 @@ fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
         format!("{}\n", json!({"id": format!("d{n}"), "domains": [domain], "turns": turns}))
     };
     t.write("d.jsonl", (0..6).map(line).collect::<String>());
-    let rankers = ["", "+utterances", "+interlocutors", "+first-speaker", "+other-speakers+centre"];
+    let rankers =
+        ["", "+utterances", "+interlocutors", "+first-speaker", "+other-speakers+centre", "+last-1"];
     let rankers: Vec<String> = rankers.iter().map(|r| format!("-r model{r}")).collect();
     let results =
         t.json(&format!("bench dialogues d.jsonl --profile code {} --model {model}", rankers.join(" ")));
@@ -280,8 +281,8 @@ fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
         results.as_array().unwrap().iter().map(|r| r["ranker"].as_str().unwrap()).collect();
     assert!(names[4].ends_with("+other-speakers+centre"), "{names:?}");
     let identities: std::collections::HashSet<String> =
-        (0..5).map(|n| results[n]["identity"].to_string()).collect();
-    assert_eq!(identities.len(), 5, "{identities:?}");
+        (0..6).map(|n| results[n]["identity"].to_string()).collect();
+    assert_eq!(identities.len(), 6, "{identities:?}");
     t.run(&format!("bench dialogues d.jsonl -r model+cls --model {model}"))
         .says(2, &["is a static encoder: it has no tokens, layers or maximum length"]);
     t.run("bench dialogues d.jsonl -r model+centr")

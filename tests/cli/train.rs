@@ -244,6 +244,9 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
             3,
             "too few dialogues to learn which are alike: 1",
         ),
+        (format!("train simcse {on} --devices cpu,tpu"), 2, "tpu"),
+        (format!("train simcse {on} --devices cpu,cpu --device cpu"), 2, "cannot be used with"),
+        (format!("train simcse {on} --devices cuda:0,cpu,cuda:0"), 2, "cuda:0 stands twice"),
         (format!("train simcse {on} --resume"), 2, "holds no run to go on with"),
         (
             "train dialoguecse --corpus one.jsonl -m ./small -o run".to_owned(),
@@ -368,19 +371,26 @@ fn a_run_that_gains_no_more_ends() {
 }
 
 #[test]
-fn large_batches_in_parts_are_the_same_batches() {
+fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
     let t = with_encoder();
-    let train = |name: &str, parts: u32| {
+    let train = |name: &str, how: &str| {
         t.ok(&format!(
             "train simcse --corpus {SAMPLES} -m ./small -o {name} --steps 3 --batch 12 --dropout 0 --learning-rate 1e-3 \
-             --parts {parts} --evaluate-every 0"
+             --evaluate-every 0 {how}"
         ));
         lines(&t, &format!("{name}/metrics.jsonl"))
     };
-    for (whole, parts) in train("whole", 1).iter().zip(train("parts", 4)) {
-        for number in ["loss", "gradient"] {
-            let (a, b) = (whole[number].as_f64().unwrap(), parts[number].as_f64().unwrap());
-            assert!((a - b).abs() < 1e-3 * a, "{number}: {a} {b}");
+    let whole = train("whole", "");
+    for (name, how) in
+        [("parts", "--parts 4"), ("devices", "--devices cpu,cpu"), ("both", "--devices cpu,cpu --parts 2")]
+    {
+        let other = train(name, how);
+        assert_eq!((whole.len(), other.len()), (3, 3));
+        for (whole, other) in whole.iter().zip(other) {
+            for number in ["loss", "gradient"] {
+                let (a, b) = (whole[number].as_f64().unwrap(), other[number].as_f64().unwrap());
+                assert!((a - b).abs() < 1e-3 * a, "{how}, {number}: {a} {b}");
+            }
         }
     }
 }

@@ -226,6 +226,7 @@ pub(crate) struct RunArgs {
 
 const RANKERS: &str = "Rankers: model (that of --model, else the default one) or model:NAME, behind which may stand +centre (the mean of \
 all vectors is taken off), +white (they are whitened), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
++last-N (of a dialogue, or what was said before, the last N turns), \
 +cls or +mean (how tokens are pooled); bm25 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
 Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
 each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS (with scikit \

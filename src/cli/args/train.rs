@@ -76,7 +76,10 @@ pub(crate) struct TrainRunArgs {
     pub(crate) preset: Option<Preset>,
     /// Where it computes: auto, cpu, cuda, cuda:1, metal
     #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parsed::<DeviceChoice>)]
-    pub(crate) device: DeviceChoice,
+    device: DeviceChoice,
+    /// Compute on several at the same time, such as cuda:0,cuda:1; each takes a share of every step
+    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parsed::<DeviceChoice>, conflicts_with = "device")]
+    devices: Vec<DeviceChoice>,
     #[command(flatten)]
     pub(crate) run: RunningArgs,
     #[command(flatten)]
@@ -88,6 +91,18 @@ pub(crate) struct TrainRunArgs {
 }
 
 impl TrainRunArgs {
+    /// Where it computes, and which others take a share. A GPU has room for one.
+    pub(crate) fn devices(&self) -> Result<(DeviceChoice, &[DeviceChoice]), Error> {
+        for (n, device) in self.devices.iter().enumerate() {
+            if *device != DeviceChoice::Cpu && self.devices[..n].contains(device) {
+                return Err(Error::input(format!("{device} stands twice in --devices"))
+                    .with_hint("each device takes one share of a step"));
+            }
+        }
+        let split = self.devices.split_first();
+        Ok(split.map_or((self.device, &[]), |(first, others)| (*first, others)))
+    }
+
     // Both are always there, but where a subcommand has its own.
 
     /// An objective, or the file of a recipe.

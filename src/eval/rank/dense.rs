@@ -1,5 +1,7 @@
 //! By meaning: the cosine of an encoder's vectors.
 
+use std::borrow::Cow;
+
 use super::{Items, Pool, Ranker, Scorer, Spread, Step, Watch};
 use crate::{
     corpus::Dialogue,
@@ -14,6 +16,8 @@ pub struct Dense<'e> {
     pub encoder: &'e dyn Encoder,
     /// How.
     pub options: Options,
+    /// Of a dialogue its last turns alone, so many at most.
+    pub last_turns: Option<usize>,
     /// What is done to all vectors.
     pub spread: Spread,
     /// What is asked otherwise than usual, in words, behind the encoder's name.
@@ -23,7 +27,13 @@ pub struct Dense<'e> {
 impl<'e> Dense<'e> {
     /// An encoder, asked as usual.
     pub fn new(encoder: &'e dyn Encoder) -> Self {
-        Dense { encoder, options: Options::default(), spread: Spread::AsIs, otherwise: String::new() }
+        Dense {
+            encoder,
+            options: Options::default(),
+            last_turns: None,
+            spread: Spread::AsIs,
+            otherwise: String::new(),
+        }
     }
 }
 
@@ -35,7 +45,8 @@ impl Ranker for Dense<'_> {
     fn identity(&self) -> String {
         // How it runs changes the last digits, and they the order of what is nearly equal.
         let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.spread);
-        format!("dense/{}/{}/{:?}/{:?}", how.0, how.1, how.2, how.3)
+        let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
+        format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
     }
 
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
@@ -85,7 +96,9 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vector
                 encoder.encode(&texts, &dense.options.texts)?
             }
             Items::Dialogues(dialogues) => {
-                let dialogues: Vec<&Dialogue> = chunk.iter().map(|n| &dialogues[*n]).collect();
+                let dialogues: Vec<Cow<'_, Dialogue>> =
+                    chunk.iter().map(|n| end_of(&dialogues[*n], dense.last_turns)).collect();
+                let dialogues: Vec<&Dialogue> = dialogues.iter().map(AsRef::as_ref).collect();
                 encoder.encode_dialogues(&dialogues, &dense.options.dialogues)?
             }
         };
@@ -95,6 +108,15 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vector
     }
     vectors.normalize();
     Ok(vectors)
+}
+
+/// The last turns of a dialogue, so many at most.
+fn end_of(dialogue: &Dialogue, last: Option<usize>) -> Cow<'_, Dialogue> {
+    let too_many = last.map_or(0, |last| dialogue.turns.len().saturating_sub(last));
+    match too_many {
+        0 => Cow::Borrowed(dialogue),
+        n => Cow::Owned(Dialogue { turns: dialogue.turns[n..].to_vec(), ..dialogue.clone() }),
+    }
 }
 
 impl Scorer for Prepared {
@@ -118,5 +140,25 @@ impl Scorer for Prepared {
 
     fn vectors(&self) -> Option<&Vectors> {
         Some(&self.documents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{corpus::Role, ids::DialogueId};
+
+    #[test]
+    fn the_end_of_a_dialogue_are_its_last_turns() {
+        let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
+        for text in ["a", "b", "c"] {
+            dialogue.push("x", Role::User, text);
+        }
+        let said = |last| -> Vec<String> {
+            end_of(&dialogue, last).turns.iter().map(|turn| turn.text.clone()).collect()
+        };
+        assert_eq!(said(Some(2)), ["b", "c"]);
+        assert_eq!(said(Some(3)), ["a", "b", "c"]);
+        assert_eq!(said(Some(9)), said(None));
     }
 }

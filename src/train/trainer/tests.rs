@@ -106,28 +106,32 @@ fn a_run_that_goes_on_is_the_run_that_was_not_interrupted() {
 }
 
 #[test]
-fn parts_make_the_same_step() {
+fn parts_and_devices_make_the_same_step() {
     let data = data();
     for objective in objectives(&data) {
         let before: Vec<Vec<f32>> = objective.heads().iter().map(|h| h.numbers().unwrap()).collect();
-        let run = |parts| {
+        let run = |parts, devices: usize| {
             objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
-            let model = trainable(0);
-            let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan(0.0, parts)).unwrap();
+            let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
+            let trainer = Trainer::new(&model, objective.as_ref(), &data, plan(0.0, parts)).unwrap();
+            let mut trainer = trainer.beside(&others);
             let losses: Vec<f64> = (0..5).map(|_| trainer.step().unwrap().loss).collect();
             let heads: Vec<f32> = objective.heads().iter().flat_map(|h| h.numbers().unwrap()).collect();
             (losses, [model.network().unwrap().layers[0].query.weight.clone(), heads].concat())
         };
-        let (whole, parts) = (run(1), run(3));
-        let name = objective.name();
-        assert!(
-            whole.0.iter().zip(&parts.0).all(|(a, b)| (a - b).abs() < 1e-4),
-            "{name}: {:?} {:?}",
-            whole.0,
-            parts.0
-        );
-        let far = whole.1.iter().zip(&parts.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(far < 2e-4, "{name}: {far}");
+        let whole = run(1, 1);
+        for (parts, devices) in [(3, 1), (1, 3), (2, 2)] {
+            let other = run(parts, devices);
+            let name = format!("{}, {parts} parts, {devices} devices", objective.name());
+            assert!(
+                whole.0.iter().zip(&other.0).all(|(a, b)| (a - b).abs() < 1e-4),
+                "{name}: {:?} {:?}",
+                whole.0,
+                other.0
+            );
+            let far = whole.1.iter().zip(&other.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(far < 2e-4, "{name}: {far}");
+        }
     }
 }
 

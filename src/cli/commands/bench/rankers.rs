@@ -41,6 +41,7 @@ struct Otherwise {
     mode: Option<DialogueMode>,
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
+    last_turns: Option<usize>,
     /// In words.
     said: String,
 }
@@ -51,15 +52,17 @@ impl Otherwise {
         let (mut name, mut said) = (spec, Vec::new());
         let mut otherwise = Otherwise::default();
         while let Some((rest, last)) = name.rsplit_once('+') {
-            let known = OTHERWISE.iter().find(|(name, _)| *name == last);
-            let Some((_, change)) = known else {
-                if rest != "model" {
-                    break;
-                }
-                let names = OTHERWISE.iter().map(|(name, _)| *name);
+            let turns = last.strip_prefix("last-").and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+            if turns.is_some() {
+                otherwise.last_turns = turns;
+            } else if let Some((_, change)) = OTHERWISE.iter().find(|(name, _)| *name == last) {
+                change(&mut otherwise);
+            } else if rest == "model" {
+                let names = OTHERWISE.iter().map(|(name, _)| *name).chain(["last-3"]);
                 return Err(Error::unknown_name("change of a model", last, names));
-            };
-            change(&mut otherwise);
+            } else {
+                break;
+            }
             said.push(last);
             name = rest;
         }
@@ -203,5 +206,6 @@ fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Otherwise
     let mut options = args.given().into_options();
     options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
     options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);
-    Dense { encoder, options, spread: otherwise.spread, otherwise: otherwise.said.clone() }
+    let (spread, last_turns) = (otherwise.spread, otherwise.last_turns);
+    Dense { encoder, options, last_turns, spread, otherwise: otherwise.said.clone() }
 }

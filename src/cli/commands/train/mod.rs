@@ -76,8 +76,10 @@ fn once(
     let folder = ModelFolder::open(&found.path)?;
     means_only(&folder, &found.name, context)?;
     recipe.complete(folder.config().layers, folder.max_tokens())?;
+    let (choice, more) = args.devices()?;
+    let device = Device::open(choice)?;
+    let more = more.iter().map(|choice| Device::open(*choice)).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::new(output, resume)?;
-    let device = Device::open(args.device)?;
     let mut read = corpus::read(&recipe.corpus, &args.read, context)?;
     let tasks = evaluating::tasks(&recipe, &args.read, context)?;
     match read.leave_out(evaluating::dialogues_of(&tasks)) as u64 {
@@ -96,15 +98,18 @@ fn once(
     tell_of(&data, &recipe, context);
     let identity = identity(&recipe, &hash, &folder.fingerprint()?.to_string())?;
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
-    let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
-    let model = Trainable::new(folder.network()?, freezing, device.inner(), dtype)?;
-    let objective =
-        objective::of(&recipe, &data, &read, (&model, folder.max_tokens()), args.device, context)?;
+    let on = |device: &Device| {
+        let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
+        Trainable::new(folder.network()?, freezing, device.inner(), dtype)
+    };
+    let model = on(&device)?;
+    let others = more.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
+    let objective = objective::of(&recipe, &data, &read, (&model, folder.max_tokens()), choice, context)?;
     let evaluator =
-        evaluating::Evaluator::new(&recipe, &read, tasks, (&found.name, &folder), args.device, context)?;
+        evaluating::Evaluator::new(&recipe, &read, tasks, (&found.name, &folder), choice, context)?;
     drop(read);
     memory::keep_large_blocks(DROPPED);
-    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?;
+    let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
     let done = match resume {
         true => run_folder.go_on(&mut trainer, &identity, context)?,
         false => 0,

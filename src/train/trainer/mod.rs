@@ -1,5 +1,7 @@
 //! One step after the other.
 
+mod devices;
+
 use candle_core::{Tensor, Var};
 
 use super::{
@@ -7,11 +9,13 @@ use super::{
     device,
     gradients::Gradients,
     model::{Chance, Packed, Parameter, Trainable},
-    objectives::{Objective, Prepared, means},
+    objectives::{Objective, means},
     optimizer::{self, AdamW},
     order::Order,
     schedule::Schedule,
 };
+use devices::Devices;
+
 use crate::{
     error::{Error, Result},
     random::mixed,
@@ -57,7 +61,7 @@ pub struct Stepped {
 
 /// A run.
 pub struct Trainer<'a> {
-    model: &'a Trainable,
+    devices: Devices<'a>,
     objective: &'a dyn Objective,
     data: &'a TrainingSet,
     plan: Plan,
@@ -83,7 +87,7 @@ impl<'a> Trainer<'a> {
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
         Ok(Trainer {
-            model,
+            devices: Devices { first: model, others: &[] },
             objective,
             data,
             order: Order::new(examples, plan.seed),
@@ -91,6 +95,12 @@ impl<'a> Trainer<'a> {
             parameters,
             optimizer,
         })
+    }
+
+    /// Computes the states of sequences with these as well: the same encoder on other devices.
+    pub fn beside(mut self, others: &'a [Trainable]) -> Self {
+        self.devices.others = others;
+        self
     }
 
     /// What is trained: the encoder's parameters, then the objective's own.
@@ -117,6 +127,7 @@ impl<'a> Trainer<'a> {
     /// is changed, in any step.
     pub fn step(&mut self) -> Result<Stepped> {
         let step = self.optimizer.steps();
+        self.devices.follow()?;
         let Plan { batch, parts, rate, .. } = self.plan;
         let parts = parts.clamp(1, batch.max(1));
         let key = mixed(self.plan.seed, step);
@@ -165,7 +176,11 @@ impl<'a> Trainer<'a> {
             tokens += prepared.packed().tokens();
             // What a part counts in the mean of the step.
             let share = prepared.count() as f64 / batch as f64;
-            let (cost, own) = self.part(prepared.as_ref(), mixed(key, part as u64), share)?;
+            let chance = self.chance(mixed(key, part as u64));
+            let (cost, own) =
+                self.devices.back(prepared.packed(), chance.as_ref(), &self.parameters, |states| {
+                    prepared.loss(states)? * share
+                })?;
             loss += cost;
             match &mut gradients {
                 None => gradients = Some(own),
@@ -194,12 +209,12 @@ impl<'a> Trainer<'a> {
             .map(|part| Packed::new(sequences[count * part / parts..count * (part + 1) / parts].to_vec()))
             .filter(|packed| !packed.sequences.is_empty())
             .collect();
-        let means = |part: usize| -> Result<Tensor> {
-            let key = mixed(key, part as u64);
-            let states = self.model.states(&cut[part], self.chance(key).as_ref())?;
-            means(&states, &cut[part]).map_err(device::error)
-        };
-        let kept = (0..cut.len()).map(|n| Ok(means(n)?.detach())).collect::<Result<Vec<Tensor>>>()?;
+        let chance = |part: usize| self.chance(mixed(key, part as u64));
+        let kept = cut.iter().enumerate().map(|(part, packed)| {
+            let states = self.devices.states(packed, chance(part).as_ref())?;
+            Ok(means(&states, packed).map_err(device::error)?.detach())
+        });
+        let kept = kept.collect::<Result<Vec<Tensor>>>()?;
         let asked = || -> candle_core::Result<_> {
             let all = Var::from_tensor(&Tensor::cat(&kept, 0)?)?;
             let loss: Tensor = (by_means.loss_of(&all)? * share)?;
@@ -211,10 +226,10 @@ impl<'a> Trainer<'a> {
         let mut row = 0;
         for (part, packed) in cut.iter().enumerate() {
             let rows = packed.sequences.len();
-            let own = means(part)?;
-            let back = || (own * of_means.narrow(0, row, rows)?)?.sum_all()?.backward();
-            let mut store = back().map_err(device::error)?;
-            gradients.add(Gradients::take(&mut store, &self.parameters))?;
+            let (_, own) = self.devices.back(packed, chance(part).as_ref(), &self.parameters, |states| {
+                (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
+            })?;
+            gradients.add(own)?;
             row += rows;
         }
         Ok((loss, prepared.packed().tokens(), gradients))
@@ -223,18 +238,6 @@ impl<'a> Trainer<'a> {
     fn chance(&self, key: u64) -> Option<Chance> {
         let dropout = self.plan.dropout;
         (dropout > 0.0).then_some(Chance { hidden: dropout, attention: dropout, key })
-    }
-
-    /// What a part of the examples costs, and its gradients, both as a share of the step's.
-    fn part(&self, prepared: &dyn Prepared, key: u64, share: f64) -> Result<(f64, Gradients)> {
-        let states = self.model.states(prepared.packed(), self.chance(key).as_ref())?;
-        let back = || {
-            let loss: Tensor = (prepared.loss(&states)? * share)?;
-            let gradients = loss.backward()?;
-            Ok((f64::from(loss.to_scalar::<f32>()?), gradients))
-        };
-        let (loss, mut gradients) = back().map_err(device::error)?;
-        Ok((loss, Gradients::take(&mut gradients, &self.parameters)))
     }
 }
 
