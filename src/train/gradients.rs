@@ -13,6 +13,11 @@ use crate::{
 pub struct Gradients(Vec<Option<Tensor>>);
 
 impl Gradients {
+    /// Of these tensors.
+    pub fn of(each: impl Iterator<Item = Option<Tensor>>) -> Self {
+        Gradients(each.collect())
+    }
+
     /// Takes them off the graph.
     pub fn take(store: &mut GradStore, parameters: &[Parameter]) -> Self {
         Gradients(parameters.iter().map(|p| store.remove(&p.var)).collect())

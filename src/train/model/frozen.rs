@@ -45,14 +45,13 @@ impl Frozen {
         Ok(Frozen { engine, layer, width: network.shape.hidden, kept })
     }
 
-    /// The states of a batch, a row a token.
-    pub(super) fn states(&self, packed: &Packed) -> Result<Vec<f32>> {
+    /// Writes the states of a batch, a row a token.
+    pub(super) fn states(&self, packed: &Packed, states: &mut [f32]) -> Result<()> {
         let keys: Vec<[u8; 16]> = packed.sequences.iter().map(key).collect();
-        let mut states = vec![0.0; packed.tokens() * self.width];
         let mut missing: Vec<(usize, &mut [f32])> = Vec::new();
         {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut rest = states.as_mut_slice();
+            let mut rest = states;
             for (n, length) in packed.lengths.iter().enumerate() {
                 let (rows, more) = rest.split_at_mut(length * self.width);
                 rest = more;
@@ -74,7 +73,7 @@ impl Frozen {
                 kept.states.insert(keys[n], states);
             }
         }
-        Ok(states)
+        Ok(())
     }
 
     fn compute(&self, packed: &Packed, group: Vec<(usize, &mut [f32])>) -> Result<Vec<(usize, Box<[f32]>)>> {

@@ -23,12 +23,12 @@ pub(super) struct Maker<'a> {
 /// A layer.
 pub(super) struct Layer {
     /// Queries, keys and values side by side.
-    projection: (Tensor, Tensor),
-    context: (Tensor, Tensor),
-    context_norm: Tensor,
-    inner: (Tensor, Tensor),
-    outer: (Tensor, Tensor),
-    outer_norm: Tensor,
+    pub(super) projection: (Tensor, Tensor),
+    pub(super) context: (Tensor, Tensor),
+    pub(super) context_norm: Tensor,
+    pub(super) inner: (Tensor, Tensor),
+    pub(super) outer: (Tensor, Tensor),
+    pub(super) outer_norm: Tensor,
 }
 
 /// The embeddings.
@@ -38,7 +38,7 @@ pub(super) struct Tables {
     types: Option<Tensor>,
     turns: Option<Tensor>,
     roles: Option<Tensor>,
-    norm: Tensor,
+    pub(super) norm: Tensor,
 }
 
 impl<'a> Maker<'a> {
@@ -198,18 +198,8 @@ impl Layer {
 }
 
 impl Tables {
-    pub(super) fn embed(
-        &self,
-        packed: &Packed,
-        shape: &Shape,
-        chance: Option<&Chance>,
-        dtype: DType,
-    ) -> Candle<Tensor> {
-        let device = self.words.device();
-        let pick = |table: &Tensor, rows: Vec<u32>| {
-            let count = rows.len();
-            table.index_select(&Tensor::from_vec(rows, count, device)?, 0)
-        };
+    /// The tables, words first, and the row that each token takes of each.
+    pub(super) fn rows(&self, packed: &Packed, shape: &Shape) -> Vec<(&Tensor, Vec<u32>)> {
         let ids = packed.sequences.iter().flat_map(|s| s.ids.iter().copied()).collect();
         let first = shape.first_position as u32;
         let positions = packed.sequences.iter().flat_map(|s| -> Vec<u32> {
@@ -218,18 +208,36 @@ impl Tables {
                 None => shape.positions(&s.ids).map(|p| p as u32).collect(),
             }
         });
-        let mut x = pick(&self.words, ids)?;
-        let mut more = pick(&self.positions, positions.collect())?;
-        let columns = [(&self.types, 0), (&self.turns, 1), (&self.roles, 2)];
-        for (table, column) in columns {
+        let mut all = vec![(&self.words, ids), (&self.positions, positions.collect())];
+        for (table, column) in [(&self.types, 0), (&self.turns, 1), (&self.roles, 2)] {
             let Some(table) = table else { continue };
             let rows = packed.sequences.iter().flat_map(|s| {
                 let given = [&s.types, &s.turns, &s.roles][column];
                 given.clone().unwrap_or_else(|| vec![0; s.len()])
             });
-            more = (more + pick(table, rows.collect())?)?;
+            all.push((table, rows.collect()));
         }
-        x = add_norm(
+        all
+    }
+
+    pub(super) fn embed(
+        &self,
+        packed: &Packed,
+        shape: &Shape,
+        chance: Option<&Chance>,
+        dtype: DType,
+    ) -> Candle<Tensor> {
+        let pick = |(table, rows): (&Tensor, Vec<u32>)| {
+            let count = rows.len();
+            table.index_select(&Tensor::from_vec(rows, count, table.device())?, 0)
+        };
+        let mut rows = self.rows(packed, shape).into_iter().map(pick);
+        let none = || candle_core::Error::Msg("embeddings without tables".to_owned());
+        let (x, mut more) = (rows.next().ok_or_else(none)??, rows.next().ok_or_else(none)??);
+        for rows in rows {
+            more = (more + rows?)?;
+        }
+        let x = add_norm(
             &x.to_dtype(dtype)?,
             &more.to_dtype(dtype)?,
             &self.norm.to_dtype(dtype)?,

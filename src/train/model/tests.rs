@@ -48,21 +48,37 @@ fn states_are_those_of_the_engine_that_serves() {
 }
 
 #[test]
-fn every_parameter_gets_a_gradient_and_frozen_ones_are_none() {
+fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
     let packed = Packed::new(sequences());
     for (layers, embeddings, count) in [(0, false, 3 + 1 + 3 * 10), (0, true, 3 * 10), (2, false, 10)] {
         let trainable = trainable(layers, embeddings);
         let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.len(), count, "{names:?}");
         let chance = Chance { hidden: 0.1, attention: 0.1, key: 5 };
-        let all = trainable.states(&packed, Some(&chance)).unwrap().sqr().unwrap();
-        // The squares of normed rows add up to the same: weigh them.
-        let weights = crate::train::ops::tests::numbers(all.dims2().unwrap(), 4);
-        let gradients = (all * weights).unwrap().sum_all().unwrap().backward().unwrap();
-        for parameter in trainable.parameters() {
-            let gradient = flat(gradients.get(&parameter.var).unwrap());
-            assert!(gradient.iter().all(|g| g.is_finite()), "{}", parameter.name);
-            assert!(gradient.iter().any(|g| *g != 0.0), "{}", parameter.name);
+        for chance in [None, Some(&chance)] {
+            // By the graph, and by what layers keep; twice, so that vectors are used again.
+            let graph = trainable.graph(&packed, chance).unwrap();
+            // The squares of normed rows add up to the same: weigh them.
+            let weights = crate::train::ops::tests::numbers(graph.dims2().unwrap(), 4);
+            let asked = ((graph.detach() * 2.0).unwrap() * &weights).unwrap();
+            let mut expected =
+                (graph.sqr().unwrap() * weights).unwrap().sum_all().unwrap().backward().unwrap();
+            let expected = Gradients::take(&mut expected, trainable.parameters());
+            for _ in 0..2 {
+                let pass = trainable.run(&packed, chance).unwrap();
+                assert_eq!(flat(&pass.states), flat(&graph));
+                let gradients = trainable.back(pass, &asked).unwrap();
+                for (parameter, (ours, graphs)) in
+                    trainable.parameters().iter().zip(gradients.each().zip(expected.each()))
+                {
+                    let (ours, graphs) = (flat(ours.unwrap()), flat(graphs.unwrap()));
+                    assert!(ours.iter().all(|g| g.is_finite()), "{}", parameter.name);
+                    assert!(ours.iter().any(|g| *g != 0.0), "{}", parameter.name);
+                    for (a, b) in ours.iter().zip(&graphs) {
+                        assert!((a - b).abs() < 1e-5 * b.abs().max(1.0), "{}: {a} {b}", parameter.name);
+                    }
+                }
+            }
         }
     }
 }

@@ -71,13 +71,34 @@ pub(super) fn plain(
     context.reshape((count * longest, width))?.index_select(&to, 0)
 }
 
-struct Attention {
-    lengths: Arc<[usize]>,
-    heads: usize,
-    dropped: Option<Dropout>,
+/// How it is computed.
+#[derive(Debug, Clone)]
+pub(in crate::train) struct Attention {
+    pub(in crate::train) lengths: Arc<[usize]>,
+    pub(in crate::train) heads: usize,
+    pub(in crate::train) dropped: Option<Dropout>,
 }
 
 impl Attention {
+    /// Writes what each token takes, a row of `width` numbers.
+    pub(in crate::train) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
+        self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
+    }
+
+    /// Writes the gradient of queries, keys and values.
+    pub(in crate::train) fn back(
+        &self,
+        projected: &[f32],
+        width: usize,
+        gradient: &[f32],
+        of_projected: &mut [f32],
+    ) {
+        self.each(projected, of_projected, (width, 3 * width), |first, of, out| {
+            let rows = &gradient[first * width..][..out.len() / 3];
+            training::attend_backward(of, rows, out);
+        });
+    }
+
     /// Does something for every sequence: its rows of `projected` and of `out`, which has so many numbers a token.
     fn each(
         &self,
@@ -113,9 +134,7 @@ impl CustomOp1 for Attention {
         }
         let width = width / 3;
         let mut out = vec![0.0; tokens * width];
-        self.each(numbers(projected, layout)?, &mut out, (width, width), |_, of, out| {
-            training::attend(of, out)
-        });
+        self.apply(numbers(projected, layout)?, width, &mut out);
         Ok((CpuStorage::F32(out), (tokens, width).into()))
     }
 
@@ -125,10 +144,7 @@ impl CustomOp1 for Attention {
         let (numbers, gradient) = (numbers.get()?, gradient.get()?);
         let width = projected.dim(1)? / 3;
         let mut of_projected = vec![0.0; numbers.len()];
-        self.each(numbers, &mut of_projected, (width, 3 * width), |first, of, out| {
-            let rows = &gradient[first * width..][..out.len() / 3];
-            training::attend_backward(of, rows, out);
-        });
+        self.back(numbers, width, gradient, &mut of_projected);
         Ok(Some(Tensor::from_vec(of_projected, projected.shape(), projected.device())?))
     }
 }

@@ -23,17 +23,22 @@ pub(super) fn plain(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     x * Tensor::from_vec(factors, x.shape(), x.device())?.to_dtype(x.dtype())?
 }
 
+/// Drops numbers where they are. What was dropped of numbers is dropped of their gradient.
+pub(in crate::train) fn drop_of(dropout: Dropout, numbers: &mut [f32]) {
+    numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(n, chunk)| {
+        let first = (n * CHUNK) as u32;
+        for (i, number) in chunk.iter_mut().enumerate() {
+            *number *= dropout.factor(first.wrapping_add(i as u32));
+        }
+    });
+}
+
 struct Drops(Dropout);
 
 impl Drops {
     fn apply(&self, x: &[f32]) -> Vec<f32> {
-        let mut out = vec![0.0; x.len()];
-        out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate().for_each(|(n, (out, x))| {
-            let first = (n * CHUNK) as u32;
-            for (i, (out, x)) in out.iter_mut().zip(x).enumerate() {
-                *out = x * self.0.factor(first.wrapping_add(i as u32));
-            }
-        });
+        let mut out = x.to_vec();
+        drop_of(self.0, &mut out);
         out
     }
 }

@@ -35,14 +35,69 @@ pub(super) fn plain(
     }
 }
 
+/// Numbers that one thread works on.
+const CHUNK: usize = 1 << 14;
+
+/// Writes `x·Wᵀ + b`.
+pub(in crate::train) fn apply(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]) {
+    let inputs = weight.len() / bias.len();
+    out.par_chunks_mut(bias.len()).for_each(|row| row.copy_from_slice(bias));
+    product(Matrix::new(x, inputs), Matrix::new(weight, inputs).transposed(), out, true);
+}
+
+/// Writes what an activation makes of numbers.
+pub(in crate::train) fn activate(activation: Activation, before: &[f32], after: &mut [f32]) {
+    after.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).for_each(|(after, before)| {
+        training::activate(activation, before, after);
+    });
+}
+
+/// Writes the gradient of what an activation was taken of.
+pub(in crate::train) fn activate_back(
+    activation: Activation,
+    before: &[f32],
+    gradient: &[f32],
+    of_before: &mut [f32],
+) {
+    of_before.par_chunks_mut(CHUNK).zip(before.par_chunks(CHUNK)).zip(gradient.par_chunks(CHUNK)).for_each(
+        |((out, before), gradient)| {
+            training::activate_backward(activation, before, gradient, out);
+        },
+    );
+}
+
+/// Writes, or adds, the gradient of the input.
+pub(in crate::train) fn of_input(
+    gradient: &[f32],
+    weight: &[f32],
+    outputs: usize,
+    of_x: &mut [f32],
+    add: bool,
+) {
+    product(Matrix::new(gradient, outputs), Matrix::new(weight, weight.len() / outputs), of_x, add);
+}
+
+/// The gradient of the weights.
+pub(in crate::train) fn of_weight(gradient: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
+    let mut of_weight = vec![0.0; outputs * inputs];
+    product(Matrix::new(gradient, outputs).transposed(), Matrix::new(x, inputs), &mut of_weight, false);
+    of_weight
+}
+
+/// The gradient of the summands.
+pub(in crate::train) fn of_bias(gradient: &[f32], outputs: usize) -> Vec<f32> {
+    over_rows(gradient, outputs, outputs, |_, rows, sum| {
+        for row in rows.chunks_exact(outputs) {
+            sum.iter_mut().zip(row).for_each(|(s, g)| *s += g);
+        }
+    })
+}
+
 struct Linear {
     activation: Option<Activation>,
     /// What the activation was taken of: the way back needs it, and it is no tensor of the graph.
     before: OnceLock<Vec<f32>>,
 }
-
-/// held that one thread works on.
-const CHUNK: usize = 1 << 14;
 
 impl CustomOp3 for Linear {
     fn name(&self) -> &'static str {
@@ -66,13 +121,10 @@ impl CustomOp3 for Linear {
             bail!("a product of {rows}×{width} with {outputs}×{inputs} and {} summands", bias.len());
         }
         let mut out = vec![0.0; rows * outputs];
-        out.par_chunks_mut(outputs).for_each(|row| row.copy_from_slice(bias));
-        product(Matrix::new(x, inputs), Matrix::new(weight, inputs).transposed(), &mut out, true);
+        apply(x, weight, bias, &mut out);
         if let Some(activation) = self.activation {
             let mut after = vec![0.0; out.len()];
-            after.par_chunks_mut(CHUNK).zip(out.par_chunks(CHUNK)).for_each(|(after, before)| {
-                training::activate(activation, before, after);
-            });
+            activate(activation, &out, &mut after);
             self.before.set(out).ok();
             out = after;
         }
@@ -93,43 +145,28 @@ impl CustomOp3 for Linear {
         let mut gradient = std::borrow::Cow::Borrowed(gradient.get()?);
         if let (Some(activation), Some(before)) = (self.activation, self.before.get()) {
             let mut of_before = vec![0.0; before.len()];
-            of_before
-                .par_chunks_mut(CHUNK)
-                .zip(before.par_chunks(CHUNK))
-                .zip(gradient.par_chunks(CHUNK))
-                .for_each(|((out, before), gradient)| {
-                    training::activate_backward(activation, before, gradient, out);
-                });
+            activate_back(activation, before, &gradient, &mut of_before);
             gradient = of_before.into();
         }
-        let gradient = Matrix::new(&gradient, outputs);
-        // What nothing hangs on needs no gradient: the input of the lowest layer that is trained.
+        // What nothing hangs on needs no gradient.
         let of_x = match x.track_op() {
             false => None,
             true => {
                 let mut of_x = vec![0.0; rows * inputs];
-                product(gradient, Matrix::new(weight_numbers.get()?, inputs), &mut of_x, false);
+                of_input(&gradient, weight_numbers.get()?, outputs, &mut of_x, false);
                 Some(Tensor::from_vec(of_x, (rows, inputs), x.device())?)
             }
         };
         let of_weight = match weight.track_op() {
             false => None,
             true => {
-                let mut of_weight = vec![0.0; outputs * inputs];
-                product(gradient.transposed(), Matrix::new(x_numbers.get()?, inputs), &mut of_weight, false);
+                let of_weight = of_weight(&gradient, x_numbers.get()?, outputs, inputs);
                 Some(Tensor::from_vec(of_weight, (outputs, inputs), x.device())?)
             }
         };
         let of_bias = match bias.track_op() {
             false => None,
-            true => {
-                let of_bias = over_rows(gradient.numbers(), outputs, outputs, |_, rows, sum| {
-                    for row in rows.chunks_exact(outputs) {
-                        sum.iter_mut().zip(row).for_each(|(s, g)| *s += g);
-                    }
-                });
-                Some(Tensor::from_vec(of_bias, outputs, bias.device())?)
-            }
+            true => Some(Tensor::from_vec(of_bias(&gradient, outputs), outputs, bias.device())?),
         };
         Ok((of_x, of_weight, of_bias))
     }

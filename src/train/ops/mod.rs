@@ -5,10 +5,10 @@
 //! against, it is put together of candle's operations. Some of candle's own have no way back and say nothing
 //! (`layer_norm` on contiguous numbers, `softmax_last_dim`): none of those is used here.
 
-mod attention;
-mod dropout;
-mod linear;
-mod norm;
+pub(super) mod attention;
+pub(super) mod dropout;
+pub(super) mod linear;
+pub(super) mod norm;
 mod pool;
 mod product;
 #[cfg(test)]

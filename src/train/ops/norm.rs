@@ -34,15 +34,58 @@ pub(super) fn plain(
     centred.broadcast_div(&deviation)?.broadcast_mul(&norm.get(0)?)?.broadcast_add(&norm.get(1)?)
 }
 
-struct Normed {
-    epsilon: f32,
-    dropped: Option<Dropout>,
+/// How it is computed.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::train) struct Normed {
+    pub(in crate::train) epsilon: f32,
+    pub(in crate::train) dropped: Option<Dropout>,
 }
 
 impl Normed {
     fn with<'a>(&self, norm: &'a [f32]) -> AddNorm<'a> {
         let (weight, bias) = norm.split_at(norm.len() / 2);
         AddNorm { weight, bias, epsilon: self.epsilon, dropout: self.dropped }
+    }
+
+    /// Writes the normed sums.
+    pub(in crate::train) fn apply(&self, norm: &[f32], x: &[f32], y: &[f32], out: &mut [f32]) {
+        let chunk = ROWS * norm.len() / 2;
+        out.par_chunks_mut(chunk)
+            .zip(x.par_chunks(chunk))
+            .zip(y.par_chunks(chunk))
+            .enumerate()
+            .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
+    }
+
+    /// Writes the gradients of both summands, and gives that of the factors and summands of the norm.
+    pub(in crate::train) fn back(
+        &self,
+        norm: &[f32],
+        [x, y]: [&[f32]; 2],
+        gradient: &[f32],
+        [of_x, of_y]: [&mut [f32]; 2],
+    ) -> Vec<f32> {
+        let chunk = ROWS * norm.len() / 2;
+        let blocks: Vec<Vec<f32>> = of_x
+            .par_chunks_mut(chunk)
+            .zip(of_y.par_chunks_mut(chunk))
+            .zip(x.par_chunks(chunk))
+            .zip(y.par_chunks(chunk))
+            .zip(gradient.par_chunks(chunk))
+            .enumerate()
+            .map(|(n, ((((of_x, of_y), x), y), gradient))| {
+                let mut of_norm = vec![0.0; norm.len()];
+                let (of_weight, of_bias) = of_norm.split_at_mut(norm.len() / 2);
+                let with = self.with(norm);
+                training::add_norm_backward(&with, n * ROWS, x, y, gradient, of_x, of_y, of_weight, of_bias);
+                of_norm
+            })
+            .collect();
+        let mut of_norm = vec![0.0; norm.len()];
+        for block in &blocks {
+            of_norm.iter_mut().zip(block).for_each(|(o, b)| *o += b);
+        }
+        of_norm
     }
 }
 
@@ -61,13 +104,8 @@ impl CustomOp3 for Normed {
         norm_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (x, y, norm) = (numbers(x, x_layout)?, numbers(y, y_layout)?, numbers(norm, norm_layout)?);
-        let chunk = ROWS * norm.len() / 2;
         let mut out = vec![0.0; x.len()];
-        out.par_chunks_mut(chunk)
-            .zip(x.par_chunks(chunk))
-            .zip(y.par_chunks(chunk))
-            .enumerate()
-            .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
+        self.apply(norm, x, y, &mut out);
         Ok((CpuStorage::F32(out), x_layout.shape().clone()))
     }
 
@@ -80,31 +118,11 @@ impl CustomOp3 for Normed {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
-        let (x_numbers, y_numbers, norm_numbers) = (held(x), held(y), held(norm));
-        let (x_numbers, y_numbers, norm_numbers) = (x_numbers.get()?, y_numbers.get()?, norm_numbers.get()?);
-        let gradient = held(&gradient);
-        let gradient = gradient.get()?;
-        let chunk = ROWS * norm_numbers.len() / 2;
+        let (x_numbers, y_numbers, norm_numbers, gradient) = (held(x), held(y), held(norm), held(&gradient));
+        let (x_numbers, y_numbers) = (x_numbers.get()?, y_numbers.get()?);
         let (mut of_x, mut of_y) = (vec![0.0; x_numbers.len()], vec![0.0; x_numbers.len()]);
-        let blocks: Vec<Vec<f32>> = of_x
-            .par_chunks_mut(chunk)
-            .zip(of_y.par_chunks_mut(chunk))
-            .zip(x_numbers.par_chunks(chunk))
-            .zip(y_numbers.par_chunks(chunk))
-            .zip(gradient.par_chunks(chunk))
-            .enumerate()
-            .map(|(n, ((((of_x, of_y), x), y), gradient))| {
-                let mut of_norm = vec![0.0; norm_numbers.len()];
-                let (of_weight, of_bias) = of_norm.split_at_mut(norm_numbers.len() / 2);
-                let with = self.with(norm_numbers);
-                training::add_norm_backward(&with, n * ROWS, x, y, gradient, of_x, of_y, of_weight, of_bias);
-                of_norm
-            })
-            .collect();
-        let mut of_norm = vec![0.0; norm_numbers.len()];
-        for block in &blocks {
-            of_norm.iter_mut().zip(block).for_each(|(o, b)| *o += b);
-        }
+        let of_norm =
+            self.back(norm_numbers.get()?, [x_numbers, y_numbers], gradient.get()?, [&mut of_x, &mut of_y]);
         let tensor =
             |numbers: Vec<f32>, like: &Tensor| Tensor::from_vec(numbers, like.shape(), like.device());
         Ok((Some(tensor(of_x, x)?), Some(tensor(of_y, y)?), Some(tensor(of_norm, norm)?)))

@@ -25,11 +25,6 @@ impl<'a> Matrix<'a> {
         Matrix { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }
 
-    /// Its numbers, in the order in which they lie.
-    pub(in crate::train) fn numbers(&self) -> &'a [f32] {
-        self.numbers
-    }
-
     /// From column to column, and from row to row.
     fn strides(&self) -> (isize, isize) {
         match self.transposed {

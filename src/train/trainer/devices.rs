@@ -5,7 +5,7 @@
 //! state goes back to the device that it came from, and the gradients come from there. So no objective knows of devices,
 //! and examples that are compared with each other still are, however many devices they were computed on.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use candle_core::{Result as Candle, Tensor, Var};
 
@@ -15,7 +15,7 @@ use crate::{
     train::{
         device,
         gradients::Gradients,
-        model::{Chance, Packed, Parameter, Trainable},
+        model::{Chance, Packed, Parameter, Pass, Trainable},
     },
 };
 
@@ -39,16 +39,16 @@ impl Devices<'_> {
         Ok(())
     }
 
-    /// The states of sequences on the first device, with their graph only where there is no other device.
+    /// The states of sequences on the first device.
     pub(super) fn states(&self, packed: &Packed, chance: Option<&Chance>) -> Result<Tensor> {
-        if self.others.is_empty() {
-            return self.first.states(packed, chance);
-        }
-        self.gathered(&self.each(packed, chance)?)
+        let own = self.on_each(self.shares(packed, chance), |model, share: Share| {
+            model.states(&share.packed, share.chance.as_ref())
+        });
+        self.gathered(own?.iter())
     }
 
-    /// What `cost` makes of the states, and the gradients of `parameters`: those of the first encoder, and those that
-    /// `cost` has beside.
+    /// What `cost` makes of the states, and the gradients of `parameters`: those of the encoder, and those that `cost` has
+    /// beside.
     pub(super) fn back(
         &self,
         packed: &Packed,
@@ -56,70 +56,72 @@ impl Devices<'_> {
         parameters: &[Parameter],
         cost: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
-        let value = |cost: &Tensor| -> Candle<f64> { Ok(f64::from(cost.to_scalar::<f32>()?)) };
-        if self.others.is_empty() {
-            let states = self.first.states(packed, chance)?;
-            let back = || {
-                let cost = cost(&states)?;
-                let mut store = cost.backward()?;
-                Ok((value(&cost)?, Gradients::take(&mut store, parameters)))
-            };
-            return back().map_err(device::error);
-        }
-        let own = self.each(packed, chance)?;
-        let states = self.gathered(&own)?;
+        let shares = self.shares(packed, chance);
+        let passes = self.on_each(shares.iter().collect(), |model, share: &Share| {
+            model.run(&share.packed, share.chance.as_ref())
+        })?;
+        let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
         let asked = || {
             let states = Var::from_tensor(&states)?;
             let cost = cost(&states)?;
             let mut store = cost.backward()?;
             let of_states = store.remove(&states).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
-            Ok((value(&cost)?, of_states, Gradients::take(&mut store, parameters)))
+            let value = f64::from(cost.to_scalar::<f32>()?);
+            Ok((value, of_states, Gradients::take(&mut store, parameters)))
         };
         let (value, of_states, mut gradients) = asked().map_err(device::error)?;
-        for more in self.on_each(&own, |model, own| {
-            let Own { rows, states } = own;
-            let back = || {
-                let asked = of_states.narrow(0, rows.start, rows.len())?.to_device(model.device())?;
-                let mut store = (states * asked)?.sum_all()?.backward()?;
-                Gradients::take(&mut store, model.parameters()).on(self.first.device())
-            };
-            back().map_err(device::error)
+        let passes = passes.into_iter().zip(&shares).collect();
+        for own in self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
+            let asked = of_states.narrow(0, share.rows.start, share.rows.len());
+            let asked = asked.and_then(|asked| asked.to_device(model.device())).map_err(device::error)?;
+            model.back(pass, &asked)?.on(self.first.device()).map_err(device::error)
         })? {
             // The first parameters are the encoder's; what stands behind them has no part in the states.
-            gradients.add(more)?;
+            gradients.add(own)?;
         }
         Ok((value, gradients))
     }
 
-    /// The states of each device's sequences, there and with their graph.
-    fn each(&self, packed: &Packed, chance: Option<&Chance>) -> Result<Vec<Own>> {
-        let ranges = shares(packed, 1 + self.others.len());
-        self.on_each(&ranges, |model, range| {
-            let rows = packed.starts[range.start]..packed.starts[range.end];
-            let sequences = Packed::new(packed.sequences[range.clone()].to_vec());
-            let chance = chance.map(|c| Chance { key: mixed(c.key, range.start as u64), ..*c });
-            Ok(Own { rows, states: model.states(&sequences, chance.as_ref())? })
-        })
+    /// What each device computes.
+    fn shares<'p>(&self, packed: &'p Packed, chance: Option<&Chance>) -> Vec<Share<'p>> {
+        let ranges = cut(packed, 1 + self.others.len());
+        let share = |range: Range<usize>| Share {
+            rows: packed.starts[range.start]..packed.starts[range.end],
+            chance: chance.map(|c| match range.start {
+                0 => *c,
+                first => Chance { key: mixed(c.key, first as u64), ..*c },
+            }),
+            packed: match range.len() == packed.sequences.len() {
+                true => Cow::Borrowed(packed),
+                false => Cow::Owned(Packed::new(packed.sequences[range].to_vec())),
+            },
+        };
+        ranges.into_iter().map(share).collect()
     }
 
-    fn gathered(&self, own: &[Own]) -> Result<Tensor> {
-        let gather = || {
-            let there = own.iter().map(|own| own.states.detach().to_device(self.first.device()));
-            Tensor::cat(&there.collect::<Candle<Vec<Tensor>>>()?, 0)
+    fn gathered<'t>(&self, states: impl Iterator<Item = &'t Tensor>) -> Result<Tensor> {
+        let there = states.map(|states| states.to_device(self.first.device()));
+        let gather = || match there.collect::<Candle<Vec<Tensor>>>()?.as_slice() {
+            [all] => Ok(all.clone()),
+            some => Tensor::cat(some, 0),
         };
         gather().map_err(device::error)
     }
 
-    /// Does something on each device at the same time; a share for which there is none comes to nothing.
-    fn on_each<T: Sync, R: Send>(
+    /// Does something with each device's share at the same time.
+    fn on_each<T: Send, R: Send>(
         &self,
-        shares: &[T],
-        f: impl Fn(&Trainable, &T) -> Result<R> + Sync,
+        shares: Vec<T>,
+        f: impl Fn(&Trainable, T) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        let models = std::iter::once(self.first).chain(self.others);
+        let work: Vec<(&Trainable, T)> = std::iter::once(self.first).chain(self.others).zip(shares).collect();
+        if work.len() < 2 {
+            return work.into_iter().map(|(model, share)| f(model, share)).collect();
+        }
+        let f = &f;
         std::thread::scope(|scope| {
             let running: Vec<_> =
-                models.zip(shares).map(|(model, share)| scope.spawn(|| f(model, share))).collect();
+                work.into_iter().map(|(model, share)| scope.spawn(move || f(model, share))).collect();
             let done = running.into_iter().map(|thread| {
                 thread.join().map_err(|_| Error::Internal("a device's thread ended early".to_owned()))?
             });
@@ -128,15 +130,16 @@ impl Devices<'_> {
     }
 }
 
-/// What one device computed.
-struct Own {
-    /// Of all rows, its own.
+/// What one device computes.
+struct Share<'p> {
+    packed: Cow<'p, Packed>,
+    /// Of the rows of all, its own.
     rows: Range<usize>,
-    states: Tensor,
+    chance: Option<Chance>,
 }
 
 /// Cuts sequences into parts of about as many tokens, one for each device; fewer, where there are fewer sequences.
-fn shares(packed: &Packed, devices: usize) -> Vec<Range<usize>> {
+fn cut(packed: &Packed, devices: usize) -> Vec<Range<usize>> {
     let (count, tokens) = (packed.sequences.len(), packed.tokens());
     let devices = devices.min(count).max(1);
     let mut begin = 0;
@@ -161,9 +164,9 @@ mod tests {
     fn everyone_has_about_as_many_tokens() {
         let packed =
             |lengths: &[usize]| Packed::new(lengths.iter().map(|n| Sequence::new(vec![1; *n])).collect());
-        assert_eq!(shares(&packed(&[4, 4, 4, 4]), 2), [0..2, 2..4]);
-        assert_eq!(shares(&packed(&[20, 1, 1, 1]), 2), [0..1, 1..4]);
-        assert_eq!(shares(&packed(&[1, 1, 1, 20]), 3), [0..2, 2..3, 3..4]);
-        assert_eq!(shares(&packed(&[3, 3]), 5), [0..1, 1..2]);
+        assert_eq!(cut(&packed(&[4, 4, 4, 4]), 2), [0..2, 2..4]);
+        assert_eq!(cut(&packed(&[20, 1, 1, 1]), 2), [0..1, 1..4]);
+        assert_eq!(cut(&packed(&[1, 1, 1, 20]), 3), [0..2, 2..3, 3..4]);
+        assert_eq!(cut(&packed(&[3, 3]), 5), [0..1, 1..2]);
     }
 }
