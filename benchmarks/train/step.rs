@@ -121,7 +121,7 @@ fn time(
 /// Seconds that the processors have spent on this process.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<u64> =
+    let fields: Vec<i64> =
         stat.rsplit(") ").next().unwrap_or_default().split(' ').filter_map(|f| f.parse().ok()).collect();
     // User and system time, in hundredths; the state in front of them is no number.
     fields.get(10).zip(fields.get(11)).map_or(0.0, |(user, system)| (user + system) as f64 / 100.0)

@@ -16,11 +16,13 @@ use std::{
 use mimalloc::MiMalloc;
 
 /// Blocks from this size are kept.
-const LARGE: usize = 1 << 20;
+const LARGE: usize = 1 << 17;
+/// What they are aligned to: what products of matrices ask of the copies that they make of their factors.
+const ALIGNED: usize = 128;
 /// Sizes are rounded up by at most an eighth, so that nearly equal ones serve each other: no two batches have as many tokens.
 const PARTS: usize = 8;
 /// How many blocks are kept at most.
-const PLACES: usize = 512;
+const PLACES: usize = 1024;
 
 /// The allocator. The program names it; a library's user is not made to.
 pub struct Memory;
@@ -86,18 +88,19 @@ impl State {
     }
 }
 
-/// What is really asked for: large sizes rounded up, whether kept or not, so that any large block can be kept.
+/// What is really asked for: large sizes rounded up and aligned alike, whether kept or not, so that any large block can be
+/// kept and serve any other of its size.
 fn real(layout: Layout) -> Layout {
-    if layout.size() < LARGE {
+    if !is_kept(layout) {
         return layout;
     }
     let grain = layout.size().next_power_of_two() / 2 / PARTS;
-    Layout::from_size_align(layout.size().next_multiple_of(grain), layout.align()).unwrap_or(layout)
+    Layout::from_size_align(layout.size().next_multiple_of(grain), ALIGNED).unwrap_or(layout)
 }
 
-/// Kept blocks have mimalloc's own alignment, which is enough for all but a few.
+/// Whether a block of this layout may be kept.
 fn is_kept(layout: Layout) -> bool {
-    layout.size() >= LARGE && layout.align() <= 16
+    layout.size() >= LARGE && layout.align() <= ALIGNED
 }
 
 // SAFETY: every block comes from mimalloc with the layout `real` gives, and goes back with the same; a kept one is in
@@ -141,6 +144,18 @@ unsafe impl GlobalAlloc for Memory {
         if real(wanted) == real(layout) {
             return block;
         }
+        if is_kept(layout) != is_kept(wanted) {
+            // Aligned otherwise from here on.
+            // SAFETY: both blocks are as long as is copied, and not the same.
+            unsafe {
+                let new = self.alloc(wanted);
+                if !new.is_null() {
+                    ptr::copy_nonoverlapping(block, new, layout.size().min(size));
+                    self.dealloc(block, layout);
+                }
+                return new;
+            }
+        }
         // SAFETY: the block has the layout that `real` gives; the new one is what `real` gives for the new size.
         unsafe { MiMalloc.realloc(block, real(layout), real(wanted).size()) }
     }
@@ -167,7 +182,20 @@ mod tests {
             assert_ne!(other, first);
             let grown = Memory.realloc(again, layout(3 * LARGE + 1), 5 * LARGE);
             assert_eq!(*grown.add(3 * LARGE), 0);
+            // Of a small one a large one, and back.
             Memory.dealloc(grown, layout(5 * LARGE));
+            let small = Memory.alloc(layout(100));
+            ptr::write_bytes(small, 9, 100);
+            let large = Memory.realloc(small, layout(100), 2 * LARGE);
+            assert!((0..100).all(|n| *large.add(n) == 9) && large.addr().is_multiple_of(ALIGNED));
+            let small = Memory.realloc(large, layout(2 * LARGE), 50);
+            assert!((0..50).all(|n| *small.add(n) == 9));
+            Memory.dealloc(small, layout(50));
+            // What asks for more than others are aligned to is not kept.
+            let page = Layout::from_size_align(2 * LARGE, 4096).unwrap();
+            let aligned = Memory.alloc(page);
+            assert!(aligned.addr().is_multiple_of(4096));
+            Memory.dealloc(aligned, page);
             Memory.dealloc(other, layout(3 * LARGE + 5));
             STATE.keeps.store(false, Ordering::Relaxed);
             // What is kept is no more than there is room for.
