@@ -132,6 +132,9 @@ pub struct Row {
     /// As `--ranker` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranker: Option<String>,
+    /// What is typed behind `turnwise train` to make its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<String>,
     /// Why nobody can do it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,

@@ -130,6 +130,21 @@ fn a_model_that_is_not_here_makes_a_row_missing_and_no_error() {
     );
     t.ok("bench reproduce --recipes recipes --report out.md");
     assert!(t.read("out.md").contains("Not run: T5: its model is not here: `turnwise model pull some/one`."));
+    // One that training makes.
+    t.write(
+        "recipes/r.toml",
+        recipe(80.6).replace(
+            "missing = \"its weights are not at hand\"",
+            "ranker = \"model:runs/x/model+mean\"\ntrain = \"dial2vec-sgd -o runs/x\"",
+        ),
+    );
+    t.write("there/select.txt", select());
+    for (more, told) in [("", ""), (" --data there", " --data there")] {
+        t.ok(&format!("bench reproduce --recipes recipes --report out.md{more}"));
+        let why =
+            format!("T5: its model is not trained here: `turnwise train dial2vec-sgd -o runs/x{told}`.");
+        assert!(t.read("out.md").contains(&why), "{}", t.read("out.md"));
+    }
 }
 
 #[test]

@@ -396,6 +396,33 @@ fn large_batches_in_parts_or_on_several_devices_are_the_same_batches() {
 }
 
 #[test]
+fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with() {
+    let t = with_encoder();
+    let dialogue = |n: usize| {
+        let turns: Vec<Value> = (0..5)
+            .map(|i| json!({"speaker": format!("s{}", i % 2), "text": format!("{n} says {i} words")}))
+            .collect();
+        json!({"id": format!("d{n}"), "turns": turns}).to_string() + "\n"
+    };
+    t.write("there/mdc_dev/x.jsonl", (0..20).map(dialogue).collect::<String>());
+    let short = "--steps 2 --batch 4 --evaluate-every 0";
+    t.run(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc")).says(
+        2,
+        &[
+            "the model that this begins with is not there: runs/words-mdc/model",
+            "turnwise train words-mdc -o runs/words-mdc",
+        ],
+    );
+    t.ok(&format!("train words-mdc --data there -m ./small {short} -o runs/words-mdc"));
+    t.ok(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc"));
+    let recipe = t.read("runs/dialoguecse-mdc/recipe.toml");
+    assert!(recipe.contains("there/mdc_dev") && recipe.contains("runs/words-mdc/model"), "{recipe}");
+    // Unasked where benchmarks look as well.
+    t.run(&format!("train words-mdc -m ./small {short} -o run")).says(2, &["data/mdc_dev"]);
+    t.run("train dialoguecse-mcd -o run").says(2, &["did you mean `dialoguecse-mdc`?"]);
+}
+
+#[test]
 fn several_seeds_and_settings_stand_side_by_side() {
     let t = with_encoder();
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");

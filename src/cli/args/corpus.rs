@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::parsed;
 use crate::corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ReadArgs {
     /// The format; told by the beginning of each file if not given (`corpus formats` lists them)
     #[arg(long, value_name = "FORMAT")]

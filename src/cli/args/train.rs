@@ -53,12 +53,15 @@ fn varied(text: &str) -> Result<(String, Vec<String>), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainRunArgs {
-    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe (.toml), such as another run's recipe.toml
+    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     what: Option<String>,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
+    /// The folder that a recipe's paths are below [default: data, for a recipe that comes with turnwise]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
     /// The model that training begins with: a folder, or a name
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -280,4 +283,5 @@ Examples:
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again
+  turnwise train dialoguecse-ecd --data data -o runs/dialoguecse-ecd
   turnwise bench sr select.txt -r model -r model:runs/chats/model";

@@ -1,10 +1,12 @@
 //! What a run is made of, as its file has it.
 
 mod check;
+mod known;
 mod names;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+pub use known::names as known_names;
 pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
 
 use serde::{Deserialize, Serialize};
@@ -85,6 +87,9 @@ pub struct Recipe {
     /// dial2vec: by the text or by the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// Participants' nicks at the start of utterances are taken off (IRC).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strip_nicks: bool,
     /// Consecutive turns of one speaker become one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_turns: Option<bool>,
@@ -164,6 +169,7 @@ impl Recipe {
             aggregation: None,
             window: None,
             profile: None,
+            strip_nicks: false,
             merge_turns: None,
             min_turns: None,
             dialogues: None,

@@ -72,12 +72,20 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
     let no_data = named.missing(data).map(|path| path.display().to_string());
     let asked =
         Asked { encoder: &how.encoder, tokens: &how.tokens, classes: None, seed: context.settings.seed };
+    // What is not where it is looked for unasked has to be told to training, too.
+    let elsewhere = match data == Path::new("data") {
+        true => String::new(),
+        false => format!(" --data {}", data.display()),
+    };
     let mut why = Vec::new();
     for row in &recipe.rows {
         why.push(match (&row.ranker, &no_data) {
             (None, _) => Some(row.missing.clone().unwrap_or_default()),
             (Some(_), Some(path)) => Some(format!("its data are not there: {path}")),
-            (Some(ranker), None) => rankers::absent(ranker, &asked, context)?,
+            (Some(ranker), None) => rankers::absent(ranker, &asked, context)?.map(|why| match &row.train {
+                None => why,
+                Some(train) => format!("its model is not trained here: `turnwise train {train}{elsewhere}`"),
+            }),
         });
     }
     let to_run = recipe.rows.iter().zip(&why).filter(|(_, why)| why.is_none());

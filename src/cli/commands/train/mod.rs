@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::{
     cli::{
         Context,
-        args::{TrainArgs, TrainCommand, TrainRunArgs},
+        args::{ReadArgs, TrainArgs, TrainCommand, TrainRunArgs},
         memory,
         printer::{counted, grouped},
     },
@@ -65,7 +65,11 @@ fn once(
     (output, resume): (&Path, bool),
     context: &Context<'_>,
 ) -> Result<(Reached, Recipe)> {
-    let found = context.model(&recipe.model)?;
+    let found = context.model(&recipe.model).map_err(|e| match Recipe::that_leaves(&recipe.model) {
+        None => e,
+        Some(name) => Error::input(format!("the model that this begins with is not there: {}", recipe.model))
+            .with_hint(format!("make it first: `turnwise train {name} -o runs/{name}`")),
+    })?;
     if statics::is_static(&found.path) {
         return Err(Error::input(format!(
             "{} is a static encoder, which has no layers to train",
@@ -80,8 +84,9 @@ fn once(
     let device = Device::open(choice)?;
     let more = more.iter().map(|choice| Device::open(*choice)).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::new(output, resume)?;
-    let mut read = corpus::read(&recipe.corpus, &args.read, context)?;
-    let tasks = evaluating::tasks(&recipe, &args.read, context)?;
+    let reading = ReadArgs { strip_nicks: recipe.strip_nicks, ..args.read.clone() };
+    let mut read = corpus::read(&recipe.corpus, &reading, context)?;
+    let tasks = evaluating::tasks(&recipe, &reading, context)?;
     match read.leave_out(evaluating::dialogues_of(&tasks)) as u64 {
         0 => {}
         n => {

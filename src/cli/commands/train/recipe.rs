@@ -9,18 +9,23 @@ use crate::{
         encoders::DEFAULT_MODEL,
     },
     error::{Error, IoContext, Result},
-    train::recipe::Recipe,
+    train::recipe::{ObjectiveName, Recipe, known_names},
 };
 
 /// The recipe that is meant: a file's, or an objective's, changed as is asked for.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
-    let mut recipe = match is_file(args.what()) {
-        true => read(Path::new(args.what()))?,
-        false => {
+    let (mut recipe, written) = match (is_file(args.what()), Recipe::known(args.what())) {
+        (true, _) => (read(Path::new(args.what()))?, true),
+        (false, Some(known)) => (known?, true),
+        (false, None) => {
             let model = args.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-            Recipe::new(args.what().parse()?, model, Vec::new())
+            (Recipe::new(objective(args.what())?, model, Vec::new()), false)
         }
     };
+    let usual = (written && !is_file(args.what())).then_some(Path::new("data"));
+    if let Some(folder) = args.data.as_deref().or(usual) {
+        recipe.below(folder);
+    }
     if let Some(model) = &args.model {
         recipe.model.clone_from(model);
     }
@@ -31,7 +36,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         return Err(Error::input("there are no dialogues to train on")
             .with_hint("name an index or files: --corpus chats/"));
     }
-    if context.settings.seed != 0 || !is_file(args.what()) {
+    if context.settings.seed != 0 || !written {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
@@ -64,6 +69,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     recipe.aggregation = goal.aggregation.or(recipe.aggregation);
     recipe.window = goal.window.or(recipe.window);
     recipe.profile = goal.profile.or(recipe.profile);
+    recipe.strip_nicks |= args.read.strip_nicks;
     recipe.merge_turns = goal.merge_turns.or(recipe.merge_turns);
     recipe.min_turns = goal.min_turns.or(recipe.min_turns);
     recipe.dialogues = goal.dialogues.or(recipe.dialogues);
@@ -72,6 +78,14 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         Some(Preset::Small) => make_small(&mut recipe),
     }
     Ok(recipe)
+}
+
+/// An objective by its name; who mistypes may have meant a recipe.
+fn objective(name: &str) -> Result<ObjectiveName> {
+    name.parse().map_err(|_| {
+        let known = ObjectiveName::ALL.map(ObjectiveName::name).into_iter().chain(known_names());
+        Error::unknown_name("objective or recipe", name, known)
+    })
 }
 
 /// Fewer steps, dialogues and tokens, meant for models of twelve wide layers on two cores; what was asked for stays.
