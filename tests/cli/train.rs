@@ -286,6 +286,52 @@ fn what_is_trained_is_the_mean_whatever_the_model_did() {
 }
 
 /// The lines of a run's file.
+/// Makes the tokenizer of an encoder put nothing around texts, and know no separator.
+fn without_separator(t: &Turnwise, name: &str) {
+    let words: Vec<String> = t.read(&format!("{name}/vocab.txt")).lines().map(str::to_owned).collect();
+    let vocab: serde_json::Map<String, Value> = words
+        .iter()
+        .enumerate()
+        .map(|(id, word)| (if word == "[SEP]" { "[unused]".to_owned() } else { word.clone() }, json!(id)))
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": null, "decoder": null,
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100, "vocab": vocab},
+    });
+    fs::remove_file(t.path(&format!("{name}/vocab.txt"))).unwrap();
+    t.write(&format!("{name}/tokenizer.json"), tokenizer.to_string());
+    t.write(
+        &format!("{name}/tokenizer_config.json"),
+        br#"{"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}"#,
+    );
+}
+
+#[test]
+fn turns_that_nothing_divides_are_divided_by_a_new_token() {
+    let t = with_encoder();
+    without_separator(&t, "small");
+    let train = format!("--corpus {SAMPLES} -m ./small --steps 4 --batch 4 --learning-rate 1e-3");
+    let told = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
+    assert!(told.err.contains("divided by [SEP], a new token"), "{told:?}");
+    let config: Value = serde_json::from_str(&t.read("run/model/config.json")).unwrap();
+    assert_eq!(config["vocab_size"], 78);
+    // What it learned is used: a text ends with the token, and its vector is no longer the mean of the others.
+    t.write("texts.txt", "where is my parcel\n");
+    for (model, name) in [("run/model", "trained"), ("run/start", "begun")] {
+        t.ok(&format!("embed texts.txt -m ./{model} --precision f32 -o {name}.npy"));
+    }
+    assert_ne!(fs::read(t.path("trained.npy")).unwrap(), fs::read(t.path("begun.npy")).unwrap());
+    assert!(t.read("run/model/tokenizer.json").contains("[SEP]"));
+    let told = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
+    assert!(told.err.contains("whose vector stays as it begins"), "{told:?}");
+    // An utterance alone needs nothing.
+    t.ok(&format!("train simcse {train} -o alone"));
+    assert!(!t.path("alone/start").exists());
+}
+
 fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }

@@ -13,6 +13,7 @@ mod pipeline;
 mod save;
 mod save_config;
 mod sentence;
+mod separator;
 mod tokenizer;
 mod tokenizer_files;
 mod vocabulary;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
 pub use save::{SavedModel, save};
+pub use separator::save_divided;
 pub use tokenizer::{Specials, TokenizedText, Tokenizer};
 
 use crate::{

@@ -174,6 +174,11 @@ impl Tokenizer {
         self.max_tokens
     }
 
+    /// How many rows the model's table of words has.
+    pub(super) fn words(&self) -> usize {
+        self.words
+    }
+
     /// How many tokens it knows, added ones included.
     pub fn vocabulary(&self) -> usize {
         self.inner.get_vocab_size(true)

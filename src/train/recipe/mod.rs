@@ -267,6 +267,13 @@ impl Recipe {
             .filter(|(_, weight)| *weight > 0.0)
     }
 
+    /// Whether sequences hold several turns, which something has to divide.
+    pub fn divides_turns(&self) -> bool {
+        use ObjectiveName as O;
+        let several = |name| !matches!(name, O::Dialoguecse | O::Simcse | O::SiameseS | O::Words | O::Keep);
+        several(self.objective) || self.beside().any(|(name, _)| several(name))
+    }
+
     /// How dialogues are prepared.
     pub fn preparing(&self) -> Preparing {
         Preparing { merged: self.merge_turns.unwrap_or(false), turns: self.min_turns.unwrap_or(1) }

@@ -9,7 +9,7 @@ use crate::{
     cli::{Context, printer::grouped},
     encoder::{
         Network,
-        folder::{ModelFolder, PoolingMode, SavedModel, Tokenizer, save},
+        folder::{ModelFolder, PoolingMode, SavedModel, Tokenizer, save, save_divided},
     },
     error::{Error, IoContext, Result},
     store::files,
@@ -25,6 +25,9 @@ pub(super) const CHECKPOINTS: usize = 2;
 
 /// The name of the checkpoint whose model is kept, beside them.
 pub(super) const BEST: &str = "best";
+
+/// The model that training begins with, where it had to be made: one that had nothing to divide turns by.
+const START: &str = "start";
 
 /// The folder of a run.
 pub(super) struct RunFolder(PathBuf);
@@ -42,7 +45,9 @@ impl RunFolder {
             return Err(Error::input(format!("{} holds no run to go on with", path.display()))
                 .with_hint("leave --resume out"));
         }
-        if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+        // What a run begins with may be there of one that was stopped before it began.
+        let is_else = |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|e| e.file_name() != START);
+        if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
             return Err(Error::input(format!("{} is not empty", path.display()))
                 .with_hint("name a folder that is not there yet"));
         }
@@ -129,6 +134,32 @@ impl RunFolder {
             Some(hint) => e.with_hint(hint),
             None => e,
         }
+    }
+
+    /// The model that training begins with: another where sequences of several turns have nothing to divide them by.
+    pub(super) fn divided(
+        &self,
+        base: ModelFolder,
+        recipe: &Recipe,
+        context: &Context<'_>,
+    ) -> Result<ModelFolder> {
+        if !recipe.divides_turns() {
+            return Ok(base);
+        }
+        let start = self.0.join(START);
+        files::remove_folder(&start)?;
+        let Some((token, is_new)) = save_divided(&base, &recipe.model, &start)? else { return Ok(base) };
+        let new = match (is_new, recipe.frozen_layers) {
+            (false, _) => "",
+            (true, Some(0)) => ", a new token",
+            (true, _) => {
+                ", a new token whose vector stays as it begins (it is trained with --frozen-layers 0)"
+            }
+        };
+        context
+            .printer
+            .say(format!("{} puts nothing between turns; they are divided by {token}{new}", recipe.model));
+        ModelFolder::open(&start)
     }
 
     /// Saves what came of it, in the place of what was there.

@@ -97,6 +97,7 @@ fn once(
     if let Some(count) = recipe.dialogues {
         read.keep(count, recipe.seed);
     }
+    let folder = run_folder.divided(folder, &recipe, context)?;
     let hash = crate::eval::data::hash_of_dialogues(&read.dialogues)?;
     let tokenizer = folder.tokenizer()?;
     let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing())?;
