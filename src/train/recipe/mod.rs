@@ -1,11 +1,13 @@
 //! What a run is made of, as its file has it.
 
 mod check;
+#[cfg(feature = "cli")]
 mod known;
 mod names;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+#[cfg(feature = "cli")]
 pub use known::names as known_names;
 pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
 
