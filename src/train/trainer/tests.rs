@@ -113,7 +113,10 @@ fn parts_and_devices_make_the_same_step() {
         let run = |parts, devices: usize| {
             objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
             let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
-            let trainer = Trainer::new(&model, objective.as_ref(), &data, plan(0.0, parts)).unwrap();
+            // Sums are made in other orders: where a gradient is next to nothing, that must not decide a step's direction.
+            let mut plan = plan(0.0, parts);
+            plan.optimizer.epsilon = 1e-3;
+            let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
             let mut trainer = trainer.beside(&others);
             let losses: Vec<f64> = (0..5).map(|_| trainer.step().unwrap().loss).collect();
             let heads: Vec<f32> = objective.heads().iter().flat_map(|h| h.numbers().unwrap()).collect();

@@ -253,3 +253,26 @@ pub(super) fn summary(tables: &[Table]) -> String {
         counted(absent as u64, "recipe")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::recipe::known_names;
+
+    #[test]
+    fn what_tables_need_is_what_recipes_leave() {
+        let mut trained = 0;
+        for table in cookbook::all(None).unwrap() {
+            for row in &table.recipe.rows {
+                let Some(train) = &row.train else { continue };
+                let words: Vec<&str> = train.split(' ').collect();
+                assert!(words.iter().any(|word| known_names().any(|name| name == *word)), "{train}");
+                let output = words[words.iter().position(|word| *word == "-o").unwrap() + 1];
+                let ranker = row.ranker.as_deref().unwrap();
+                assert!(ranker.starts_with(&format!("model:{output}/")), "{ranker} {train}");
+                trained += 1;
+            }
+        }
+        assert!(trained > 80, "{trained}");
+    }
+}
