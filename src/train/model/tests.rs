@@ -66,7 +66,9 @@ fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
             let expected = Gradients::take(&mut expected, trainable.parameters());
             for _ in 0..2 {
                 let pass = trainable.run(&packed, chance).unwrap();
-                assert_eq!(flat(&pass.states), flat(&graph));
+                for (a, b) in flat(&pass.states).iter().zip(flat(&graph)) {
+                    assert!((a - b).abs() < 1e-5, "{a} {b}");
+                }
                 let gradients = trainable.back(pass, &asked).unwrap();
                 for (parameter, (ours, graphs)) in
                     trainable.parameters().iter().zip(gradients.each().zip(expected.each()))

@@ -2,28 +2,15 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp1, D, Layout, Result, Shape, Tensor, bail};
+use candle_core::{D, Result, Tensor};
 use rayon::prelude::*;
 use turnwise_kernels::training::{self, Attended};
 
-use super::{Dropout, held, is_ours, numbers};
+use super::Dropout;
 
 /// What each token takes from its sequence. `projected` has queries, keys and values side by side; `lengths` are those
-/// of the sequences.
+/// of the sequences. Of candle's operations: rows of equal length, the empty places masked.
 pub fn attention(
-    projected: &Tensor,
-    lengths: &Arc<[usize]>,
-    heads: usize,
-    dropped: Option<Dropout>,
-) -> Result<Tensor> {
-    if is_ours(projected) {
-        return projected.contiguous()?.apply_op1(Attention { lengths: lengths.clone(), heads, dropped });
-    }
-    plain(projected, lengths, heads, dropped)
-}
-
-/// The same of candle's operations: rows of equal length, the empty places masked.
-pub(super) fn plain(
     projected: &Tensor,
     lengths: &[usize],
     heads: usize,
@@ -71,7 +58,7 @@ pub(super) fn plain(
     context.reshape((count * longest, width))?.index_select(&to, 0)
 }
 
-/// How it is computed.
+/// The same on the CPU, without empty places.
 #[derive(Debug, Clone)]
 pub(in crate::train) struct Attention {
     pub(in crate::train) lengths: Arc<[usize]>,
@@ -119,32 +106,5 @@ impl Attention {
             let dropout = self.dropped.map(|d| d.of(n as u32));
             f(first, &Attended { projected: rows, heads: self.heads, width, dropout }, out);
         });
-    }
-}
-
-impl CustomOp1 for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn cpu_fwd(&self, projected: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (tokens, width) = layout.shape().dims2()?;
-        if self.lengths.iter().sum::<usize>() != tokens || width % (3 * self.heads) != 0 {
-            bail!("{tokens} tokens of {width} numbers, which are not those of the sequences");
-        }
-        let width = width / 3;
-        let mut out = vec![0.0; tokens * width];
-        self.apply(numbers(projected, layout)?, width, &mut out);
-        Ok((CpuStorage::F32(out), (tokens, width).into()))
-    }
-
-    fn bwd(&self, projected: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let gradient = gradient.contiguous()?;
-        let (numbers, gradient) = (held(projected), held(&gradient));
-        let (numbers, gradient) = (numbers.get()?, gradient.get()?);
-        let width = projected.dim(1)? / 3;
-        let mut of_projected = vec![0.0; numbers.len()];
-        self.back(numbers, width, gradient, &mut of_projected);
-        Ok(Some(Tensor::from_vec(of_projected, projected.shape(), projected.device())?))
     }
 }

@@ -1,9 +1,9 @@
 //! Differentiable steps of an encoder on candle's tensors.
 //!
-//! Each is one function with two ways. On the CPU it is one operation with a way back of its own: our kernels, one
-//! product where candle would take five passes over memory. Elsewhere, and as the reference that the first is tested
-//! against, it is put together of candle's operations. Some of candle's own have no way back and say nothing
-//! (`layer_norm` on contiguous numbers, `softmax_last_dim`): none of those is used here.
+//! Each has two ways. On the CPU numbers are worked on where they lie, by our kernels, with ways back of their own: passes
+//! call these, and what objectives need of them (`linear`, `add_norm`, `pool`) is an operation of candle's, too. Elsewhere,
+//! and as the reference that the first is tested against, each is put together of candle's operations. Some of candle's own
+//! have no way back and say nothing (`layer_norm` on contiguous numbers, `softmax_last_dim`): none of those is used here.
 
 pub(super) mod attention;
 pub(super) mod dropout;
