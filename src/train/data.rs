@@ -35,7 +35,7 @@ pub struct Preparing {
 pub struct TrainingSet {
     /// Their turns; none is empty.
     pub dialogues: Vec<Vec<Said>>,
-    /// In front of every sequence (`[CLS]`).
+    /// In front of every sequence (`[CLS]`, and a prompt where the encoder has one unasked).
     pub before: Vec<u32>,
     /// Behind every turn (`[SEP]`).
     pub after: Vec<u32>,
@@ -63,6 +63,12 @@ impl TrainingSet {
             after: tokenizer.after().to_vec(),
             mask: tokenizer.mask(),
         })
+    }
+
+    /// With a prompt in front of every sequence: an encoder that is asked behind one has to be trained behind it.
+    pub fn behind(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
+        self.before.extend(tokenizer.pieces(prompt)?);
+        Ok(self)
     }
 
     /// How many turns there are.

@@ -194,18 +194,51 @@ fn a_damaged_checkpoint_is_named() {
 #[test]
 fn a_step_that_cannot_be_computed_leaves_its_batch() {
     let t = with_encoder();
+    too_large(&t);
+    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
+    said.says(3, &["failed-batch.json"]);
+    let batch = batch_of(&t, "run");
+    assert_eq!((&batch["step"], batch["sequences"].as_array().unwrap().len()), (&json!(1), 8));
+    assert!(!t.path("run/model").exists());
+}
+
+/// Makes the last norm of an encoder give numbers whose squares are infinite.
+fn too_large(t: &Turnwise) {
     let mut bytes = fs::read(t.path("small/model.safetensors")).unwrap();
-    // The last norm makes everything so large that squares are infinite.
     let end = bytes.len();
     for n in 0..16 {
         bytes[end - 64 + 4 * n..end - 60 + 4 * n].copy_from_slice(&1e30f32.to_le_bytes());
     }
     t.write("small/model.safetensors", bytes);
-    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --batch 4"));
-    said.says(3, &["failed-batch.json"]);
-    let batch: Value = serde_json::from_str(&t.read("run/failed-batch.json")).unwrap();
-    assert_eq!((&batch["step"], batch["sequences"].as_array().unwrap().len()), (&json!(1), 8));
-    assert!(!t.path("run/model").exists());
+}
+
+fn batch_of(t: &Turnwise, run: &str) -> Value {
+    serde_json::from_str(&t.read(&format!("{run}/failed-batch.json"))).unwrap()
+}
+
+#[test]
+fn an_encoder_with_a_prompt_is_trained_behind_it() {
+    let t = with_encoder();
+    let settings = json!({"prompts": {"query": "q: "}, "default_prompt_name": "query"});
+    t.write("small/config_sentence_transformers.json", settings.to_string());
+    let pooling =
+        json!({"word_embedding_dimension": 16, "pooling_mode_mean_tokens": true, "include_prompt": false});
+    t.write("small/1_Pooling/config.json", pooling.to_string());
+    let train = format!("train responses --corpus {SAMPLES} -m ./small --steps 4 --batch 4");
+    t.run(&format!("{train} -o run")).says(0, &["behind its prompt \"q: \""]);
+    // What was trained is the mean of all tokens, and so it is served.
+    assert_eq!(t.json("model info ./run/model")["prompts"]["query"], "q: ");
+    let pooling: Value = serde_json::from_str(&t.read("run/model/1_Pooling/config.json")).unwrap();
+    assert_eq!(pooling["include_prompt"], true);
+    // `[CLS]`, `q`; and what the tokenizer makes of the colon, which it does not know.
+    too_large(&t);
+    t.run(&format!("{train} -o broken")).says(3, &["failed-batch.json"]);
+    let batch = batch_of(&t, "broken");
+    let sequences = batch["sequences"].as_array().unwrap();
+    assert!(
+        sequences.iter().all(|ids| ids.as_array().unwrap()[..3] == json!([2, 37, 1]).as_array().unwrap()[..]),
+        "{batch}"
+    );
 }
 
 #[test]

@@ -175,6 +175,8 @@ impl RunFolder {
         files::remove_folder(&beside)?;
         let mut pipeline = base.pipeline().clone();
         pipeline.pooling.modes = vec![PoolingMode::Mean];
+        // The mean that was trained is of all tokens, those of a prompt among them.
+        pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
         let saved = SavedModel {
             network,
             architecture: base.architecture(),

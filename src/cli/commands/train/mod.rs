@@ -100,8 +100,10 @@ fn once(
     let folder = run_folder.divided(folder, &recipe, context)?;
     let hash = crate::eval::data::hash_of_dialogues(&read.dialogues)?;
     let tokenizer = folder.tokenizer()?;
-    let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing())?;
-    tell_of(&data, &recipe, context);
+    let prompt = folder.pipeline().prompts.text(None)?;
+    let data =
+        TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing())?.behind(prompt, &tokenizer)?;
+    tell_of(&data, prompt, &recipe, context);
     let identity = identity(&recipe, &hash, &folder.fingerprint()?.to_string())?;
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
     let on = |device: &Device| {
@@ -176,14 +178,18 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
-fn tell_of(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
+fn tell_of(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
     let (dialogues, turns) = (data.dialogues.len() as u64, data.turns() as u64);
     let left_out = match data.left_out {
         0 => String::new(),
         n => format!("; {} too short, left out", grouped(n as u64)),
     };
+    let behind = match prompt {
+        "" => String::new(),
+        prompt => format!(", behind its prompt {prompt:?}"),
+    };
     context.printer.say(format!(
-        "{} from {} with {} and {}{left_out}",
+        "{} from {} with {} and {}{behind}{left_out}",
         recipe.objective.name(),
         recipe.model,
         counted(dialogues, "dialogue"),
