@@ -28,7 +28,7 @@ pub(crate) use search::{
     AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SearchOf,
     SimilarArgs, TuneArgs,
 };
-pub(crate) use train::{Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};
+pub(crate) use train::{ListArgs, Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
 const STYLES: styling::Styles = styling::Styles::styled()

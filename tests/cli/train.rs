@@ -502,6 +502,26 @@ fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with()
 }
 
 #[test]
+fn recipes_are_listed_with_what_they_need() {
+    let t = Turnwise::new();
+    fs::create_dir_all(t.path("d/sgd_train_slim/train")).unwrap();
+    fs::create_dir_all(t.path("d/sgd_dev/dev")).unwrap();
+    let text = t.ok("train list --data d");
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(
+        line("auto-sgd").contains("data here") && line("auto-sgd").contains("all-MiniLM-L6-v2"),
+        "{text}"
+    );
+    assert!(line("dialoguecse-mdc").contains("no data"), "{text}");
+    assert!(text.contains("turnwise train NAME --data d -o runs/NAME"), "{text}");
+    let listed = t.json("train list --data d");
+    let recipe = |name: &str| listed.as_array().unwrap().iter().find(|r| r["name"] == name).unwrap().clone();
+    assert_eq!(recipe("auto-sgd")["missing"], json!([]));
+    assert_eq!(recipe("dialoguecse-mdc")["model"], "runs/words-mdc/model");
+    assert_eq!(recipe("dial2vec-bitod")["missing"][0], "d/bitod/train");
+}
+
+#[test]
 fn several_seeds_and_settings_stand_side_by_side() {
     let t = with_encoder();
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");

@@ -29,6 +29,15 @@ pub(crate) enum TrainCommand {
     /// Train once for each of several values of a setting, and put side by side what comes of them
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
+    /// List the recipes that come with turnwise, what they begin with, and whether their data are here
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The folder that their paths are below
+    #[arg(long, value_name = "FOLDER", default_value = "data")]
+    pub(crate) data: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -283,5 +292,6 @@ Examples:
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again
+  turnwise train list
   turnwise train dialoguecse-ecd --data data -o runs/dialoguecse-ecd
   turnwise bench sr select.txt -r model -r model:runs/chats/model";

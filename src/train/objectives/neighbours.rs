@@ -16,6 +16,8 @@ use crate::{
 
 /// Neighbours of a dialogue that come into a batch with it.
 const WITH: usize = 3;
+/// How sure of a dialogue a teacher is at least, so that every corpus is heard.
+const LEAST: f64 = 0.05;
 
 /// The objective with its settings.
 pub struct Neighbours {
@@ -40,6 +42,17 @@ impl Neighbours {
         Neighbours { temperature: 0.1, max_tokens: 160, groups }
     }
 
+    /// How often each teacher is asked in an epoch: the more dialogues it knows and the surer it is of a pair, that is,
+    /// that two dialogues are each what it takes them for. One that is not sure draws the encoder away from what others
+    /// teach.
+    fn shares(&self) -> Vec<usize> {
+        let known = |group: &Group| group.teacher.len() as f64;
+        let sure = |group: &Group| known(group) * group.teacher.weight().max(LEAST).powi(2);
+        let (all, surely): (f64, f64) =
+            (self.groups.iter().map(known).sum(), self.groups.iter().map(sure).sum());
+        self.groups.iter().map(|group| (all * sure(group) / surely).round() as usize).collect()
+    }
+
     fn sequence(&self, data: &TrainingSet, dialogue: u32) -> Sequence {
         let turns = data.dialogues[dialogue as usize].iter();
         let said = turns.flat_map(|said| said.ids.iter().chain(&data.after));
@@ -58,10 +71,11 @@ impl Objective for Neighbours {
 
     fn examples(&self, _: &TrainingSet) -> Vec<Place> {
         // A place is of a dialogue as its teacher counts them, and of the teacher.
-        let of = |(turn, group): (u32, &Group)| {
-            (0..group.teacher.len() as u32).map(move |dialogue| Place { dialogue, turn })
+        let of = |((turn, group), often): ((u32, &Group), usize)| {
+            let known = group.teacher.len();
+            (0..often).map(move |n| Place { dialogue: (n * known / often) as u32, turn })
         };
-        (0..).zip(&self.groups).flat_map(of).collect()
+        (0..).zip(&self.groups).zip(self.shares()).flat_map(of).collect()
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {

@@ -43,6 +43,12 @@ built_in!(
     "words-mdc",
 );
 
+/// What a recipe is, in its own words: the first line of its file.
+pub fn about(name: &str) -> &'static str {
+    let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+    text.lines().next().unwrap_or("").trim_start_matches("# ")
+}
+
 /// Their names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
@@ -88,6 +94,7 @@ mod tests {
             recipe.below(Path::new("d"));
             assert!(recipe.corpus.iter().all(|path| path.starts_with("d")), "{name}");
             recipe.complete(12, 512).unwrap();
+            assert!(about(name).ends_with('.') && about(name).len() > 20, "{name}: {}", about(name));
             // What it begins with is another's, or a model that can be pulled.
             assert_eq!(
                 Recipe::that_leaves(&recipe.model).is_some(),

@@ -8,7 +8,7 @@ mod names;
 use std::{collections::BTreeMap, path::PathBuf};
 
 #[cfg(feature = "cli")]
-pub use known::names as known_names;
+pub use known::{about as known_about, names as known_names};
 pub use names::{Aggregation, DevTask, ObjectiveName, Profile};
 
 use serde::{Deserialize, Serialize};

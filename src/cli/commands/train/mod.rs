@@ -4,6 +4,7 @@ mod corpus;
 mod curves;
 mod evaluating;
 mod folder;
+mod list;
 mod many;
 mod mined;
 mod objective;
@@ -47,6 +48,7 @@ const DROPPED: usize = 2 << 30;
 
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let (args, varied) = match &args.command {
+        Some(TrainCommand::List(args)) => return list::run(args, context),
         Some(TrainCommand::Sweep(sweep)) => (&sweep.run, sweep.vary.as_slice()),
         None => (&args.run, &[][..]),
     };

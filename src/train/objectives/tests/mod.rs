@@ -260,20 +260,46 @@ fn simcse_is_its_formula_and_leaves_out_what_is_said_twice() {
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
 }
 
-/// A teacher of twelve dialogues, two of a kind.
+/// A teacher of forty dialogues, two of a kind.
 fn teacher() -> Teacher {
+    taught_by([1, 2], 0.3)
+}
+
+/// A teacher of forty dialogues whose views have this much of chance in them.
+fn taught_by(seeds: [u64; 2], chance: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);
         let noise: Vec<Vec<f32>> = numbers((40, dim), seed).to_vec2().unwrap();
         for (n, noise) in noise.iter().enumerate() {
             let row =
-                noise.iter().enumerate().map(|(c, v)| 0.3 * v + if c == n / 2 % dim { 1.0 } else { 0.0 });
+                noise.iter().enumerate().map(|(c, v)| chance * v + if c == n / 2 % dim { 1.0 } else { 0.0 });
             vectors.push(&row.collect::<Vec<f32>>());
         }
         vectors
     };
-    Teacher::learn(&view(20, 1), &view(20, 2), teacher::Settings { axes: 10, ..teacher::Settings::default() })
-        .unwrap()
+    let [meaning, words] = seeds.map(|seed| view(20, seed));
+    Teacher::learn(&meaning, &words, teacher::Settings { axes: 10, ..teacher::Settings::default() }).unwrap()
+}
+
+#[test]
+fn who_is_sure_teaches_more_often() {
+    let group = |teacher| Group { teacher, known: (0..40).collect() };
+    let (sure, unsure) = (taught_by([1, 2], 0.1), taught_by([3, 4], 30.0));
+    let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().powi(2));
+    assert!(often > 2.0 * seldom && seldom > 0.01, "{often} {seldom}");
+    let objective = Neighbours::new(vec![group(sure), group(unsure)]);
+    let places = objective.examples(&data());
+    let of = |turn: u32| places.iter().filter(|p| p.turn == turn).map(|p| p.dialogue).collect::<Vec<u32>>();
+    let (first, second) = (of(0), of(1));
+    assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
+    assert_eq!(first.len() + second.len(), 80);
+    // Of who is asked often all, none twice more than another; of who is asked seldom those that lie evenly.
+    assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
+    let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
+    // Alone, each comes once.
+    let alone = Neighbours::new(vec![group(taught_by([1, 2], 0.1))]).examples(&data());
+    assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
 
 #[test]

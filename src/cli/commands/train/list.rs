@@ -1,0 +1,66 @@
+//! `turnwise train list`.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        args::ListArgs,
+        printer::{BOLD, DIM, NAME},
+    },
+    error::{Error, Result},
+    train::recipe::{Recipe, known_about, known_names},
+};
+
+/// A recipe that comes with the program.
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: &'static str,
+    objective: &'static str,
+    /// The model that it begins with.
+    model: String,
+    about: &'static str,
+    /// What it needs and is not here.
+    missing: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &ListArgs, context: &Context<'_>) -> Result<()> {
+    let entry = |name: &'static str| -> Result<Entry> {
+        let unknown = || Error::Internal(format!("no recipe {name}"));
+        let mut recipe = Recipe::known(name).ok_or_else(unknown)??;
+        recipe.below(&args.data);
+        let needed = recipe.corpus.iter().chain(recipe.dev.iter().map(|dev| &dev.data));
+        Ok(Entry {
+            name,
+            objective: recipe.objective.name(),
+            missing: needed.filter(|path| !path.exists()).cloned().collect(),
+            model: recipe.model,
+            about: known_about(name),
+        })
+    };
+    let entries = known_names().map(entry).collect::<Result<Vec<Entry>>>()?;
+    context.printer.results(&entries, |out| {
+        let width = |of: fn(&Entry) -> &str| entries.iter().map(|e| of(e).len()).max().unwrap_or(0);
+        let widths = [width(|e| e.name), width(|e| e.objective), width(|e| &e.model)];
+        entries.iter().try_for_each(|entry| line(entry, widths, out))?;
+        let folder = args.data.display();
+        writeln!(out, "{DIM}data: {folder}; run one: turnwise train NAME --data {folder} -o runs/NAME{DIM:#}")
+    })
+}
+
+fn line(entry: &Entry, [name, objective, model]: [usize; 3], out: &mut dyn Write) -> io::Result<()> {
+    let (style, here) = match entry.missing.as_slice() {
+        [] => (NAME, "data here"),
+        _ => (BOLD, "no data  "),
+    };
+    writeln!(
+        out,
+        "{style}{:name$}{style:#}  {:objective$}  {:model$}  {here}  {DIM}{}{DIM:#}",
+        entry.name, entry.objective, entry.model, entry.about
+    )
+}
