@@ -115,6 +115,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether a setting was given: by a flag, the environment or a file.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.origins.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
+    }
+
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self> {
         let environment = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         Settings::resolve_from(args, &environment)
@@ -283,6 +288,7 @@ mod tests {
         global.config = Some(file.clone());
         let s = Settings::resolve_from(&global, &env).unwrap();
         assert_eq!((s.threads, s.seed, s.max_errors), (3, 6, 7));
+        assert!(s.is_given("seed") && s.is_given("threads") && !s.is_given("format"));
         assert_eq!(s.origins["seed"].1, Origin::Environment("TURNWISE_SEED".into()));
         assert_eq!(s.origins["threads"].1, Origin::File(file));
         global.seed = Some(9);

@@ -165,7 +165,8 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     // A recipe is all that a run needs.
     t.ok("train whole/recipe.toml -o again");
     assert_eq!(trained(&t, "again"), trained(&t, "whole"));
-    t.ok("train whole/recipe.toml -o other --seed 4");
+    t.ok("train whole/recipe.toml -o other --seed 0");
+    assert!(t.read("other/recipe.toml").contains("seed = 0"));
     assert_ne!(trained(&t, "other"), trained(&t, "whole"));
     // Another run's state is not gone on with, and a finished one stays as it is.
     let recipe = t.read("killed/recipe.toml");

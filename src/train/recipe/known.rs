@@ -16,6 +16,7 @@ macro_rules! built_in {
 
 built_in!(
     "auto-sgd",
+    "auto-three",
     "dial2vec-bitod",
     "dial2vec-doc2dial",
     "dial2vec-metalwoz",

@@ -36,7 +36,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         return Err(Error::input("there are no dialogues to train on")
             .with_hint("name an index or files: --corpus chats/"));
     }
-    if context.settings.seed != 0 || !written {
+    if context.settings.is_given("seed") || !written {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
