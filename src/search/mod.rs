@@ -136,7 +136,7 @@ impl Searcher {
         match &self.lexical {
             Ok(lexical) => Ok(lexical),
             // Opened once more, for an error of one's own.
-            Err(_) => Lexical::open(&self.root).and_then(|_| {
+            Err(_) => Lexical::open_at(&self.root, &self.snapshot).and_then(|_| {
                 Err(Error::Unavailable {
                     message: format!("the lexical index of {} came just now", self.root.display()),
                     hint: Some("ask again".to_owned()),

@@ -49,9 +49,7 @@ impl Lexical {
             return Ok(None);
         }
         let run = Run { lexical: self, snapshot, filter, kind, behind: a.at };
-        caught(|| run.run())
-            .unwrap_or_else(|| Err(side::damaged(&self.dialogues.folder, &"it is damaged")))
-            .map(Some)
+        caught(|| run.run()).unwrap_or_else(|| Err(self.dialogues.is_damaged())).map(Some)
     }
 }
 

@@ -74,6 +74,7 @@ pub(super) struct Seen {
     pub(super) searcher: Searcher,
     /// One for each segment of the searcher.
     pub(super) columns: Vec<Columns>,
+    progress: Option<Progress>,
 }
 
 impl Side {
@@ -111,7 +112,12 @@ impl Side {
         Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
     }
 
+    /// How far it has come: as far as can be seen, once something was looked for.
     pub(super) fn progress(&self) -> Option<Progress> {
+        self.seen.get().map_or_else(|| self.committed(), |seen| seen.progress.clone())
+    }
+
+    fn committed(&self) -> Option<Progress> {
         serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
     }
 
@@ -165,12 +171,23 @@ impl Side {
             return Ok(seen);
         }
         let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
-        let reader: IndexReader =
-            self.index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(failed)?;
+        let (reader, progress) = loop {
+            let progress = self.committed();
+            let reader = self.index.reader_builder().reload_policy(ReloadPolicy::Manual);
+            let reader: IndexReader = reader.try_into().map_err(failed)?;
+            // Another process may have committed between the two.
+            if self.committed() == progress {
+                break (reader, progress);
+            }
+        };
         let searcher = reader.searcher();
         let columns = searcher.segment_readers().iter().map(Columns::open).collect::<Result<_, _>>();
-        let seen = Seen { columns: columns.map_err(failed)?, searcher };
+        let seen = Seen { columns: columns.map_err(failed)?, searcher, progress };
         Ok(self.seen.get_or_init(|| seen))
+    }
+
+    pub(super) fn is_damaged(&self) -> Error {
+        damaged(&self.folder, &"it is damaged")
     }
 
     /// The files whose checksum is wrong.
