@@ -498,7 +498,10 @@ fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with()
     let recipe = t.read("runs/dialoguecse-mdc/recipe.toml");
     assert!(recipe.contains("there/mdc_dev") && recipe.contains("runs/words-mdc/model"), "{recipe}");
     // Unasked where benchmarks look as well.
-    t.run(&format!("train words-mdc -m ./small {short} -o run")).says(2, &["data/mdc_dev"]);
+    t.run(&format!("train words-mdc -m ./small {short} -o run")).says(
+        2,
+        &["the recipe words-mdc needs data that are not here: data/mdc_dev", "`--data FOLDER`", "train list"],
+    );
     t.run("train dialoguecse-mcd -o run").says(2, &["did you mean `dialoguecse-mdc`?"]);
 }
 

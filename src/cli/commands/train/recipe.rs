@@ -26,6 +26,9 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     if let Some(folder) = args.data.as_deref().or(usual) {
         recipe.below(folder);
     }
+    if usual.is_some() {
+        its_data_are_here(&recipe, args)?;
+    }
     if let Some(model) = &args.model {
         recipe.model.clone_from(model);
     }
@@ -78,6 +81,22 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         Some(Preset::Small) => make_small(&mut recipe),
     }
     Ok(recipe)
+}
+
+/// An error that names what a recipe of ours needs and is not here, unless something else was named in its place.
+fn its_data_are_here(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
+    let corpus = recipe.corpus.iter().filter(|_| args.corpus.is_empty());
+    let dev = recipe.dev.iter().map(|dev| &dev.data).filter(|_| args.looking.dev.is_empty());
+    let missing: Vec<String> =
+        corpus.chain(dev).filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let all = missing.join(", ");
+    Err(Error::input(format!("the recipe {} needs data that are not here: {all}", args.what())).with_hint(
+        "`--data FOLDER` names the folder they lie below, `--corpus` and `--dev` others in their place; \
+         `turnwise train list` tells whose data are here",
+    ))
 }
 
 /// An objective by its name; who mistypes may have meant a recipe.
