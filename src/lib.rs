@@ -41,6 +41,8 @@ mod random;
 pub mod samples;
 #[cfg(feature = "lexical")]
 pub mod search;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod store;
 pub mod text;
 pub mod train;

@@ -8,6 +8,8 @@ mod eval;
 mod mining;
 mod model;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod train;
 mod vectors;
 
@@ -28,6 +30,8 @@ pub(crate) use search::{
     AnalyzeArgs, GraphBuilder, HowArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SearchOf,
     SimilarArgs, TuneArgs,
 };
+#[cfg(feature = "serve")]
+pub(crate) use serve::ServeArgs;
 pub(crate) use train::{ListArgs, Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};
 pub(crate) use vectors::{AnyOf, EmbedArgs, EncodeArgs, OneOf};
 
@@ -121,6 +125,9 @@ pub(crate) enum Command {
     Search(SearchArgs),
     /// Find more like an utterance or a dialogue
     Similar(SimilarArgs),
+    /// Serve indexes over HTTP, to programs and to people
+    #[cfg(feature = "serve")]
+    Serve(ServeArgs),
     /// Find what is there more than once, or nearly so
     Duplicates(DuplicatesArgs),
     /// Draw a map of the topics of an index's dialogues

@@ -3,6 +3,10 @@
 /// The settings that an environment variable can give, with what they mean. `config show` lists them.
 pub(crate) const PREFIX: &str = "TURNWISE_";
 
+/// Keys of `serve`.
+#[cfg(feature = "serve")]
+pub(crate) const KEYS: &str = "TURNWISE_API_KEYS";
+
 /// The user's configuration folder (XDG); `$HOME/.config` where it is not set.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// The user's home.

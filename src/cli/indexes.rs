@@ -33,29 +33,42 @@ impl Context<'_> {
                 }),
             });
         };
+        Ok(self.folder_of(name))
+    }
+
+    fn folder_of(&self, name: &str) -> PathBuf {
         let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
-        Ok(if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) })
+        if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) }
     }
 
     /// The folder of an index that exists.
     pub(crate) fn existing_index(&self) -> Result<PathBuf> {
-        let path = self.index()?;
-        if Manifest::exists(&path) || Places::newest(&path).is_some() {
-            return Ok(path);
-        }
-        let parent = path.parent().unwrap_or(Path::new("."));
-        let known = list(parent);
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hint = match nearest(&name, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "`turnwise ingest -i NAME FILE…` makes one".to_owned(),
-            None => format!("in {} there are: {}", parent.display(), known.join(", ")),
-        };
-        Err(Error::NoIndex { path, hint: Some(hint) })
+        existing(self.index()?)
+    }
+
+    /// The folder that a name or a path means, of an index that exists.
+    #[cfg(feature = "serve")]
+    pub(crate) fn existing(&self, name: &str) -> Result<PathBuf> {
+        existing(self.folder_of(name))
     }
 
     /// Opens an index that exists, for reading.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::open(&self.existing_index()?)
     }
+}
+
+fn existing(path: PathBuf) -> Result<PathBuf> {
+    if Manifest::exists(&path) || Places::newest(&path).is_some() {
+        return Ok(path);
+    }
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let known = list(parent);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hint = match nearest(&name, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => "`turnwise ingest -i NAME FILE…` makes one".to_owned(),
+        None => format!("in {} there are: {}", parent.display(), known.join(", ")),
+    };
+    Err(Error::NoIndex { path, hint: Some(hint) })
 }

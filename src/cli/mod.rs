@@ -67,6 +67,29 @@ pub(crate) struct Context<'a> {
     pub(crate) command_line: &'a str,
 }
 
+/// The same for whatever outlives a command: it tells warnings and errors alone.
+#[cfg(feature = "serve")]
+pub(crate) struct Owned {
+    settings: Settings,
+    printer: Printer,
+    command_line: String,
+}
+
+#[cfg(feature = "serve")]
+impl Owned {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
+        Owned {
+            settings: context.settings.clone(),
+            printer: Printer::for_warnings(),
+            command_line: context.command_line.to_owned(),
+        }
+    }
+
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context { settings: self.settings.clone(), printer: &self.printer, command_line: &self.command_line }
+    }
+}
+
 fn start_threads(settings: &Settings) -> Result<()> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(settings.threads)

@@ -42,6 +42,12 @@ impl Printer {
         Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
     }
 
+    /// For work that nobody looks at.
+    #[cfg(feature = "serve")]
+    pub(crate) fn for_warnings() -> Self {
+        Printer { quiet: true, ..Printer::plain() }
+    }
+
     /// Whether progress is shown, and if so, whether on a terminal.
     pub(crate) fn progress(&self) -> Option<bool> {
         self.progress.then(|| io::stderr().is_terminal())

@@ -57,6 +57,15 @@ pub trait Encoder: Send + Sync {
     /// One vector a dialogue, in their order.
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
 
+    /// One vector a text that was cut into tokens elsewhere, by this encoder's own tokenizer, with or without the special ones
+    /// around them. Only encoders with such tokens can.
+    fn encode_ids(&self, _texts: &[&[u32]], _options: &TextOptions) -> Result<Encoded> {
+        Err(Error::Input {
+            message: format!("{} knows words, not numbers of tokens", self.name()),
+            hint: Some("send texts".to_owned()),
+        })
+    }
+
     /// The vectors of each text's tokens, in their order: what a mean over tokens would be taken of, before anything else
     /// that the model does. Only encoders that see tokens in their context have them.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {

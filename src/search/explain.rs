@@ -1,5 +1,6 @@
 //! How a hit came to its place, as a value: for people, for programs, and for tests that do the sums again.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fuse::{Candidate, Place, parts};
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// Everything that made up a hit's score.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// Its place in the list by meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +33,7 @@ pub struct Explanation {
 }
 
 /// The arithmetic of a fusion.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Fused {
     /// The way and its numbers.
     #[serde(flatten)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::request::{Fusion, Method, Mode};
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// What a list has, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Place {
     /// Counted from 1.
     pub rank: usize,

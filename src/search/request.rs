@@ -1,5 +1,6 @@
 //! What is looked for, and how: the same in the library, on the command line, over HTTP and in files of queries.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 };
 
 /// A search. Exactly one of `query`, `like` and `dialogue` says what for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchRequest {
     /// Words, or a sentence that is like what is meant.
@@ -82,7 +83,7 @@ impl Default for SearchRequest {
 }
 
 /// By what is searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// By both, fused.
@@ -94,7 +95,7 @@ pub enum Mode {
 }
 
 /// What is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
     /// Single turns.
@@ -115,7 +116,7 @@ impl Of {
 }
 
 /// What there is one hit for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// Each dialogue.
@@ -123,7 +124,7 @@ pub enum Group {
 }
 
 /// How the list by meaning and the list by words become one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fusion {
     /// In which way.
@@ -157,7 +158,7 @@ impl Fusion {
 }
 
 /// A way of fusing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// The cosine and the BM25 score, brought to 0…1, weighted and summed.
@@ -168,7 +169,7 @@ pub enum Method {
 }
 
 /// Another order of the best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rerank {
     /// By what.
@@ -184,7 +185,7 @@ impl Default for Rerank {
 }
 
 /// What re-ranking goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     /// The cosine of the vectors themselves.

@@ -1,5 +1,6 @@
 //! What a search gives.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 pub const SCHEMA: &str = "turnwise/search/1";
 
 /// The hits of a search, best first, and what they were looked for by.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Response {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -54,7 +55,7 @@ pub struct Response {
 }
 
 /// One that was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Hit {
     /// What it is ranked by: a cosine, a BM25 score, or the sum of a fusion.
     pub score: f32,
@@ -87,7 +88,7 @@ pub struct Hit {
 }
 
 /// What a query became.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Effective {
     /// The texts whose vectors were added up, with what each counted. They sum to 1.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -98,7 +99,7 @@ pub struct Effective {
 }
 
 /// A text and what it counts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Weighted {
     /// What it counts.
     pub weight: f32,
@@ -107,7 +108,7 @@ pub struct Weighted {
 }
 
 /// How many were looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Candidates {
     /// Of the list by meaning.
     pub dense: usize,
@@ -122,7 +123,7 @@ pub struct Candidates {
 }
 
 /// Milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Timings {
     /// Encoding the query.
     pub encode: f64,

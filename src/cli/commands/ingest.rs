@@ -38,6 +38,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let options = IngestOptions {
         read,
         cleaning: commands::cleaning(&args.clean),
+        only: None,
         id_prefix: args.id_prefix,
         source: args.source,
         language: args.language,
@@ -155,6 +156,19 @@ impl Done<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Makes what came searchable, by words and by meaning, as after an ingest.
+#[cfg(feature = "serve")]
+pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
+    let snapshot = Snapshot::open(root)?;
+    if context.settings.ingest_index {
+        index::update(root, &snapshot, context)?;
+        if context.settings.ingest_encode {
+            derive(root, &snapshot, context)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes what came searchable by meaning. Graphs are made where there are none, or where much has come since.

@@ -20,6 +20,8 @@ mod ingest;
 mod meta;
 mod model;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod split;
 mod stats;
@@ -50,6 +52,8 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
         Command::Similar(args) => search::similar(&args, context),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args, context),
         Command::Duplicates(args) => duplicates::run(&args, context),
         Command::Clusters(args) => clusters::run(&args, context),
         Command::Analyze(args) => analyze::run(&args, context),

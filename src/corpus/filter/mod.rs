@@ -14,7 +14,10 @@ use std::{borrow::Cow, cmp::Ordering};
 
 pub use facts::{Facts, MAX_FACT_BYTES};
 
-use crate::corpus::{Dialogue, Role, Time, Turn};
+use crate::{
+    corpus::{Dialogue, Role, Time, Turn},
+    error::Result,
+};
 
 /// The fields a filter can name, beside `meta.KEY`. `corpus` is another name for `source`.
 pub const FIELDS: [&str; 15] = [
@@ -106,6 +109,16 @@ impl Filter {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// What fits both.
+    pub fn and(&self, other: &Filter) -> Result<Filter> {
+        format!("({}) and ({})", self.text, other.text).parse()
+    }
+
+    /// The first field it names that is none of these; any of the metadata is `meta.KEY`.
+    pub fn field_beside(&self, fields: &[&str]) -> Option<&'static str> {
+        self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
 }
 
@@ -201,6 +214,25 @@ impl Op {
 type See<'a, 'b> = &'a mut dyn FnMut(Found<'b>);
 
 impl Field {
+    fn name(&self) -> &'static str {
+        match self {
+            Field::Id => "id",
+            Field::Source => "source",
+            Field::Title => "title",
+            Field::Language => "language",
+            Field::Domain => "domain",
+            Field::Intent => "intent",
+            Field::Role => "role",
+            Field::Speaker => "speaker",
+            Field::Text => "text",
+            Field::Time => "time",
+            Field::Turns => "turns",
+            Field::Turn => "turn",
+            Field::Length => "length",
+            Field::Meta(_) => "meta.KEY",
+        }
+    }
+
     /// What a dialogue says itself; it counts for each of its turns too.
     fn own<'a>(&self, d: &'a Dialogue, see: See<'_, 'a>) {
         let mut texts =
@@ -321,5 +353,15 @@ mod tests {
         assert!(message("id='x").contains("not closed"));
         assert!(message(&"(".repeat(1000)).contains("nested deeper"));
         assert!(message("").contains("ends where a field"));
+    }
+
+    #[test]
+    fn two_are_joined_whatever_stands_between_their_conditions() {
+        let filter = |text: &str| text.parse::<Filter>().unwrap();
+        let both = filter("domain=hotels or turns=2").and(&filter("id=zzz or domain=fraud")).unwrap();
+        assert!(matches(both.as_str()));
+        assert!(!matches(both.and(&filter("id=zzz")).unwrap().as_str()));
+        assert_eq!(both.field_beside(&["domain", "turns"]), Some("id"));
+        assert_eq!(filter("meta.x=1 and corpus=a").field_beside(&["meta.KEY", "source"]), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Reading a filter.
 
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{FIELDS, Field, Filter, Node, Op, Test, Value};
@@ -45,6 +46,19 @@ impl<'de> Deserialize<'de> for Filter {
         text.parse().map_err(|e: Error| match e.hint() {
             Some(hint) => serde::de::Error::custom(format!("{e} ({hint})")),
             None => serde::de::Error::custom(e),
+        })
+    }
+}
+
+impl JsonSchema for Filter {
+    fn schema_name() -> Cow<'static, str> {
+        "Filter".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Conditions on fields, joined by and, or, not: domain=banking and (turns>=6 or meta.channel=phone)"
         })
     }
 }

@@ -128,10 +128,52 @@ impl Transformer {
             true => self.tokenizer.encode(text)?,
             false => self.tokenizer.encode(&format!("{}{text}", prompt.text))?,
         };
-        let length = tokens.ids.len();
-        let rows = prompt.pooled_from.min(length)..length;
+        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
+    }
+
+    /// The same of a text that was cut into tokens elsewhere.
+    fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
+        let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
+        let known = self.tokenizer.vocabulary() as u32;
+        if let Some(id) = ids.iter().find(|id| **id >= known) {
+            return Err(Error::Input {
+                message: format!("there is no token {id}: {} has {known}", self.name),
+                hint: Some(
+                    "token ids are those of this model's own tokenizer; others are sent as text".to_owned(),
+                ),
+            });
+        }
+        let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
+        let prompting = match prompt.text.is_empty() {
+            true => Vec::new(),
+            false => self.tokenizer.pieces(&prompt.text)?,
+        };
+        let room = self.max_tokens.saturating_sub(before.len() + prompting.len() + after.len());
+        let kept = &own[..own.len().min(room)];
+        let ids = [before, &prompting, kept, after].concat();
+        Ok((self.item(input, ids, prompt), own.len() - kept.len()))
+    }
+
+    fn item(&self, input: usize, ids: Vec<u32>, prompt: &Prompt) -> Item {
+        let rows = prompt.pooled_from.min(ids.len())..ids.len();
         let pools = self.modes.iter().map(|mode| parts(*mode, rows.clone(), 0, rows.len())).collect();
-        Ok((Item { input, sequence: crate::encoder::Sequence::new(tokens.ids), pools }, tokens.cut))
+        Item { input, sequence: crate::encoder::Sequence::new(ids), pools }
+    }
+
+    fn of_items(&self, made: Vec<(Item, usize)>) -> Result<Encoded> {
+        let mut spent = Spent::default();
+        let mut items = Vec::with_capacity(made.len());
+        for (item, cut) in made {
+            spent.tokens += item.sequence.len() as u64;
+            spent.cut_tokens += cut as u64;
+            spent.cut_texts += u64::from(cut > 0);
+            spent.unknown += u64::from(item.sequence.is_empty());
+            items.push(item);
+        }
+        let reductions = self.reductions();
+        let pooled =
+            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, items.len())?;
+        Ok(Encoded { vectors: self.finish(pooled)?, spent })
     }
 
     fn prompt(&self, name: Option<&str>) -> Result<Prompt> {
@@ -327,19 +369,13 @@ impl Encoder for Transformer {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
             _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,
         };
-        let mut spent = Spent::default();
-        let mut items = Vec::with_capacity(made.len());
-        for (item, cut) in made {
-            spent.tokens += item.sequence.len() as u64;
-            spent.cut_tokens += cut as u64;
-            spent.cut_texts += u64::from(cut > 0);
-            spent.unknown += u64::from(item.sequence.is_empty());
-            items.push(item);
-        }
-        let reductions = self.reductions();
-        let pooled =
-            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, texts.len())?;
-        Ok(Encoded { vectors: self.finish(pooled)?, spent })
+        self.of_items(made)
+    }
+
+    fn encode_ids(&self, texts: &[&[u32]], options: &TextOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let items = texts.iter().enumerate().map(|(n, ids)| self.ids_item(n, ids, &prompt));
+        self.of_items(items.collect::<Result<_>>()?)
     }
 
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {

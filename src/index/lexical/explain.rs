@@ -1,5 +1,6 @@
 //! What each term of a query gives one document, and which terms of a text tell most.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tantivy::{
     DocSet, Searcher, TERMINATED, Term, postings::Postings, query::Bm25Weight, schema::IndexRecordOption,
@@ -17,7 +18,7 @@ use crate::{
 const COMMON: u64 = 4;
 
 /// What a term gave a document.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TermScore {
     /// The term.
     pub term: String,

@@ -12,6 +12,7 @@ use std::{path::PathBuf, sync::atomic::AtomicBool, time::Instant};
 use crate::{
     corpus::{
         clean::Cleaning,
+        filter::Filter,
         formats::ReadOptions,
         rejects::Rejects,
         walk::{Plan, Source},
@@ -31,6 +32,8 @@ pub struct IngestOptions {
     pub read: ReadOptions,
     /// How to clean.
     pub cleaning: Cleaning,
+    /// Only what fits is taken in, and only in the place of what fits; the rest is rejected.
+    pub only: Option<Filter>,
     /// Put in front of every id.
     pub id_prefix: String,
     /// In place of the source that the reader gives.
@@ -50,6 +53,7 @@ impl Default for IngestOptions {
         IngestOptions {
             read: ReadOptions::default(),
             cleaning: Cleaning::default(),
+            only: None,
             id_prefix: String::new(),
             source: None,
             language: None,
@@ -116,7 +120,7 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     }
     let read = &options.read;
     let how = format!(
-        "{:?}{:?}{}{:?}{:?}{:?}{:?}{}",
+        "{:?}{:?}{}{:?}{:?}{:?}{:?}{:?}{}",
         read.columns,
         read.strip_nicks,
         read.max_record,
@@ -124,6 +128,7 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
         options.id_prefix,
         options.source,
         options.language,
+        options.only,
         env!("CARGO_PKG_VERSION")
     );
     hasher.update(how.as_bytes());

@@ -71,6 +71,9 @@ pub(super) fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why something is not taken in that does not fit what only is.
+pub(super) const OTHERS: &str = "it is none of those that may be taken in here";
+
 /// Cleans and prepares a record; done on all cores.
 pub(super) fn ready(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (Ready, Cleaned) {
     let mut cleaned = Cleaned::default();
@@ -93,6 +96,9 @@ pub(super) fn ready(item: Result<Dialogue, Problem>, options: &IngestOptions) ->
     }
     if dialogue.language.is_none() {
         dialogue.language.clone_from(&options.language);
+    }
+    if options.only.as_ref().is_some_and(|only| !only.matches(&dialogue)) {
+        return (failed(&dialogue.id, &Error::data(OTHERS)), cleaned);
     }
     if !options.cleaning.apply(&mut dialogue, &mut cleaned) {
         return (Ready::TooShort, cleaned);

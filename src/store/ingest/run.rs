@@ -21,7 +21,7 @@ use crate::{
         directory::KeyMap,
         ingest::{
             Control, IngestOptions, Ingested,
-            reading::{Chunk, Ready, lock, read_sources, ready},
+            reading::{Chunk, OTHERS, Ready, lock, read_sources, ready},
         },
     },
 };
@@ -131,6 +131,13 @@ impl Run<'_, '_> {
             }
             Ready::Dialogue(prepared, id) => (prepared, id),
         };
+        if let Some(only) = &self.options.only
+            && self.store.view().get(&id)?.is_some_and(|there| !only.matches(&there))
+        {
+            let path = self.names.get(source).cloned().unwrap_or_default();
+            let id = Some(id.to_string());
+            return self.reject(Reject { path, line: None, id, reason: OTHERS.to_owned() });
+        }
         match self.seen.get(&prepared.id) {
             Some((content, _)) if *content == prepared.content => {
                 tally.repeated += 1;

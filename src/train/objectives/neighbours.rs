@@ -47,7 +47,7 @@ impl Neighbours {
     /// teach.
     fn shares(&self) -> Vec<usize> {
         let known = |group: &Group| group.teacher.len() as f64;
-        let sure = |group: &Group| known(group) * group.teacher.weight().max(LEAST).powi(2);
+        let sure = |group: &Group| known(group) * group.teacher.weight().max(LEAST).powf(1.5);
         let (all, surely): (f64, f64) =
             (self.groups.iter().map(known).sum(), self.groups.iter().map(sure).sum());
         self.groups.iter().map(|group| (all * sure(group) / surely).round() as usize).collect()

@@ -14,7 +14,7 @@ use crate::{
         args::{HowArgs, SearchArgs, SearchCommand, SimilarArgs},
         encoders,
     },
-    encoder::transformer::Settings,
+    encoder::{Encoder, transformer::Settings},
     error::{Error, Result},
     index::vectors::Recipe,
     search::{SearchRequest, Searcher},
@@ -84,12 +84,16 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
 
 /// Gives a searcher the encoder that made the vectors, which alone can make a query for them.
 fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
+    searcher.with_encoder(encoder_of(recipe, &context.existing_index()?, context)?)
+}
+
+/// Opens the encoder that made an index's vectors.
+pub(super) fn encoder_of(recipe: &Recipe, index: &Path, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),
         tokens: recipe.tokens.clone(),
         ..Settings::default()
     };
-    let index = context.existing_index()?;
     let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| {
         let hint = match e.hint() {
             Some(_) if Path::new(&recipe.model).is_absolute() && !Path::new(&recipe.model).exists() => format!(
@@ -106,5 +110,5 @@ fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> R
             other => other,
         }
     })?;
-    searcher.with_encoder(Arc::from(encoder))
+    Ok(Arc::from(encoder))
 }

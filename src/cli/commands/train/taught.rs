@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.
-const MOST: usize = 4_096;
+const MOST: usize = 8_192;
 /// Topics of the words.
 const TOPICS: usize = 16;
 /// Dialogues that are encoded together.

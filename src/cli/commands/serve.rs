@@ -1,0 +1,135 @@
+//! `turnwise serve`.
+
+use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+
+use crate::{
+    cli::{
+        Context, Owned,
+        args::ServeArgs,
+        commands::search,
+        env_vars::KEYS,
+        indexes,
+        printer::{NAME, counted},
+        signals,
+    },
+    encoder::Encoder,
+    error::{Error, Result},
+    index::vectors::Recipe,
+    serve::{App, Keeper, Keys, Limits, Options, Tls, bind},
+};
+
+/// How often is looked for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
+    let options = options(args)?;
+    options.check()?;
+    let indexes = wanted(args, context)?;
+    let keeper: Arc<dyn Keeper> = Arc::new(OwnModels(Owned::of(context)));
+    let app = App::open(indexes, &keeper, &options)?;
+    let printer = context.printer;
+    for (name, opened) in app.opened() {
+        let totals = opened.searcher.snapshot().totals();
+        let how = match (&opened.encoder, &opened.without_encoder) {
+            (Some(encoder), _) => {
+                format!("by words and meaning ({}, {})", encoder.name(), encoder.describe())
+            }
+            (None, Some(_)) => "by words alone".to_owned(),
+            (None, None) => "by words".to_owned(),
+        };
+        printer.say(format!(
+            "{name}: {} with {}, searched {how}",
+            counted(totals.dialogues, "dialogue"),
+            counted(totals.turns, "turn")
+        ));
+        if let Some(why) = &opened.without_encoder {
+            printer.warn(format!("{name} cannot be searched by meaning: {why}"));
+            why.hint().into_iter().for_each(|hint| printer.hint(hint));
+        }
+    }
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let keys = options.keys.len();
+    let server = bind(app, options)?;
+    let who = match keys {
+        0 => "no key is asked for".to_owned(),
+        n => counted(n as u64, "key"),
+    };
+    printer.say(format!("{NAME}{scheme}://{}{NAME:#}  ({who}; Ctrl-C ends it)", server.address));
+    signals::stop();
+    server.run(async {
+        while !signals::stopped() {
+            tokio::time::sleep(LOOK).await;
+        }
+        printer.say("stopping: what is under way is brought to its end");
+    })
+}
+
+fn options(args: &ServeArgs) -> Result<Options> {
+    let mut keys = match &args.keys {
+        Some(file) => Keys::read(file)?,
+        None => Keys::none(),
+    };
+    match std::env::var(KEYS) {
+        Ok(text) => keys = keys.and(Keys::from_env(&text)?)?,
+        Err(std::env::VarError::NotPresent) => {}
+        Err(_) => return Err(Error::input(format!("{KEYS} is not UTF-8"))),
+    }
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    if args.at_once == 0 {
+        return Err(Error::input("--at-once 0 would answer nothing"));
+    }
+    Ok(Options {
+        listen: SocketAddr::new(args.host, args.port),
+        keys,
+        open_to_all: args.without_keys,
+        tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+        limits: Limits {
+            at_once: args.at_once,
+            waiting: args.waiting,
+            body: args.body_mb << 20,
+            time: Duration::from_secs(args.timeout.max(1)),
+            ..Limits::default()
+        },
+    })
+}
+
+/// The indexes with the names under which they are asked for.
+fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, PathBuf)>> {
+    let mut roots = Vec::new();
+    if context.settings.index.is_some() || !args.all {
+        roots.push(context.existing_index()?);
+    }
+    for name in &args.also {
+        roots.push(context.existing(name)?);
+    }
+    if args.all {
+        let folder = &context.settings.indexes_dir;
+        for name in indexes::list(folder) {
+            let root = folder.join(name);
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+    }
+    let name = |root: &Path| {
+        let whole = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+        whole.file_name().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
+    };
+    Ok(roots.into_iter().map(|root| (name(&root), root)).collect())
+}
+
+/// Models as the command line finds them.
+struct OwnModels(Owned);
+
+impl Keeper for OwnModels {
+    fn encoder(&self, recipe: &Recipe, index: &Path) -> Result<Arc<dyn Encoder>> {
+        search::encoder_of(recipe, index, &self.0.context())
+    }
+
+    fn derive(&self, index: &Path) {
+        let context = self.0.context();
+        if let Err(e) = super::ingest::derive_all(index, &context) {
+            context.printer.warn(format!("{}: what came cannot be searched yet: {e}", index.display()));
+        }
+    }
+}

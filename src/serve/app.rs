@@ -1,0 +1,174 @@
+//! What all requests share: the indexes, the keys, the pool, the counts.
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use super::{
+    hosted::{Hosted, Keeper},
+    keys::{Key, Keys},
+    metrics::Metrics,
+    options::{Limits, Options},
+    pool::Pool,
+    problem::{Outcome, Problem},
+};
+use crate::{
+    corpus::{Dialogue, filter::Filter},
+    encoder::Encoder,
+    error::{Error, Result},
+    search::{Response, SearchRequest, Searcher},
+};
+
+/// What a server is made of; cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    pub(super) indexes: Arc<[Arc<Hosted>]>,
+    pub(super) keys: Arc<Keys>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) pool: Pool,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) begun: Instant,
+    /// Whether nobody needs a key, and only this machine may ask.
+    pub(super) loopback: bool,
+}
+
+impl App {
+    /// Opens these indexes, each under a name.
+    pub fn open(
+        indexes: Vec<(String, PathBuf)>,
+        keeper: &Arc<dyn Keeper>,
+        options: &Options,
+    ) -> Result<Self> {
+        options.check()?;
+        let metrics = Arc::new(Metrics::new());
+        let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
+        for (name, root) in indexes {
+            if hosted.iter().any(|other| other.name == name) {
+                return Err(Error::input(format!("two indexes are called {name}")));
+            }
+            hosted.push(Arc::new(Hosted::open(name, root, keeper.clone(), metrics.clone())?));
+        }
+        Ok(App {
+            indexes: hosted.into(),
+            keys: Arc::new(options.keys.clone()),
+            pool: Pool::new(options.limits.at_once, options.limits.waiting),
+            limits: Arc::new(options.limits.clone()),
+            metrics,
+            begun: Instant::now(),
+            loopback: options.listen.ip().is_loopback() && options.keys.is_empty(),
+        })
+    }
+
+    /// Each index's name, and what is open of it.
+    pub fn opened(&self) -> Vec<(String, Arc<Opened>)> {
+        self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.now())).collect()
+    }
+
+    /// Looks whether other processes have changed an index, and opens it anew then.
+    pub(super) fn follow(&self) {
+        for hosted in self.indexes.iter() {
+            // Told by the health of the index as long as it lasts; the next look may find it whole.
+            let _ = hosted.follow();
+        }
+    }
+}
+
+/// Who asks: what the key allows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asker(pub(super) Option<Key>);
+
+impl Asker {
+    /// The index that is asked, if there is one of that name for this asker; unnamed, the only one.
+    pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<Hosted>> {
+        let may = |hosted: &&Arc<Hosted>| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name));
+        let mut those = app.indexes.iter().filter(may);
+        match name {
+            Some(name) => those
+                .find(|hosted| hosted.name == name)
+                .ok_or_else(|| Problem::not_found(format!("there is no index `{name}` here")).param("index")),
+            None => match (those.next(), those.next()) {
+                (Some(only), None) => Ok(only),
+                (None, _) => Err(Problem::not_found("there is no index here")),
+                (Some(_), Some(_)) => Err(Problem::request("there are several indexes here")
+                    .param("index")
+                    .hint("say which: ?index=NAME; GET /info names them")),
+            },
+        }
+    }
+
+    /// All that may be seen.
+    pub(super) fn filter(&self) -> Option<&Filter> {
+        self.0.as_ref().and_then(|key| key.filter.as_ref())
+    }
+
+    /// Whether a dialogue may be seen.
+    pub(super) fn may_see(&self, dialogue: &Dialogue) -> bool {
+        self.filter().is_none_or(|filter| filter.matches(dialogue))
+    }
+}
+
+/// An index as of one moment.
+pub struct Opened {
+    /// What answers.
+    pub searcher: Searcher,
+    /// What makes vectors of queries.
+    pub encoder: Option<Arc<dyn Encoder>>,
+    /// Why there is none although there are vectors.
+    pub without_encoder: Option<Error>,
+}
+
+impl Opened {
+    pub(super) fn new(
+        searcher: Searcher,
+        encoder: Option<Arc<dyn Encoder>>,
+        without_encoder: Option<Error>,
+    ) -> Self {
+        Opened { searcher, encoder, without_encoder }
+    }
+
+    /// Answers, with what the asker may see.
+    pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
+        request.check()?;
+        let snapshot = self.searcher.snapshot();
+        if let Some(filter) = asker.filter() {
+            if let Some(id) = &request.like {
+                let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
+                let (dialogue, _) = snapshot.find(id).map_err(|_| hidden())?;
+                if !asker.may_see(&dialogue) {
+                    return Err(hidden());
+                }
+            }
+            request.filter = Some(match &request.filter {
+                Some(asked) => filter.and(asked)?,
+                None => filter.clone(),
+            });
+        }
+        if self.encoder.is_none()
+            && let Some(why) = &self.without_encoder
+            && self.searcher.needs_encoder(&request)?.is_some()
+        {
+            return Err(no_encoder(why));
+        }
+        let mut found = self.searcher.search(&request)?;
+        if let Some(filter) = asker.filter() {
+            // What a turn says of itself does not make its dialogue somebody's.
+            let mut kept = Vec::with_capacity(found.hits.len());
+            for hit in found.hits {
+                let (dialogue, _) = snapshot.find(&hit.dialogue)?;
+                if filter.matches(&dialogue) {
+                    kept.push(hit);
+                }
+            }
+            found.hits = kept;
+        }
+        Ok(found)
+    }
+}
+
+/// A search by meaning where the model is missing.
+pub(super) fn no_encoder(why: &Error) -> Problem {
+    let problem = Problem::unavailable(format!("the model of this index is missing: {why}"));
+    let words = "ask with \"mode\": \"bm25\" to search by words alone";
+    problem.hint(match why.hint() {
+        Some(hint) => format!("{hint}; or {words}"),
+        None => words.to_owned(),
+    })
+}

@@ -1,0 +1,27 @@
+//! The HTTP API: the same requests and answers as in the library and on the command line, for programs and for people.
+//!
+//! A request goes through `listen` (connections), `guard` (who asks, limits, headers, what is counted) and its route;
+//! what takes time runs in `pool`, where waiting is bounded; single queries of many requests are encoded together by
+//! `batching`; `hosted` keeps an index open and follows what other processes write to it.
+
+mod app;
+mod batching;
+mod body;
+mod guard;
+mod hosted;
+mod keys;
+mod listen;
+mod metrics;
+mod openapi;
+mod options;
+mod pool;
+mod problem;
+mod routes;
+mod tls;
+
+pub use app::{App, Opened};
+pub use hosted::Keeper;
+pub use keys::Keys;
+pub use listen::{Bound, bind};
+pub use openapi::document;
+pub use options::{Limits, Options, Tls};

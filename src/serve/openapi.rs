@@ -1,0 +1,131 @@
+//! The API described, for programs that read such descriptions.
+
+use serde_json::{Map, Value, json};
+
+use super::{guard::For, routes::ROUTES};
+
+/// The description, as OpenAPI 3.1.
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in &ROUTES {
+        let mut operation = json!({
+            "summary": route.about,
+            "operationId": format!("{}{}", route.method, route.path.replace(['/', '.'], "_").replace(['{', '}'], "")),
+            "responses": {
+                "200": {"description": "Done", "content": answer(route.path)},
+                "default": {
+                    "description": "What went wrong",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                },
+            },
+        });
+        if route.of != For::All {
+            operation["security"] = json!([{"key": []}, {}]);
+        }
+        let parameters = parameters(route.method, route.path);
+        if !parameters.is_empty() {
+            operation["parameters"] = Value::Array(parameters);
+        }
+        if let Some(body) = body(route.path) {
+            operation["requestBody"] = json!({"required": true, "content": body});
+        }
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method] = operation;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "turnwise",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Makes conversations searchable by meaning.",
+            "license": {"name": "MIT OR Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas(),
+        },
+    })
+}
+
+fn parameters(method: &str, path: &str) -> Vec<Value> {
+    let parameter = |name: &str, place: &str, required: bool, about: &str| json!({"name": name, "in": place, "required": required, "description": about, "schema": {"type": "string"}});
+    let mut all = Vec::new();
+    if path.contains("{id}") {
+        all.push(parameter("id", "path", true, "The id of a dialogue"));
+    }
+    if path.starts_with("/v1/") && path != "/v1/embeddings" && path != "/v1/models" {
+        all.push(parameter("index", "query", false, "Which index, where there are several"));
+    }
+    if (method, path) == ("delete", "/v1/dialogues") {
+        all.push(parameter("filter", "query", true, "What is removed, such as domain=banking"));
+    }
+    all
+}
+
+fn body(path: &str) -> Option<Value> {
+    let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
+    match path {
+        "/v1/search" | "/v1/similar" => Some(of("SearchRequest")),
+        "/v1/embeddings" => Some(of("EmbeddingsRequest")),
+        "/v1/ingest" => {
+            Some(json!({"application/x-ndjson": {"schema": {"$ref": "#/components/schemas/Dialogue"}}}))
+        }
+        _ => None,
+    }
+}
+
+fn answer(path: &str) -> Value {
+    let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
+    match path {
+        "/v1/search" | "/v1/similar" => of("SearchResponse"),
+        "/v1/dialogues/{id}" => of("Dialogue"),
+        "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
+        _ => json!({"application/json": {"schema": {"type": "object"}}}),
+    }
+}
+
+fn schemas() -> Value {
+    let mut schemas = json!({
+        "Error": {
+            "type": "object",
+            "required": ["error"],
+            "properties": {"error": {
+                "type": "object",
+                "required": ["message", "type", "code"],
+                "properties": {
+                    "message": {"type": "string", "description": "What is wrong, and where"},
+                    "type": {"type": "string", "description": "The kind, as OpenAI's API has it"},
+                    "param": {"type": ["string", "null"], "description": "The field that is meant"},
+                    "code": {"type": "string", "description": "For programs; never changes"},
+                    "hint": {"type": "string", "description": "How to mend it"},
+                },
+            }},
+        },
+        "EmbeddingsRequest": {
+            "type": "object",
+            "required": ["input", "model"],
+            "additionalProperties": false,
+            "properties": {
+                "input": {"description": "A text, texts, token ids or lists of them"},
+                "model": {"type": "string"},
+                "encoding_format": {"enum": ["float", "base64"]},
+                "dimensions": {"type": "integer", "minimum": 1},
+                "user": {"type": "string"},
+            },
+        },
+    });
+    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    generator.subschema_for::<crate::search::SearchRequest>();
+    generator.subschema_for::<crate::search::Response>();
+    generator.subschema_for::<crate::corpus::Dialogue>();
+    if let Some(all) = schemas.as_object_mut() {
+        for (name, schema) in generator.take_definitions(true) {
+            let name = if name == "Response" { "SearchResponse".to_owned() } else { name };
+            all.insert(name, schema);
+        }
+    }
+    schemas
+}

@@ -1,0 +1,95 @@
+//! `DELETE /v1/dialogues/{id}` and `DELETE /v1/dialogues?filter=…`.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+use serde_json::json;
+
+use super::Call;
+use crate::{
+    corpus::filter::Filter,
+    error::Error,
+    ids::DialogueId,
+    index::lexical::Lexical,
+    serve::{
+        app::Asker,
+        body,
+        hosted::Hosted,
+        problem::{Outcome, Problem},
+    },
+    store::{Snapshot, Store},
+};
+
+/// How the holder of the lock is called.
+pub(super) const HOLDER: &str = "turnwise serve";
+
+pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
+    let id = DialogueId::new(call.last_of_path()?)?;
+    let index = call.asked("index");
+    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let writing = hosted.writing.clone().lock_owned().await;
+    let deleted = pool
+        .run(move || {
+            let _writing = writing;
+            let snapshot = Snapshot::open(&hosted.root)?;
+            match snapshot.get(&id)?.filter(|dialogue| asker.may_see(dialogue)) {
+                Some(_) => delete(&hosted, &[id]),
+                None => Err(Problem::not_found(format!("there is no dialogue `{id}`"))),
+            }
+        })
+        .await?;
+    Ok(body::json(StatusCode::OK, &json!({ "deleted": deleted })))
+}
+
+pub(super) async fn those(call: Call) -> Outcome<Response<Body>> {
+    let filter = call.asked("filter").ok_or_else(|| {
+        Problem::request("it is not said what is to be removed")
+            .param("filter")
+            .hint("DELETE /v1/dialogues?filter=domain%3Dbanking, or DELETE /v1/dialogues/ID")
+    })?;
+    let filter: Filter = filter.parse()?;
+    let index = call.asked("index");
+    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let writing = hosted.writing.clone().lock_owned().await;
+    let deleted = pool
+        .run(move || {
+            let _writing = writing;
+            let ids = fitting(&Snapshot::open(&hosted.root)?, &filter, &asker)?;
+            delete(&hosted, &ids)
+        })
+        .await?;
+    Ok(body::json(StatusCode::OK, &json!({ "deleted": deleted })))
+}
+
+fn fitting(snapshot: &Snapshot, filter: &Filter, asker: &Asker) -> Result<Vec<DialogueId>, Error> {
+    let mut ids = Vec::new();
+    for dialogue in snapshot.dialogues() {
+        let dialogue = dialogue?;
+        if filter.matches(&dialogue) && asker.may_see(&dialogue) {
+            ids.push(dialogue.id);
+        }
+    }
+    Ok(ids)
+}
+
+/// Removes them, durably, and lets the next search know.
+fn delete(hosted: &Hosted, ids: &[DialogueId]) -> Outcome<usize> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let mut store = Store::open(&hosted.root, HOLDER)?;
+    for id in ids {
+        store.delete(id)?;
+    }
+    let unfinished = store.unfinished_ingest().cloned();
+    store.commit(unfinished)?;
+    store.close()?;
+    if hosted.root.join("lexical").is_dir() {
+        Lexical::update(&hosted.root, &Snapshot::open(&hosted.root)?, &|| false, &mut |_| {})?;
+    }
+    hosted.changed()?;
+    Ok(ids.len())
+}

@@ -1,0 +1,65 @@
+//! `/health/live`, `/health/ready`, `/metrics`.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+use serde_json::json;
+
+use super::Call;
+use crate::{
+    index::vectors::Kind,
+    serve::{body, metrics::Gauge, problem::Outcome},
+};
+
+/// The process runs and answers.
+pub(super) async fn live(_: Call) -> Outcome<Response<Body>> {
+    Ok(body::json(StatusCode::OK, &json!({"status": "live"})))
+}
+
+/// All indexes can be searched in every way they were built for. It does not say what they are called.
+pub(super) async fn ready(call: Call) -> Outcome<Response<Body>> {
+    let missing = call.app.indexes.iter().filter(|hosted| hosted.now().without_encoder.is_some()).count();
+    Ok(match missing {
+        0 => body::json(StatusCode::OK, &json!({"status": "ready"})),
+        n => body::json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &json!({"status": "not ready", "indexes_without_their_model": n}),
+        ),
+    })
+}
+
+pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
+    let app = &call.app;
+    let those: Vec<_> = app
+        .indexes
+        .iter()
+        .filter(|hosted| {
+            call.asker.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
+        })
+        .collect();
+    let opened: Vec<_> = those.iter().map(|hosted| (hosted.name.as_str(), hosted.now())).collect();
+    let of = |name, about, value: &dyn Fn(&crate::serve::Opened) -> f64| Gauge {
+        name,
+        about,
+        values: opened.iter().map(|(index, opened)| (vec![("index", *index)], value(opened))).collect(),
+    };
+    let plain = |name, about, value: f64| Gauge { name, about, values: vec![(Vec::new(), value)] };
+    let vectors = |opened: &crate::serve::Opened| {
+        let dense = opened.searcher.vectors();
+        dense.map_or(0, |dense| Kind::ALL.map(|kind| dense.vectors().rows(kind)).iter().sum()) as f64
+    };
+    let totals = |opened: &crate::serve::Opened| opened.searcher.snapshot().totals();
+    let text = app.metrics.text(&[
+        plain("turnwise_queue_waiting", "Requests that wait for their turn.", app.pool.waiting() as f64),
+        plain("turnwise_queue_running", "Requests that are worked on.", app.pool.running() as f64),
+        plain("turnwise_uptime_seconds", "Since the server began.", app.begun.elapsed().as_secs_f64()),
+        of("turnwise_index_dialogues", "Dialogues of an index.", &|o| totals(o).dialogues as f64),
+        of("turnwise_index_turns", "Turns of an index.", &|o| totals(o).turns as f64),
+        of("turnwise_index_vectors", "Vectors of an index.", &vectors),
+        of("turnwise_index_generation", "The generation of an index.", &|o| {
+            o.searcher.snapshot().generation() as f64
+        }),
+    ]);
+    Ok(body::of(text, "text/plain; version=0.0.4; charset=utf-8"))
+}

@@ -1,0 +1,174 @@
+//! The routes, one file each.
+
+mod delete;
+mod dialogues;
+mod embeddings;
+mod health;
+mod info;
+mod ingest;
+mod search;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::{Method, Response, StatusCode},
+    response::IntoResponse,
+    routing::{MethodRouter, delete, get, post},
+};
+
+use super::{
+    app::{App, Asker},
+    guard::{self, For},
+    problem::{Outcome, Problem},
+};
+
+/// A route, as it is counted and described.
+pub(super) struct Route {
+    pub(super) path: &'static str,
+    pub(super) method: &'static str,
+    pub(super) of: For,
+    /// One line for people.
+    pub(super) about: &'static str,
+}
+
+const fn route(method: &'static str, path: &'static str, of: For, about: &'static str) -> Route {
+    Route { path, method, of, about }
+}
+
+/// All of them. A test compares them with those that answer and with those that are described.
+pub(super) const ROUTES: [Route; 13] = [
+    route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
+    route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
+    route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
+    route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
+    route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
+    route("post", "/v1/ingest", For::Writers, "Take in dialogues, a JSON object a line"),
+    route("post", "/v1/embeddings", For::Readers, "Vectors of texts, as OpenAI's API has it"),
+    route("get", "/v1/models", For::Readers, "The models of the indexes, as OpenAI's API has it"),
+    route("get", "/health/live", For::All, "Whether the server runs"),
+    route("get", "/health/ready", For::All, "Whether it can answer"),
+    route("get", "/metrics", For::Readers, "Counts for Prometheus"),
+    route("get", "/info", For::Readers, "What is served, by which version"),
+    route("get", "/openapi.json", For::All, "This description, as OpenAPI 3.1"),
+];
+
+/// The name under which a path is counted.
+pub(super) fn name(path: &str) -> Option<&'static str> {
+    ROUTES.iter().map(|route| route.path).find(|known| *known == path)
+}
+
+/// Whether it takes as long as the client sends.
+pub(super) fn is_endless(path: &str) -> bool {
+    path == "/v1/ingest"
+}
+
+/// What a handler is given.
+pub(super) struct Call {
+    pub(super) app: App,
+    pub(super) asker: Asker,
+    pub(super) request: Request,
+}
+
+impl Call {
+    /// A value behind the `?` of the address.
+    pub(super) fn asked(&self, name: &str) -> Option<String> {
+        let query = self.request.uri().query()?;
+        let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.find(|(key, _)| *key == name).and_then(|(_, value)| decoded(&value.replace('+', " ")))
+    }
+
+    /// What stands in the place of `{id}`.
+    pub(super) fn last_of_path(&self) -> Outcome<String> {
+        let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
+        decoded(last).ok_or_else(|| Problem::request("the address is not UTF-8"))
+    }
+
+    /// The whole body.
+    pub(super) async fn body(&mut self) -> Outcome<axum::body::Bytes> {
+        let body = std::mem::take(self.request.body_mut());
+        super::body::read(body, self.app.limits.body).await
+    }
+}
+
+/// Undoes `%20` and its like.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                (digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn handle<F, Fut>(of: For, handler: F) -> impl Fn(axum::extract::State<App>, Request) -> Answer + Clone
+where
+    F: Fn(Call) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Outcome<Response<Body>>> + Send + 'static,
+{
+    move |axum::extract::State(app), request: Request| {
+        let handler = handler.clone();
+        Box::pin(async move {
+            let done = match guard::asker(&app, request.headers(), of) {
+                Ok(asker) => handler(Call { app, asker, request }).await,
+                Err(problem) => Err(problem),
+            };
+            done.unwrap_or_else(Problem::into_response)
+        })
+    }
+}
+
+type Answer = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+fn handler_of(route: &Route) -> MethodRouter<App> {
+    let of = route.of;
+    match (route.method, route.path) {
+        ("post", "/v1/search") => post(handle(of, search::search)),
+        ("post", "/v1/similar") => post(handle(of, search::similar)),
+        ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
+        ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
+        ("delete", "/v1/dialogues") => delete(handle(of, delete::those)),
+        ("post", "/v1/ingest") => post(handle(of, ingest::ingest)),
+        ("post", "/v1/embeddings") => post(handle(of, embeddings::embeddings)),
+        ("get", "/v1/models") => get(handle(of, embeddings::models)),
+        ("get", "/health/live") => get(handle(of, health::live)),
+        ("get", "/health/ready") => get(handle(of, health::ready)),
+        ("get", "/metrics") => get(handle(of, health::metrics)),
+        ("get", "/info") => get(handle(of, info::info)),
+        _ => get(handle(of, info::openapi)),
+    }
+}
+
+/// All routes, with what is around them.
+pub(super) fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for route in &ROUTES {
+        router = router.route(route.path, handler_of(route));
+    }
+    router
+        .fallback(async |request: Request| {
+            let path = request.uri().path().to_owned();
+            let known = ROUTES.iter().map(|route| route.path);
+            let problem = Problem::not_found(format!("there is nothing at {path}"));
+            match crate::error::nearest(&path, known) {
+                Some(near) => problem.hint(format!("did you mean {near}?")),
+                None => problem.hint("GET /openapi.json describes what there is"),
+            }
+        })
+        .method_not_allowed_fallback(async |method: Method, request: Request| {
+            let path = request.uri().path().to_owned();
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                format!("{path} has no {method}"),
+            )
+        })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
+        .with_state(app)
+}

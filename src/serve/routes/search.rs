@@ -1,0 +1,39 @@
+//! `/v1/search` and `/v1/similar`: the request of the library and the command line, and its response.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+
+use super::Call;
+use crate::{
+    search::SearchRequest,
+    serve::{
+        body,
+        problem::{Outcome, Problem},
+    },
+};
+
+pub(super) async fn search(call: Call) -> Outcome<Response<Body>> {
+    answer(call, |_| Ok(())).await
+}
+
+pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
+    answer(call, |request| match (&request.like, &request.dialogue) {
+        (None, None) => Err(Problem::request("it is not said what others should be like")
+            .param("like")
+            .hint("give the id of an utterance or a dialogue as `like`, or a dialogue as `dialogue`")),
+        _ => Ok(()),
+    })
+    .await
+}
+
+async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
+    let request: SearchRequest = body::parse(&call.body().await?)?;
+    check(&request)?;
+    let index = call.asked("index");
+    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let found = pool.run(move || opened.search(request, &asker)).await?;
+    Ok(body::json(StatusCode::OK, &found))
+}
