@@ -5,6 +5,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// From the ground up, as in ARCHITECTURE.md.
@@ -114,10 +115,32 @@ fn the_rooms_are_those_of_the_architecture() {
 }
 
 #[test]
-fn the_library_needs_no_asynchronous_runtime() {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap();
-    assert!(lock.contains("name = \"sled\""));
+fn nothing_but_the_server_needs_an_asynchronous_runtime() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let needed = |features: &[&str]| {
+        let mut tree = Command::new(env!("CARGO"));
+        tree.args(["tree", "--locked", "--offline", "--package", "turnwise", "--edges", "normal"]);
+        tree.args(["--prefix", "none", "--format", "{p}", "--no-default-features"]);
+        let output = tree.args(features).current_dir(root).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let names = |tree: &str| -> Vec<String> {
+        tree.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
     for runtime in ["tokio", "async-std", "smol"] {
-        assert!(!lock.contains(&format!("name = \"{runtime}\"")), "{runtime} came in");
+        let without = names(&needed(&["--features", "cli"]));
+        assert!(
+            without.contains(&"sled".to_owned()) && !without.contains(&runtime.to_owned()),
+            "{runtime} came in"
+        );
+    }
+    assert!(names(&needed(&["--features", "serve"])).contains(&"tokio".to_owned()));
+    let mut all = Vec::new();
+    sources(&root.join("src"), &mut all);
+    for file in all {
+        let inside = file.strip_prefix(root.join("src")).unwrap().starts_with("serve");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(inside || !text.contains("tokio::"), "{} is asynchronous", file.display());
     }
 }

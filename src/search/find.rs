@@ -1,6 +1,6 @@
 //! The search itself: candidates from both lists, more of them until there are hits enough.
 
-use std::{cell::Cell, time::Instant};
+use std::{cell::Cell, ops::Range, time::Instant};
 
 use super::{
     Searcher,
@@ -56,7 +56,7 @@ impl Searcher {
         // What others are like is found first and then left out.
         depth += usize::from(query.itself.is_some());
         let too_low = Cell::new(0);
-        let (lists, hits) = loop {
+        let (lists, mut hits) = loop {
             too_low.set(0);
             let lists = self.lists(request, &query, filtered, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
@@ -74,6 +74,13 @@ impl Searcher {
             depth = depth.saturating_mul(4).min(DEEPEST);
         };
         let Query { text, kind, words, effective, warnings, .. } = query;
+        let terms = match &words {
+            Some(words) => words.terms().to_vec(),
+            None => self.analyzer().terms(&request.query),
+        };
+        for hit in &mut hits {
+            hit.matched = characters(&hit.turn.text, &self.analyzer().ranges(&hit.turn.text, &terms));
+        }
         Ok(Response {
             schema: SCHEMA,
             query: text,
@@ -91,10 +98,7 @@ impl Searcher {
                 too_low: Some(too_low.get()).filter(|n| *n > 0),
             },
             warnings,
-            terms: match &words {
-                Some(words) => words.terms().to_vec(),
-                None => self.analyzer().terms(&request.query),
-            },
+            terms,
             analyzer: self.analyzer(),
             milliseconds: started.elapsed().as_secs_f64() * 1e3,
             timings,
@@ -162,6 +166,17 @@ impl Searcher {
             k = k.saturating_mul(4);
         }
     }
+}
+
+/// Ranges of bytes, which come in order, as ranges of characters.
+fn characters(text: &str, ranges: &[Range<usize>]) -> Vec<[usize; 2]> {
+    let (mut byte, mut character) = (0, 0);
+    let mut reach = |to: usize| {
+        character += text[byte..to].chars().count();
+        byte = to;
+        character
+    };
+    ranges.iter().map(|range| [reach(range.start), reach(range.end)]).collect()
 }
 
 pub(super) fn timed<T>(milliseconds: &mut f64, work: impl FnOnce() -> T) -> T {

@@ -133,6 +133,7 @@ impl Hits<'_> {
             id,
             before: dialogue.turns[at.saturating_sub(window)..at].to_vec(),
             after: dialogue.turns.iter().skip(at + 1).take(window).cloned().collect(),
+            matched: Vec::new(),
             turn: dialogue.turns[at].clone(),
             dialogue: dialogue.id.to_string(),
             title: dialogue.title,

@@ -23,6 +23,7 @@ mod batch;
 pub mod clusters;
 pub mod duplicates;
 mod explain;
+mod facets;
 mod filtered;
 mod find;
 mod fuse;
@@ -43,6 +44,7 @@ use std::{
 };
 
 pub use explain::{Explanation, Fused};
+pub use facets::{Facet, FacetValue, Facets, USUAL};
 pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};

@@ -75,6 +75,8 @@ pub struct Hit {
     pub turns: Option<usize>,
     /// What was found, or the turn that fits best of a dialogue that was found as a whole.
     pub turn: Turn,
+    /// Where the turn's text has terms of the query: from which character up to which, counted in Unicode scalar values.
+    pub matched: Vec<[usize; 2]>,
     /// The turns before it.
     pub before: Vec<Turn>,
     /// The turns behind it.

@@ -99,6 +99,14 @@ impl Asker {
         self.0.as_ref().and_then(|key| key.filter.as_ref())
     }
 
+    /// What is asked for, of what may be seen.
+    pub(super) fn with_own(&self, asked: Option<Filter>) -> Result<Option<Filter>> {
+        Ok(match (self.filter(), asked) {
+            (Some(own), Some(asked)) => Some(own.and(&asked)?),
+            (own, asked) => asked.or_else(|| own.cloned()),
+        })
+    }
+
     /// Whether a dialogue may be seen.
     pub(super) fn may_see(&self, dialogue: &Dialogue) -> bool {
         self.filter().is_none_or(|filter| filter.matches(dialogue))
@@ -128,7 +136,7 @@ impl Opened {
     pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
         request.check()?;
         let snapshot = self.searcher.snapshot();
-        if let Some(filter) = asker.filter() {
+        if asker.filter().is_some() {
             if let Some(id) = &request.like {
                 let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
                 let (dialogue, _) = snapshot.find(id).map_err(|_| hidden())?;
@@ -136,10 +144,7 @@ impl Opened {
                     return Err(hidden());
                 }
             }
-            request.filter = Some(match &request.filter {
-                Some(asked) => filter.and(asked)?,
-                None => filter.clone(),
-            });
+            request.filter = asker.with_own(request.filter)?;
         }
         if self.encoder.is_none()
             && let Some(why) = &self.without_encoder

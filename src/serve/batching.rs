@@ -193,6 +193,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::encoder::fingerprint::Fingerprinter;
 
     /// A vector of a text's length, after a moment; nothing of what is "bad".
     struct Slow;
@@ -207,7 +208,7 @@ mod tests {
         }
 
         fn fingerprint(&self) -> Fingerprint {
-            Fingerprint::default()
+            Fingerprinter::new("slow").finish()
         }
 
         fn describe(&self) -> String {

@@ -95,7 +95,8 @@ impl Keys {
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).at("read", path)?;
         let file: KeyFile = toml::from_str(&text).map_err(|e| {
-            let line = e.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let line =
+                e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             // Nothing of the file itself: its secrets do not belong into a message.
             let what = e.message().lines().next().unwrap_or_default().to_owned();
             Error::data(format!("{}:{line}: {what}", path.display()))

@@ -20,6 +20,8 @@ use crate::error::{Error, IoContext, Result};
 
 /// How often is looked for what other processes have written.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often is asked whether to stop.
+const STOP: Duration = Duration::from_millis(50);
 /// After connections could not be taken, for want of file handles, say.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -55,8 +57,13 @@ pub fn bind(app: App, options: Options) -> Result<Bound> {
 
 impl Bound {
     /// Answers until it is to stop, then lets what is under way come to its end.
-    pub fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
+    pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;
+        let stop = async {
+            while !stops() {
+                tokio::time::sleep(STOP).await;
+            }
+        };
         let done = runtime.block_on(self.serve(stop));
         // Work on threads of its own that nobody waits for any more ends with the process.
         runtime.shutdown_timeout(Duration::from_secs(1));

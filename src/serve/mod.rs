@@ -14,6 +14,7 @@ mod listen;
 mod metrics;
 mod openapi;
 mod options;
+mod page;
 mod pool;
 mod problem;
 mod routes;

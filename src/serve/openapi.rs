@@ -57,6 +57,10 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
     if path.starts_with("/v1/") && path != "/v1/embeddings" && path != "/v1/models" {
         all.push(parameter("index", "query", false, "Which index, where there are several"));
     }
+    if path == "/v1/facets" {
+        all.push(parameter("filter", "query", false, "Which dialogues are counted, such as domain=banking"));
+        all.push(parameter("field", "query", false, "By what they are counted; may come several times"));
+    }
     if (method, path) == ("delete", "/v1/dialogues") {
         all.push(parameter("filter", "query", true, "What is removed, such as domain=banking"));
     }
@@ -80,6 +84,7 @@ fn answer(path: &str) -> Value {
     match path {
         "/v1/search" | "/v1/similar" => of("SearchResponse"),
         "/v1/dialogues/{id}" => of("Dialogue"),
+        "/v1/facets" => of("Facets"),
         "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),
     }
@@ -120,6 +125,7 @@ fn schemas() -> Value {
     let mut generator = settings.into_generator();
     generator.subschema_for::<crate::search::SearchRequest>();
     generator.subschema_for::<crate::search::Response>();
+    generator.subschema_for::<crate::search::Facets>();
     generator.subschema_for::<crate::corpus::Dialogue>();
     if let Some(all) = schemas.as_object_mut() {
         for (name, schema) in generator.take_definitions(true) {

@@ -102,7 +102,7 @@ mod tests {
         let e = public.check().unwrap_err();
         assert!(e.to_string().contains("0.0.0.0") && e.hint().unwrap().contains("--keys"), "{e}");
         assert!(Options { open_to_all: true, ..public.clone() }.check().is_ok());
-        assert!(Options { keys: Keys::from_env("secret").unwrap(), ..public }.check().is_ok());
+        assert!(Options { keys: Keys::from_env("a-long-secret").unwrap(), ..public }.check().is_ok());
         assert!(Options::local(1).check().is_ok());
     }
 }

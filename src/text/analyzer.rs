@@ -1,6 +1,6 @@
 //! Which analysis: a value with a name, so that an index can remember it and a user can ask for it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr};
 
 use crate::{
     error::{Error, Result},
@@ -45,6 +45,18 @@ impl Analyzer {
             language.stem_all(&mut tokens);
         }
         tokens
+    }
+
+    /// The bytes of a text that stand for one of these terms; what overlaps, as pairs of letters do, is one.
+    pub fn ranges(&self, text: &str, terms: &[String]) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for token in self.analyze(text).into_iter().filter(|token| terms.contains(&token.term)) {
+            match ranges.last_mut() {
+                Some(last) if token.range.start <= last.end => last.end = last.end.max(token.range.end),
+                _ => ranges.push(token.range),
+            }
+        }
+        ranges
     }
 
     /// The different terms of a text, sorted.

@@ -16,6 +16,8 @@ mod embed;
 mod encode;
 mod eval;
 mod frozen;
+#[cfg(feature = "serve")]
+mod http;
 mod hub;
 mod hybrid;
 mod interrupts;
@@ -23,6 +25,8 @@ mod mining;
 mod models;
 mod pulls;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod settings;
 mod sources;
 mod summary;

@@ -18,9 +18,6 @@ use crate::{
     serve::{App, Keeper, Keys, Limits, Options, Tls, bind},
 };
 
-/// How often is looked for a signal.
-const LOOK: Duration = Duration::from_millis(50);
-
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
@@ -56,11 +53,12 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     };
     printer.say(format!("{NAME}{scheme}://{}{NAME:#}  ({who}; Ctrl-C ends it)", server.address));
     signals::stop();
-    server.run(async {
-        while !signals::stopped() {
-            tokio::time::sleep(LOOK).await;
+    server.run(|| {
+        let stopped = signals::stopped();
+        if stopped {
+            printer.say("stopping: what is under way is brought to its end");
         }
-        printer.say("stopping: what is under way is brought to its end");
+        stopped
     })
 }
 

@@ -4,8 +4,11 @@
 //! documents have them. Texts of turns are not among them, and very long values only as a remark that they are there:
 //! where an answer hangs on those, the record must be asked.
 
-use super::{Field, Filter, Found};
-use crate::corpus::{Dialogue, Time, Turn};
+use super::{Field, Filter, Found, parse};
+use crate::{
+    corpus::{Dialogue, Time, Turn},
+    error::Result,
+};
 
 /// A longer one is not kept.
 pub const MAX_FACT_BYTES: usize = 1024;
@@ -99,6 +102,23 @@ fn name(field: &Field) -> String {
     .to_owned();
     name.push(DIVIDER);
     name
+}
+
+/// What the facts of a field begin with, in order to find its values among them.
+pub struct FactNames([String; 2]);
+
+impl FactNames {
+    /// Those of a field as filters name it.
+    pub fn of(field: &str) -> Result<Self> {
+        let name = name(&parse::field(field)?);
+        Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
+    }
+
+    /// The value of a fact, if it is one of the field, and short enough to be there.
+    pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
+        let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
+        value.strip_prefix(['t', 'n', 'i'])
+    }
 }
 
 impl Filter {

@@ -12,7 +12,7 @@ mod parse;
 
 use std::{borrow::Cow, cmp::Ordering};
 
-pub use facts::{Facts, MAX_FACT_BYTES};
+pub use facts::{FactNames, Facts, MAX_FACT_BYTES};
 
 use crate::{
     corpus::{Dialogue, Role, Time, Turn},

@@ -236,7 +236,7 @@ fn one_or(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
     }
 }
 
-fn field(name: &str) -> Result<Field> {
+pub(super) fn field(name: &str) -> Result<Field> {
     Ok(match name {
         "id" => Field::Id,
         "source" | "corpus" => Field::Source,

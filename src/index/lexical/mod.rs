@@ -7,6 +7,7 @@ mod best;
 mod compact;
 mod explain;
 mod expression;
+mod facets;
 mod names;
 mod overlay;
 mod query;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use tantivy::Term;
 
 pub use explain::TermScore;
+pub use facets::Counts;
 pub use query::LexicalQuery;
 pub use select::Selected;
 

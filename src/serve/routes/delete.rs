@@ -1,5 +1,7 @@
 //! `DELETE /v1/dialogues/{id}` and `DELETE /v1/dialogues?filter=…`.
 
+use std::sync::Arc;
+
 use axum::{
     body::Body,
     http::{Response, StatusCode},
@@ -11,7 +13,6 @@ use crate::{
     corpus::filter::Filter,
     error::Error,
     ids::DialogueId,
-    index::lexical::Lexical,
     serve::{
         app::Asker,
         body,
@@ -76,7 +77,7 @@ fn fitting(snapshot: &Snapshot, filter: &Filter, asker: &Asker) -> Result<Vec<Di
 }
 
 /// Removes them, durably, and lets the next search know.
-fn delete(hosted: &Hosted, ids: &[DialogueId]) -> Outcome<usize> {
+fn delete(hosted: &Arc<Hosted>, ids: &[DialogueId]) -> Outcome<usize> {
     if ids.is_empty() {
         return Ok(0);
     }
@@ -87,9 +88,7 @@ fn delete(hosted: &Hosted, ids: &[DialogueId]) -> Outcome<usize> {
     let unfinished = store.unfinished_ingest().cloned();
     store.commit(unfinished)?;
     store.close()?;
-    if hosted.root.join("lexical").is_dir() {
-        Lexical::update(&hosted.root, &Snapshot::open(&hosted.root)?, &|| false, &mut |_| {})?;
-    }
     hosted.changed()?;
+    hosted.derive();
     Ok(ids.len())
 }

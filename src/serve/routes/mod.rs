@@ -3,10 +3,12 @@
 mod delete;
 mod dialogues;
 mod embeddings;
+mod facets;
 mod health;
 mod info;
 mod ingest;
 mod search;
+mod ui;
 
 use axum::{
     Router,
@@ -37,9 +39,10 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
 }
 
 /// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 13] = [
+pub(super) const ROUTES: [Route; 14] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
     route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
+    route("get", "/v1/facets", For::Readers, "How many dialogues have which domains, intents, roles, …"),
     route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
     route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
     route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
@@ -55,7 +58,7 @@ pub(super) const ROUTES: [Route; 13] = [
 
 /// The name under which a path is counted.
 pub(super) fn name(path: &str) -> Option<&'static str> {
-    ROUTES.iter().map(|route| route.path).find(|known| *known == path)
+    ROUTES.iter().map(|route| route.path).chain(ui::PATHS).find(|known| *known == path)
 }
 
 /// Whether it takes as long as the client sends.
@@ -73,9 +76,14 @@ pub(super) struct Call {
 impl Call {
     /// A value behind the `?` of the address.
     pub(super) fn asked(&self, name: &str) -> Option<String> {
-        let query = self.request.uri().query()?;
-        let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.find(|(key, _)| *key == name).and_then(|(_, value)| decoded(&value.replace('+', " ")))
+        self.all_asked(name).next()
+    }
+
+    /// All values of a name that may come several times.
+    pub(super) fn all_asked(&self, name: &str) -> impl Iterator<Item = String> {
+        let query = self.request.uri().query().unwrap_or_default();
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
     /// What stands in the place of `{id}`.
@@ -131,6 +139,7 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
     match (route.method, route.path) {
         ("post", "/v1/search") => post(handle(of, search::search)),
         ("post", "/v1/similar") => post(handle(of, search::similar)),
+        ("get", "/v1/facets") => get(handle(of, facets::facets)),
         ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
         ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
         ("delete", "/v1/dialogues") => delete(handle(of, delete::those)),
@@ -150,6 +159,9 @@ pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();
     for route in &ROUTES {
         router = router.route(route.path, handler_of(route));
+    }
+    for path in ui::PATHS {
+        router = router.route(path, get(handle(For::All, ui::file)));
     }
     router
         .fallback(async |request: Request| {

@@ -1,9 +1,6 @@
 //! What a search prints: hits with the turns around them, and the terms that were looked for in bold.
 
-use std::{
-    io::{self, Write},
-    ops::Range,
-};
+use std::io::{self, Write};
 
 use super::explained;
 use crate::{
@@ -106,14 +103,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
 
 /// The text with the terms in bold.
 fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for token in analyzer.analyze(text).into_iter().filter(|t| terms.contains(&t.term)) {
-        match ranges.last_mut() {
-            // Pairs of letters overlap.
-            Some(last) if token.range.start <= last.end => last.end = last.end.max(token.range.end),
-            _ => ranges.push(token.range),
-        }
-    }
+    let ranges = analyzer.ranges(text, terms);
     let mut out = String::with_capacity(text.len() + ranges.len() * 8);
     let mut done = 0;
     for range in ranges {

@@ -1,0 +1,59 @@
+// Asking the server, with a key where one is needed.
+
+const KEY = "turnwise-key";
+
+export class Problem extends Error {
+  constructor(status, error) {
+    super(error.message);
+    this.status = status;
+    this.hint = error.hint;
+    this.param = error.param;
+  }
+}
+
+// Asks for a key until one is given.
+let enter = async () => null;
+export const onKeyNeeded = (ask) => { enter = ask; };
+
+export async function ask(method, path, body, signal) {
+  const headers = {};
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers.authorization = `Bearer ${key}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Problem(0, { message: "the server does not answer", hint: "is `turnwise serve` still running?" });
+  }
+  if (answer.status === 401) {
+    const given = await enter();
+    if (given) {
+      sessionStorage.setItem(KEY, given);
+      return ask(method, path, body, signal);
+    }
+  }
+  const text = await answer.text();
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Problem(answer.status, { message: `the server answered ${answer.status} with something else than JSON` });
+  }
+  if (!answer.ok) throw new Problem(answer.status, value.error);
+  return value;
+}
+
+const of = (index) => (index ? `?index=${encodeURIComponent(index)}` : "");
+
+export const info = () => ask("GET", "../info");
+export const search = (request, index, signal) => ask("POST", `../v1/search${of(index)}`, request, signal);
+export const facets = (filter, index) => {
+  const q = new URLSearchParams();
+  if (filter) q.set("filter", filter);
+  if (index) q.set("index", index);
+  return ask("GET", `../v1/facets?${q}`);
+};
+export const dialogue = (id, index, signal) =>
+  ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);

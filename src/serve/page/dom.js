@@ -1,0 +1,32 @@
+// Small helpers: texts never become markup.
+
+export const $ = (id) => document.getElementById(id);
+
+// An element with attributes, listeners (`onclick`) and children.
+export function el(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
+  return made;
+}
+
+// A text with some of its characters marked.
+export function marked(text, ranges = []) {
+  const letters = Array.from(text);
+  const parts = [];
+  let done = 0;
+  for (const [start, end] of ranges) {
+    parts.push(letters.slice(done, start).join(""), el("mark", {}, letters.slice(start, end).join("")));
+    done = end;
+  }
+  parts.push(letters.slice(done).join(""));
+  return parts;
+}
+
+export const speaker = (turn) => [turn.speaker, turn.role && turn.role !== turn.speaker ? `(${turn.role})` : ""].filter(Boolean).join(" ");
+
+export const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;

@@ -1,0 +1,26 @@
+// What a filter can be made of: values with how many dialogues have them.
+
+import { $, el } from "./dom.js";
+
+const SHOWN = 12;
+
+// A condition as filters are written.
+export function condition(field, value) {
+  return /^[\w.-]+$/.test(value) ? `${field}=${value}` : `${field}="${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+}
+
+export function show(counted, filter, on) {
+  const rows = counted.facets.filter((facet) => facet.different > 1).map((facet) => {
+    const chip = ({ value, dialogues }) => {
+      const only = condition(facet.field, value);
+      const is = filter.split(" and ").includes(only);
+      return el("button", { type: "button", class: "tag", "aria-pressed": String(is), onclick: () => on.only(only, is) },
+        value, " ", el("span", { class: "count" }, dialogues.toLocaleString("en")));
+    };
+    const rest = facet.different - Math.min(SHOWN, facet.values.length);
+    return el("div", { class: "facet" }, el("h2", {}, facet.field), el("div", { class: "values" },
+      facet.values.slice(0, SHOWN).map(chip), rest > 0 && el("span", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`)));
+  });
+  $("facets").replaceChildren(...rows);
+  $("facets").hidden = rows.length === 0;
+}

@@ -1,0 +1,42 @@
+// What was found.
+
+import { counted, el, marked, speaker } from "./dom.js";
+
+function line(turn, found, ranges) {
+  return el("li", { class: found ? "found" : undefined },
+    speaker(turn) && el("span", { class: "who" }, speaker(turn)),
+    el("span", { class: "text" }, marked(turn.text, ranges)));
+}
+
+// How a score came about.
+function why(hit) {
+  const e = hit.explanation;
+  const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, name), cells.map((cell) => el("td", {}, cell)));
+  const number = (n) => (n === undefined || n === null ? "" : n.toFixed(4));
+  const rows = [];
+  if (e.before) rows.push(row("before ranking again", number(e.before.score), `place ${e.before.rank}`));
+  if (e.dense) rows.push(row("meaning", `cosine ${number(e.dense.score)}`, `place ${e.dense.rank}`));
+  else if (e.cosine !== undefined && e.cosine !== null) rows.push(row("meaning", `cosine ${number(e.cosine)}`, "not among the candidates by meaning"));
+  if (e.bm25) rows.push(row("words", `BM25 ${number(e.bm25.score)}`, `place ${e.bm25.rank}`));
+  for (const term of e.terms || []) {
+    rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
+  }
+  return el("table", { class: "why" }, el("tbody", {}, rows));
+}
+
+export function show(hit, number, on) {
+  const said = [...hit.before.map((turn) => line(turn, false)), line(hit.turn, true, hit.matched), ...hit.after.map((turn) => line(turn, false))];
+  const above = hit.percentile === undefined ? "" : ` · nearer than ${Math.floor(hit.percentile * 10) / 10}% of random pairs`;
+  return el("li", { class: "hit", "data-id": hit.id, "data-dialogue": hit.dialogue, "data-turn": hit.turn.number, tabindex: "-1" },
+    el("div", { class: "top" },
+      el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title || hit.id),
+      hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
+      hit.turns && el("span", { class: "quiet" }, counted(hit.turns, "turn")),
+      hit.more ? el("span", { class: "quiet" }, `${hit.more} more of this dialogue`) : null,
+      el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),
+    el("ul", { class: "turns" }, said),
+    hit.explanation && why(hit),
+    el("div", { class: "do" },
+      el("button", { type: "button", class: "plain", onclick: () => on.like(hit.id) }, "More like this"),
+      el("span", { class: "quiet" }, `${hit.id}`)));
+}

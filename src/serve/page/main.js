@@ -1,0 +1,252 @@
+// The page: what is asked stands in the address, so that it can be shared and gone back to.
+
+import * as api from "./api.js";
+import { $, counted, el } from "./dom.js";
+import * as facets from "./facets.js";
+import { show as hit } from "./hits.js";
+import * as thread from "./thread.js";
+
+const PAGE = 10;
+let running = null;
+let shown = [];
+
+// --- what is asked, and the address
+
+function read() {
+  const q = new URLSearchParams(location.hash.slice(1));
+  return {
+    query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
+    mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
+    index: q.get("index") || "", open: q.get("open"), turn: Number(q.get("turn")) || null,
+  };
+}
+
+function write(asked) {
+  const q = new URLSearchParams();
+  if (asked.query) q.set("q", asked.query);
+  for (const turn of asked.said) q.append("said", turn);
+  if (asked.like) q.set("like", asked.like);
+  if (asked.of !== "utterances") q.set("of", asked.of);
+  if (asked.mode) q.set("mode", asked.mode);
+  if (asked.filter) q.set("filter", asked.filter);
+  if (asked.group) q.set("group", "");
+  if (asked.explain) q.set("explain", "");
+  if (asked.index) q.set("index", asked.index);
+  if (asked.open) q.set("open", asked.open);
+  if (asked.turn) q.set("turn", asked.turn);
+  const hash = `#${q}`;
+  if (hash === location.hash) show();
+  else location.hash = hash;
+}
+
+function fromForm() {
+  return {
+    ...read(), like: null, open: null, turn: null, query: $("query").value.trim(),
+    said: [...document.querySelectorAll("#said input")].map((input) => input.value.trim()).filter(Boolean),
+    of: $("of").value, mode: $("mode").value, filter: $("filter").value.trim(), group: $("group").checked,
+    explain: $("explain").checked, index: $("index").value,
+  };
+}
+
+function toForm(asked) {
+  $("query").value = asked.like ? "" : asked.query;
+  $("said").replaceChildren(...asked.said.map(said));
+  for (const name of ["of", "mode", "filter"]) $(name).value = asked[name];
+  $("group").checked = asked.group;
+  $("explain").checked = asked.explain;
+  if (asked.index) $("index").value = asked.index;
+}
+
+function said(text = "") {
+  const input = el("input", { type: "text", value: text, "aria-label": "Said before the query", placeholder: "What was said before" });
+  const line = el("li", {}, input, el("button", { type: "button", class: "plain", "aria-label": "Leave this out", onclick: () => line.remove() }, "✕"));
+  return line;
+}
+
+function request(asked, offset) {
+  const wanted = { k: PAGE, offset, explain: asked.explain };
+  if (asked.like) wanted.like = asked.like;
+  else Object.assign(wanted, { query: asked.query, context: asked.said, of: asked.of });
+  if (asked.mode) wanted.mode = asked.mode;
+  if (asked.filter) wanted.filter = asked.filter;
+  if (asked.group) wanted.group = "dialogue";
+  return wanted;
+}
+
+// --- showing
+
+const on = {
+  open: (found) => write({ ...read(), open: found.dialogue, turn: found.turn.number }),
+  like: (id) => write({ ...read(), like: id, query: "", said: [], open: null, turn: null }),
+  domain: (domain) => on.only(facets.condition("domain", domain), false),
+  // Adds a condition to the filter, or takes it out again.
+  only: (condition, out) => {
+    const asked = { ...fromForm(), like: read().like };
+    const parts = asked.filter ? asked.filter.split(" and ") : [];
+    const plain = parts.every((part) => !/[()]|\bor\b|\bnot\b/.test(part));
+    if (out) asked.filter = parts.filter((part) => part !== condition).join(" and ");
+    else if (!parts.includes(condition)) asked.filter = [plain ? asked.filter : `(${asked.filter})`, condition].filter(Boolean).join(" and ");
+    write(asked);
+  },
+  close: () => write({ ...read(), open: null, turn: null }),
+};
+
+function tell(e) {
+  const wrong = $("filter-wrong");
+  wrong.hidden = false;
+  wrong.textContent = [e.message, e.hint].filter(Boolean).join(" — ");
+  $("state").textContent = "";
+}
+
+let answered = "";
+let counted_for = null;
+
+// The counts are those of the filter, whatever is looked for.
+async function count(asked) {
+  const wanted = JSON.stringify([asked.filter, asked.index]);
+  if (wanted === counted_for) return;
+  counted_for = wanted;
+  try {
+    facets.show(await api.facets(asked.filter, asked.index), asked.filter, on);
+  } catch (e) {
+    counted_for = null;
+    if (!(asked.query || asked.like)) tell(e);
+  }
+}
+
+async function find(asked, offset) {
+  running?.abort();
+  running = new AbortController();
+  $("filter-wrong").hidden = true;
+  $("more").hidden = true;
+  $("state").textContent = "Looking…";
+  try {
+    const found = await api.search(request(asked, offset), asked.index, running.signal);
+    if (offset === 0) $("hits").replaceChildren();
+    shown = offset === 0 ? found.hits : shown.concat(found.hits);
+    $("hits").append(...found.hits.map((h, n) => hit(h, offset + n + 1, on)));
+    const way = { hybrid: "by words and meaning", dense: "by meaning", bm25: "by words" }[found.mode];
+    const about = asked.like ? `more like ${asked.like}` : "";
+    const nothing = found.candidates.admitted === 0 ? "Nothing fits the filter." : "Nothing found.";
+    $("state").textContent = shown.length === 0 ? nothing
+      : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, ...(found.warnings || [])].filter(Boolean).join(" · ");
+    $("more").hidden = found.hits.length < PAGE;
+    return true;
+  } catch (e) {
+    if (e.name === "AbortError") return false;
+    if (offset === 0) { $("hits").replaceChildren(); shown = []; }
+    tell(e);
+    return false;
+  }
+}
+
+async function show() {
+  const asked = read();
+  toForm(asked);
+  count(asked);
+  const wanted = JSON.stringify({ ...asked, open: null, turn: null });
+  if (asked.query || asked.like) {
+    if (wanted !== answered) {
+      answered = wanted;
+      if (!(await find(asked, 0))) answered = "";
+    }
+  } else {
+    answered = wanted;
+    $("hits").replaceChildren();
+    shown = [];
+    $("more").hidden = true;
+    $("filter-wrong").hidden = true;
+    $("state").textContent = "";
+  }
+  if (!asked.open) return thread.close();
+  try {
+    thread.show(await api.dialogue(asked.open, asked.index), asked.turn, on);
+  } catch (e) {
+    thread.close();
+    tell(e);
+  }
+}
+
+// --- beginning
+
+async function begin() {
+  const { indexes, version } = await api.info();
+  $("index").replaceChildren(...indexes.map(({ name }) => el("option", { value: name }, name)));
+  $("index").closest("label").hidden = indexes.length < 2;
+  const about = () => {
+    const index = indexes.find(({ name }) => name === ($("index").value || indexes[0]?.name));
+    if (!index) return;
+    const model = index.model ? (index.model.missing ? "its model is missing: searched by words" : index.model.name) : "searched by words";
+    $("about").textContent = `${index.name}: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")} · ${model} · ${version}`;
+    const words = !index.model || index.model.missing;
+    for (const option of $("mode").options) option.disabled = words && option.value === "dense";
+  };
+  $("index").addEventListener("change", () => { about(); write(fromForm()); });
+  await show();
+  about();
+}
+
+function step(by) {
+  const hits = [...document.querySelectorAll(".hit")];
+  if (hits.length === 0) return;
+  const now = hits.findIndex((h) => h.classList.contains("here"));
+  const next = Math.min(hits.length - 1, Math.max(0, now + by));
+  hits.forEach((h, n) => h.classList.toggle("here", n === next));
+  hits[next].focus({ preventScroll: true });
+  hits[next].scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement?.tagName);
+  if (event.key === "Escape") {
+    if (typing) document.activeElement.blur();
+    else if (!$("thread").hidden) on.close();
+    return;
+  }
+  if (typing) return;
+  const here = () => shown[[...document.querySelectorAll(".hit")].findIndex((h) => h.classList.contains("here"))];
+  const keys = {
+    "/": () => $("query").select(),
+    j: () => step(1),
+    k: () => step(-1),
+    m: () => here() && on.like(here().id),
+    "?": () => $("keys").showModal(),
+    Enter: () => document.activeElement?.classList.contains("hit") && here() && on.open(here()),
+  };
+  if (keys[event.key]) {
+    if (event.key !== "Enter" || document.activeElement?.classList.contains("hit")) event.preventDefault();
+    keys[event.key]();
+  }
+});
+
+$("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const asked = fromForm();
+  // What the form still says nothing of is gone on with: a filter may change while others are looked for.
+  if (!asked.query && read().like) asked.like = read().like;
+  write(asked);
+});
+for (const name of ["of", "mode", "group", "explain"]) {
+  $(name).addEventListener("change", () => (read().query || read().like) && $("ask").requestSubmit());
+}
+$("before").addEventListener("click", () => {
+  $("said").append(said());
+  $("said").lastElementChild.querySelector("input").focus();
+});
+$("more").addEventListener("click", () => find(read(), shown.length));
+$("help").addEventListener("click", () => $("keys").showModal());
+$("home").addEventListener("click", (event) => { event.preventDefault(); location.hash = ""; });
+$("theme").addEventListener("click", () => {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark"
+    || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("turnwise-theme", document.documentElement.dataset.theme);
+});
+if (localStorage.getItem("turnwise-theme")) document.documentElement.dataset.theme = localStorage.getItem("turnwise-theme");
+window.addEventListener("hashchange", show);
+api.onKeyNeeded(() => new Promise((given) => {
+  $("enter").addEventListener("close", () => given($("key").value), { once: true });
+  $("enter").showModal();
+}));
+begin().catch(tell);

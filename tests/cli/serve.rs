@@ -1,0 +1,422 @@
+//! `serve`, asked over real connections.
+
+use std::{
+    io::Write,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    http::{Client, Server, answer},
+    support::{SAMPLES, Turnwise},
+};
+
+/// The sample dialogues as index `x`, with vectors of a small model.
+fn with_index() -> Turnwise {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    let model = t.model();
+    t.ok(&format!("encode -i x --model {model}"));
+    t
+}
+
+fn ids(found: &Value) -> Vec<&str> {
+    found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
+}
+
+/// What hangs on the moment goes.
+fn lasting(mut found: Value) -> Value {
+    let found_map = found.as_object_mut().unwrap();
+    found_map.remove("milliseconds");
+    found_map.remove("timings");
+    found
+}
+
+#[test]
+fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let searches = [
+        ("my parcel never came", json!({"query": "my parcel never came", "k": 5}), "-k 5"),
+        (
+            "refund",
+            json!({"query": "refund", "mode": "bm25", "filter": "role=user", "of": "utterances", "window": 2}),
+            "--mode bm25 --filter role=user --window 2",
+        ),
+        (
+            "a late train",
+            json!({"query": "a late train", "of": "dialogues", "mode": "dense", "explain": true, "k": 3}),
+            "--of dialogues --mode dense --explain -k 3",
+        ),
+        ("card", json!({"query": "card", "group": "dialogue", "offset": 2}), "--group dialogue --offset 2"),
+    ];
+    let library = turnwise::search::Searcher::open(t.path("indexes/x")).unwrap();
+    for (query, request, options) in &searches {
+        let mut args = vec!["search", "-i", "x", query, "--format", "json"];
+        args.extend(options.split(' '));
+        let typed = lasting(t.run_args(&args).json());
+        let asked = lasting(server.post("/v1/search", request).json(200));
+        assert!(asked == typed, "{request}\n{asked}\n{typed}");
+        assert!(!ids(&asked).is_empty());
+        if request["mode"] == "bm25" {
+            let request = serde_json::from_value(request.clone()).unwrap();
+            let found = library.search(&request).unwrap();
+            assert_eq!(
+                lasting(serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap()),
+                asked
+            );
+        }
+    }
+    let like = ids(&server.post("/v1/search", &searches[0].1).json(200))[0].to_owned();
+    let typed = lasting(t.json(&format!("similar -i x {like}")));
+    assert_eq!(lasting(server.post("/v1/similar", &json!({"like": like})).json(200)), typed);
+    let dialogue = like.split('#').next().unwrap();
+    let whole = server.get(&format!("/v1/dialogues/{dialogue}")).json(200);
+    assert_eq!(whole["id"], dialogue);
+    assert_eq!(whole, t.json(&format!("corpus show -i x {dialogue}"))[0]);
+}
+
+#[test]
+fn what_is_wrong_is_told_as_an_answer() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x --body-mb 1");
+    let post = |body: &str| server.ask("POST", "/v1/search", &[], body.as_bytes());
+    post("{\"query\": \"x\",\n \"k\": }").says(400, &["expected value at line 2 column 7"]);
+    let error = post("{\"quary\": \"x\"}").says(400, &["unknown field `quary`", "did you mean `query`?"]);
+    assert_eq!(
+        (error["param"].as_str(), error["type"].as_str()),
+        (Some("quary"), Some("invalid_request_error"))
+    );
+    post("{\"query\": \"x\", \"filter\": \"domian=x\"}").says(400, &["did you mean `domain`?"]);
+    post("").says(400, &["the body is empty"]);
+    post(&format!("{{\"query\": \"{}\"}}", "x".repeat(2 << 20))).says(413, &["1048576 bytes"]);
+    post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}").says(400, &["--exact is for vectors"]);
+    server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`"]);
+    server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
+    server.post("/v1/similar", &json!({"like": "nobody-001"})).says(400, &["nobody-001"]);
+    server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
+    server.get("/v1/search").says(405, &["/v1/search has no GET"]);
+    server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
+    // Another site's page, and another name for this machine, which such a page may have made up.
+    server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["other sites"]);
+    server.ask("GET", "/info", &["Host: evil.example"], b"").says(403, &["localhost"]);
+    let own = format!("Origin: http://{}", server.address);
+    server.ask("GET", "/info", &[&own], b"").json(200);
+    let fine = server.get("/health/live");
+    assert_eq!(fine.header("x-content-type-options").as_deref(), Some("nosniff"));
+    assert!(fine.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    let counted = server.get("/metrics").text();
+    assert!(counted.contains("turnwise_requests_total{route=\"/v1/search\",status=\"413\"} 1"), "{counted}");
+    assert!(counted.contains("turnwise_index_dialogues{index=\"x\"} 280"), "{counted}");
+
+    t.run("serve -i y").says(2, &["there is no index at"]);
+    t.run("serve -i x --host 0.0.0.0").says(2, &["nobody needs a key", "--keys FILE"]);
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    t.run(&format!("serve -i x --port {port}")).says(6, &["is in use", "--port"]);
+    t.write("bad.toml", "[[key]]\nname = \"a\"\nsecret = \"short\"\n");
+    t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight letters"]);
+}
+
+#[test]
+fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
+    let t = Turnwise::new();
+    let said = |id: &str, source: &str, text: &str| {
+        json!({"id": id, "source": source, "turns": [{"speaker": "a", "text": text}, {"speaker": "b", "text": "yes"}]})
+            .to_string()
+            + "\n"
+    };
+    t.write("a.jsonl", said("a1", "ours", "the red parcel") + &said("b1", "theirs", "the red parcel too"));
+    t.ok("ingest -i x a.jsonl");
+    t.ok("ingest -i other a.jsonl");
+    t.write(
+        "keys.toml",
+        "[[key]]\nname = \"all\"\nsecret = \"all-of-it\"\nscopes = [\"read\", \"write\"]\n\
+         [[key]]\nname = \"team\"\nsecret = \"team-only\"\nscopes = [\"read\", \"write\"]\nfilter = \"corpus=ours\"\nindexes = [\"x\"]\n\
+         [[key]]\nname = \"reader\"\nsecret = \"just-reading\"\n",
+    );
+    let server = Server::start(&t, "-i x --also other --keys keys.toml");
+    let with = |key: &str, method: &str, path: &str, body: &str| {
+        server.ask(method, path, &[&format!("Authorization: Bearer {key}")], body.as_bytes())
+    };
+    let search = json!({"query": "red parcel"}).to_string();
+
+    let refused = server.ask("POST", "/v1/search?index=x", &[], search.as_bytes());
+    refused.says(401, &["a key is needed"]);
+    assert!(refused.header("www-authenticate").unwrap().starts_with("Bearer"));
+    with("all-of-i", "POST", "/v1/search?index=x", &search).says(401, &["not known"]);
+    // Who has no key learns nothing: not even which indexes there are.
+    assert!(
+        with("none", "POST", "/v1/search?index=zzz", &search).text()
+            == with("none", "POST", "/v1/search?index=x", &search).text()
+    );
+    with("just-reading", "DELETE", "/v1/dialogues/a1?index=x", "").says(403, &["not for that"]);
+    assert_eq!(server.get("/health/live").status, 200);
+
+    let of = |key: &str| {
+        let found = with(key, "POST", "/v1/search?index=x", &search).json(200);
+        let mut ids: Vec<String> = ids(&found).into_iter().map(str::to_owned).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(of("all-of-it"), ["a1#1", "b1#1"]);
+    assert_eq!(of("just-reading"), ["a1#1", "b1#1"]);
+    assert_eq!(of("team-only"), ["a1#1"]);
+    with("all-of-it", "POST", "/v1/search", &search).says(400, &["several indexes"]);
+    let found = with("team-only", "POST", "/v1/search", &search).json(200);
+    assert_eq!(ids(&found), ["a1#1"], "it has one index only");
+    let sources = |key: &str| {
+        with(key, "GET", "/v1/facets?index=x&field=source", "").json(200)["facets"][0]["values"].to_string()
+    };
+    assert_eq!(sources("team-only"), r#"[{"dialogues":1,"value":"ours"}]"#);
+    assert!(sources("all-of-it").contains("theirs"));
+    let around = json!({"query": "red parcel", "filter": "corpus=theirs or id=b1"}).to_string();
+    assert!(ids(&with("team-only", "POST", "/v1/search", &around).json(200)).is_empty());
+    with("team-only", "POST", "/v1/similar", &json!({"like": "b1"}).to_string()).says(404, &["no `b1`"]);
+    with("team-only", "GET", "/v1/dialogues/b1", "").says(404, &["no dialogue `b1`"]);
+    with("team-only", "GET", "/v1/dialogues/a1", "").json(200);
+    with("team-only", "POST", "/v1/search?index=other", &search).says(404, &["no index `other`"]);
+    let info = with("team-only", "GET", "/info", "").json(200);
+    assert_eq!(info["indexes"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (info["indexes"][0]["dialogues"].as_u64(), info["indexes"][0]["turns"].as_u64()),
+        (Some(1), Some(2))
+    );
+    assert!(!with("team-only", "GET", "/metrics", "").text().contains("turnwise_index_dialogues{"));
+
+    // Nor does it write what it may not see, or over it.
+    let more = said("a2", "ours", "another")
+        + &said("a3", "theirs", "a foreign one")
+        + &said("b1", "ours", "over theirs");
+    let taken = with("team-only", "POST", "/v1/ingest", &more).json(200);
+    assert_eq!(
+        (taken["taken"]["added"].as_u64(), taken["taken"]["rejected"].as_u64()),
+        (Some(1), Some(2)),
+        "{taken}"
+    );
+    with("team-only", "DELETE", "/v1/dialogues/b1", "").says(404, &["b1"]);
+    let deleted = with("team-only", "DELETE", "/v1/dialogues?filter=turns%3E%3D1", "").json(200);
+    assert_eq!(deleted["deleted"], 2);
+    assert_eq!(t.ids("x"), ["b1"]);
+    assert!(t.dialogues("x")[0]["turns"][0]["text"].as_str().unwrap().contains("too"));
+    let with_x_api_key = server.ask("GET", "/info", &["X-API-Key: just-reading"], b"");
+    assert_eq!(with_x_api_key.json(200)["indexes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_written_is_found_whoever_wrote_it_and_no_request_fails_meanwhile() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let search = json!({"query": "zebra crossing", "mode": "bm25"});
+    assert!(ids(&server.post("/v1/search", &search).json(200)).is_empty());
+    let (done, asked) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for mode in ["hybrid", "bm25"] {
+            let (server, done, asked): (&Client, _, _) = (&server, &done, &asked);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let found =
+                        server.post("/v1/search", &json!({"query": "my parcel never came", "mode": mode}));
+                    assert!(!ids(&found.json(200)).is_empty());
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let ends = Ends(&done);
+        let line = |id: &str, text: &str| json!({"id": id, "turns": [{"text": text}]}).to_string() + "\n";
+        // In pieces, as a client does that has not everything yet.
+        let mut stream = server.connect();
+        let body = line("z1", "a zebra crossing") + "{\"id\": 5}\n" + &line("z2", "another zebra crossing");
+        write!(
+            stream,
+            "POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+            server.address
+        )
+        .unwrap();
+        for piece in body.as_bytes().chunks(25) {
+            write!(stream, "{:x}\r\n", piece.len()).unwrap();
+            stream.write_all(piece).unwrap();
+            stream.write_all(b"\r\n").unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+        let taken = answer(stream).json(200);
+        assert_eq!(
+            (taken["taken"]["added"].as_u64(), taken["taken"]["rejected"].as_u64()),
+            (Some(2), Some(1)),
+            "{taken}"
+        );
+        assert!(taken["rejects"][0]["reason"].is_string() && taken["rejects"][0]["line"] == 2, "{taken}");
+        let mut found = server.post("/v1/search", &search).json(200);
+        assert_eq!(ids(&found).len(), 2, "what was acknowledged is found at once");
+
+        // Another process.
+        t.write("z3.jsonl", line("z3", "the third zebra crossing"));
+        for line in ["ingest -i x z3.jsonl", "index rebuild -i x", "delete -i x z1", "index compact -i x"] {
+            patiently(&t, line);
+        }
+        for _ in 0..200 {
+            found = server.post("/v1/search", &search).json(200);
+            if ids(&found) == ["z3#1", "z2#1"] || ids(&found) == ["z2#1", "z3#1"] {
+                break;
+            }
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!(ids(&found).len(), 2, "{found}");
+        assert_eq!(server.ask("DELETE", "/v1/dialogues/z2", &[], b"").json(200)["deleted"], 1);
+        assert_eq!(ids(&server.post("/v1/search", &search).json(200)), ["z3#1"]);
+        drop(ends);
+    });
+    assert!(asked.load(Ordering::Relaxed) > 4);
+    t.ok("verify -i x");
+}
+
+/// Runs it as soon as the server is done with what it writes itself.
+fn patiently(t: &Turnwise, line: &str) {
+    for _ in 0..200 {
+        let outcome = t.run(line);
+        match outcome.code {
+            0 => return,
+            5 => thread::sleep(std::time::Duration::from_millis(50)),
+            _ => panic!("{line}: {outcome:?}"),
+        }
+    }
+    panic!("{line}: it is busy for ever");
+}
+
+/// Ends the asking also where the writing fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn embeddings_are_answered_as_openais_clients_expect() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let ask = |request: Value| server.post("/v1/embeddings", &request);
+    let texts = ["my parcel never came", "a late train"];
+    let answer = ask(json!({"input": texts, "model": "text-embedding-3-small"})).json(200);
+    assert_eq!((answer["object"].as_str(), answer["data"][1]["index"].as_u64()), (Some("list"), Some(1)));
+    let floats =
+        |n: usize| -> Vec<f32> { serde_json::from_value(answer["data"][n]["embedding"].clone()).unwrap() };
+    t.write("texts.txt", texts.join("\n"));
+    t.ok("embed --model ./fitted texts.txt -o out.jsonl");
+    for (n, line) in t.read("out.jsonl").lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let embedded: Vec<f32> = serde_json::from_value(line["embedding"].clone()).unwrap();
+        assert_eq!(embedded, floats(n));
+    }
+    assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 0);
+    let coded = ask(json!({"input": texts[0], "model": "x", "encoding_format": "base64"})).json(200);
+    assert_eq!(coded["data"][0]["embedding"].as_str().unwrap().len(), (16 * 4_usize).div_ceil(3) * 4);
+    let short = ask(json!({"input": texts[0], "model": "x", "dimensions": 4})).json(200);
+    let short: Vec<f32> = serde_json::from_value(short["data"][0]["embedding"].clone()).unwrap();
+    assert_eq!(short.len(), 4);
+    assert!((short.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    let error =
+        ask(json!({"input": texts, "model": "x", "dimensions": 17})).says(400, &["1 to 16 dimensions"]);
+    assert_eq!(
+        (error["param"].as_str(), error["type"].as_str()),
+        (Some("dimensions"), Some("invalid_request_error"))
+    );
+    ask(json!({"input": [], "model": "x"})).says(400, &["1 to 2048 inputs"]);
+    ask(json!({"input": ["a", ""], "model": "x"})).says(400, &["input 1 is empty"]);
+    ask(json!({"input": 7, "model": "x"})).says(400, &["`input` is a text"]);
+    ask(json!({"input": [1, 2], "model": "x"})).says(400, &["not numbers of tokens"]);
+    let models = server.get("/v1/models").json(200);
+    assert_eq!(models["data"].as_array().unwrap().len(), 1);
+
+    t.ok(&format!("ingest -i words {SAMPLES} --no-encode"));
+    Server::start(&t, "-i words")
+        .post("/v1/embeddings", &json!({"input": "x", "model": "x"}))
+        .says(503, &["no model"]);
+}
+
+#[test]
+fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
+    let t = with_index();
+    let elsewhere = t.path("elsewhere");
+    std::fs::rename(t.path("fitted"), &elsewhere).unwrap();
+    let server = Server::start(&t, "-i x");
+    let hybrid = json!({"query": "my parcel never came"});
+    server
+        .post("/v1/search", &hybrid)
+        .says(503, &["the model of this index is missing", "\"mode\\\": \\\"bm25\\\""]);
+    let words =
+        server.post("/v1/search", &json!({"query": "my parcel never came", "mode": "bm25"})).json(200);
+    assert!(!ids(&words).is_empty());
+    assert_eq!(server.get("/health/ready").status, 503);
+    // It is looked for again.
+    std::fs::rename(&elsewhere, t.path("fitted")).unwrap();
+    for _ in 0..200 {
+        if server.get("/health/ready").status == 200 {
+            break;
+        }
+        thread::sleep(std::time::Duration::from_millis(100));
+    }
+    server.post("/v1/search", &hybrid).json(200);
+}
+
+#[test]
+fn it_ends_in_good_order_and_its_description_and_page_are_whole() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let described = server.get("/openapi.json").json(200);
+    assert_eq!(described["openapi"], "3.1.0");
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let path = path.replace("{id}", "deliveries-001");
+            let answer = server.ask(&method.to_uppercase(), &path, &[], b"");
+            assert!(
+                ![404, 405].contains(&answer.status) || path.contains("deliveries"),
+                "{method} {path}: {}",
+                answer.status
+            );
+            assert!(operation["summary"].is_string());
+        }
+    }
+    // Nothing that is referred to is missing.
+    let text = described.to_string();
+    for name in text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(described["components"]["schemas"][name].is_object(), "{name}");
+    }
+    let to = server.get("/");
+    assert_eq!((to.status, to.header("location").as_deref()), (307, Some("/ui/")));
+    let page = server.get("/ui/");
+    assert_eq!(
+        (page.status, page.header("content-type").as_deref()),
+        (200, Some("text/html; charset=utf-8"))
+    );
+    let mut looked = vec![page.text()];
+    while let Some(text) = looked.pop() {
+        assert!(!text.contains("https://") && !text.contains("//cdn"), "nothing comes from elsewhere");
+        for quoted in text.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
+            let file = server.get(&format!("/ui/{}", quoted.trim_start_matches("./")));
+            assert_eq!(file.status, 200, "{quoted}");
+            if text.starts_with("<!doctype") {
+                looked.push(file.text());
+            }
+        }
+    }
+    // A request that is under way is brought to its end.
+    let mut slow = server.connect();
+    let body = json!({"query": "my parcel never came"}).to_string();
+    write!(
+        slow,
+        "POST /v1/search HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n",
+        server.address,
+        body.len()
+    )
+    .unwrap();
+    slow.flush().unwrap();
+    thread::sleep(std::time::Duration::from_millis(200));
+    let stopping = thread::spawn(move || server.stop());
+    thread::sleep(std::time::Duration::from_millis(200));
+    slow.write_all(body.as_bytes()).unwrap();
+    assert!(!ids(&answer(slow).json(200)).is_empty());
+    assert_eq!(stopping.join().unwrap(), 0);
+}
