@@ -40,7 +40,7 @@ fn what_is_nearly_right_gets_a_suggestion() {
     let cases = [
         ("stats --fromat json", "tip: a similar argument exists: '--format'"),
         ("ingest in.jsonl --merge-turn", "tip: a similar argument exists: '--merge-turns'"),
-        ("serch hello", "similar subcommands exist: 'bench', 'search'"),
+        ("serch hello", "similar subcommands exist: 'serve', 'bench', 'search'"),
         ("corpus export --to jsnl", "tip: a similar value exists: 'jsonl'"),
         ("stats -i chat", "error: there is no index at indexes/chat\nhint: did you mean `chats`?\n"),
         ("search -i zzz hello", "hint: in indexes there are: chats\n"),
