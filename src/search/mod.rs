@@ -32,6 +32,7 @@ pub mod late;
 mod query;
 mod request;
 mod rerank;
+mod respond;
 mod response;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub use explain::{Explanation, Fused};
 pub use facets::{Facet, FacetValue, Facets, USUAL};
 pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+pub use respond::{Replies, Reply, RespondRequest, Said};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
 pub use tune::{Labelled, Quality, Tried, Tuned};
 pub use tuning::Tuning;

@@ -175,7 +175,12 @@ impl Searcher {
     }
 
     /// The weighted sum of the texts' vectors, each brought to length 1 first.
-    fn average(&self, texts: &[&str], weights: &[f32], warnings: &mut Vec<String>) -> Result<Vec<f32>> {
+    pub(super) fn average(
+        &self,
+        texts: &[&str],
+        weights: &[f32],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<f32>> {
         let options = TextOptions { prompt: self.dense()?.vectors().recipe().prompt.clone() };
         let encoder = self.encoder()?;
         let mut encoded = encoder.encode(texts, &options)?;
@@ -200,7 +205,7 @@ impl Searcher {
 }
 
 /// The last counts 1, each one before it so much less; then all are brought to a sum of 1.
-fn weights(count: usize, decay: f32) -> Vec<f32> {
+pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
     let mut weights: Vec<f32> = (0..count).map(|n| decay.powi((count - 1 - n) as i32)).collect();
     let sum: f32 = weights.iter().sum();
     weights.iter_mut().for_each(|weight| *weight /= sum);

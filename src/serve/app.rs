@@ -14,7 +14,7 @@ use crate::{
     corpus::{Dialogue, filter::Filter},
     encoder::Encoder,
     error::{Error, Result},
-    search::{Response, SearchRequest, Searcher},
+    search::{Replies, RespondRequest, Response, SearchRequest, Searcher},
 };
 
 /// What a server is made of; cheap to clone.
@@ -146,11 +146,8 @@ impl Opened {
             }
             request.filter = asker.with_own(request.filter)?;
         }
-        if self.encoder.is_none()
-            && let Some(why) = &self.without_encoder
-            && self.searcher.needs_encoder(&request)?.is_some()
-        {
-            return Err(no_encoder(why));
+        if self.searcher.needs_encoder(&request)?.is_some() {
+            self.has_encoder()?;
         }
         let mut found = self.searcher.search(&request)?;
         if let Some(filter) = asker.filter() {
@@ -165,6 +162,44 @@ impl Opened {
             found.hits = kept;
         }
         Ok(found)
+    }
+}
+
+impl Opened {
+    /// What may be said next, of what the asker may see.
+    pub(super) fn respond(&self, mut request: RespondRequest, asker: &Asker) -> Outcome<Replies> {
+        request.check()?;
+        if request.candidates.is_empty() {
+            request.filter = asker.with_own(request.filter)?;
+        }
+        if self.searcher.respond_needs_encoder(&request) {
+            self.has_encoder()?;
+        }
+        let mut found = self.searcher.respond(&request)?;
+        if let Some(filter) = asker.filter() {
+            let mut kept = Vec::with_capacity(found.replies.len());
+            for reply in found.replies {
+                let may = match &reply.said {
+                    Some(said) => filter.matches(&self.searcher.snapshot().find(&said.dialogue)?.0),
+                    None => true,
+                };
+                if may {
+                    kept.push(reply);
+                }
+            }
+            found.replies = kept;
+        }
+        Ok(found)
+    }
+
+    /// The encoder, or why there is none.
+    pub(super) fn has_encoder(&self) -> Outcome<&Arc<dyn Encoder>> {
+        match (&self.encoder, &self.without_encoder) {
+            (Some(encoder), _) => Ok(encoder),
+            (None, Some(why)) => Err(no_encoder(why)),
+            (None, None) => Err(Problem::unavailable("this index has no vectors")
+                .hint("`turnwise encode -i INDEX` gives it some; words can be searched all the same")),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod guard;
 mod hosted;
 mod keys;
 mod listen;
+mod mcp;
 mod metrics;
 mod openapi;
 mod options;

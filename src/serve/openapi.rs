@@ -54,7 +54,7 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
     if path.contains("{id}") {
         all.push(parameter("id", "path", true, "The id of a dialogue"));
     }
-    if path.starts_with("/v1/") && path != "/v1/embeddings" && path != "/v1/models" {
+    if path.starts_with("/v1/") && !["/v1/embeddings", "/v1/models", "/v1/rerank"].contains(&path) {
         all.push(parameter("index", "query", false, "Which index, where there are several"));
     }
     if path == "/v1/facets" {
@@ -72,6 +72,11 @@ fn body(path: &str) -> Option<Value> {
     match path {
         "/v1/search" | "/v1/similar" => Some(of("SearchRequest")),
         "/v1/embeddings" => Some(of("EmbeddingsRequest")),
+        "/v1/respond" => Some(of("RespondRequest")),
+        "/v1/rerank" => Some(of("RerankRequest")),
+        "/mcp" => {
+            Some(json!({"application/json": {"schema": {"type": "object", "description": "JSON-RPC 2.0"}}}))
+        }
         "/v1/ingest" => {
             Some(json!({"application/x-ndjson": {"schema": {"$ref": "#/components/schemas/Dialogue"}}}))
         }
@@ -85,6 +90,7 @@ fn answer(path: &str) -> Value {
         "/v1/search" | "/v1/similar" => of("SearchResponse"),
         "/v1/dialogues/{id}" => of("Dialogue"),
         "/v1/facets" => of("Facets"),
+        "/v1/respond" => of("Replies"),
         "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),
     }
@@ -107,6 +113,21 @@ fn schemas() -> Value {
                 },
             }},
         },
+        "RerankRequest": {
+            "type": "object",
+            "required": ["query", "documents"],
+            "additionalProperties": false,
+            "properties": {
+                "query": {"type": "string"},
+                "documents": {"type": "array", "items": {"anyOf": [
+                    {"type": "string"},
+                    {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
+                ]}},
+                "top_n": {"type": "integer", "minimum": 1},
+                "return_documents": {"type": "boolean"},
+                "model": {"type": "string"},
+            },
+        },
         "EmbeddingsRequest": {
             "type": "object",
             "required": ["input", "model"],
@@ -126,6 +147,8 @@ fn schemas() -> Value {
     generator.subschema_for::<crate::search::SearchRequest>();
     generator.subschema_for::<crate::search::Response>();
     generator.subschema_for::<crate::search::Facets>();
+    generator.subschema_for::<crate::search::RespondRequest>();
+    generator.subschema_for::<crate::search::Replies>();
     generator.subschema_for::<crate::corpus::Dialogue>();
     if let Some(all) = schemas.as_object_mut() {
         for (name, schema) in generator.take_definitions(true) {

@@ -337,6 +337,106 @@ fn embeddings_are_answered_as_openais_clients_expect() {
 }
 
 #[test]
+fn replies_are_what_was_said_or_the_best_of_what_may_be() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let ask = |request: Value| server.post("/v1/respond", &request);
+    let found = ask(json!({"context": ["hello", "my parcel never came"], "role": "agent", "k": 4})).json(200);
+    let replies = found["replies"].as_array().unwrap();
+    assert_eq!(replies.len(), 4, "{found}");
+    for reply in replies {
+        assert_eq!(
+            (&reply["said"]["turn"]["role"], &reply["said"]["turn"]["text"]),
+            (&json!("agent"), &reply["text"])
+        );
+        let dialogue =
+            server.get(&format!("/v1/dialogues/{}", reply["said"]["dialogue"].as_str().unwrap())).json(200);
+        let turns = dialogue["turns"].as_array().unwrap();
+        assert!(
+            turns.contains(&reply["said"]["turn"]) && turns.contains(&reply["said"]["answered"]),
+            "{reply}"
+        );
+        assert!(reply["said"]["answered"]["number"].as_u64() < reply["said"]["turn"]["number"].as_u64());
+    }
+    let candidates = ["good night", "which parcel never came, and when?", "we sell boots"];
+    let best = ask(json!({"context": ["my parcel never came"], "candidates": candidates})).json(200);
+    assert_eq!(
+        (best["replies"][0]["candidate"].as_u64(), best["replies"].as_array().unwrap().len()),
+        (Some(1), 3),
+        "{best}"
+    );
+    ask(json!({"context": [" "]})).says(400, &["nothing to answer"]);
+    ask(json!({"context": ["a"], "candidates": ["b"], "filter": "role=user"}))
+        .says(400, &["for replies from the index"]);
+
+    let documents = json!(["good night", {"text": "my parcel never came"}, "boots"]);
+    let ranked = server
+        .post("/v1/rerank", &json!({"query": "my parcel never came", "documents": documents, "top_n": 2, "return_documents": true}))
+        .json(200);
+    let results = ranked["results"].as_array().unwrap();
+    assert_eq!((results.len(), results[0]["index"].as_u64()), (2, Some(1)));
+    assert!((results[0]["relevance_score"].as_f64().unwrap() - 1.0).abs() < 1e-5, "{ranked}");
+    assert_eq!(results[0]["document"]["text"], "my parcel never came");
+    server.post("/v1/rerank", &json!({"query": "x", "documents": []})).says(400, &["1 to 1000 documents"]);
+}
+
+#[test]
+fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
+    let t = with_index();
+    let message = |id: u32, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let call = |id: u32, name: &str, arguments: Value| {
+        message(id, "tools/call", json!({"name": name, "arguments": arguments}))
+    };
+    let messages = [
+        message(
+            1,
+            "initialize",
+            json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+        ),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        message(2, "tools/list", json!({})),
+        call(3, "search", json!({"query": "my parcel never came", "mode": "bm25", "k": 2})),
+        call(4, "similar", json!({"id": "deliveries-009", "k": 1})),
+        call(5, "get_dialogue", json!({"id": "deliveries-009"})),
+        call(6, "get_dialogue", json!({"id": "nobody"})),
+        call(7, "search", json!({"quary": "x"})),
+        message(8, "resources/list", json!({})),
+    ];
+    let input: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    let outcome = t.run_with("serve -i x --mcp", input.as_bytes());
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let answers: Vec<Value> = outcome.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        answers.iter().map(|a| a["id"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7, 8]
+    );
+    assert_eq!(answers[0]["result"]["protocolVersion"], "2025-03-26");
+    let tools = answers[1]["result"]["tools"].as_array().unwrap();
+    assert_eq!(
+        tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["search", "similar", "get_dialogue"]
+    );
+    let found = &answers[2]["result"]["structuredContent"];
+    assert_eq!(found["hits"].as_array().unwrap().len(), 2);
+    let text: Value =
+        serde_json::from_str(answers[2]["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(&text, found);
+    assert!(answers[3]["result"]["structuredContent"]["hits"][0]["turn"]["text"].is_string());
+    assert_eq!(answers[4]["result"]["structuredContent"]["id"], "deliveries-009");
+    assert_eq!(answers[5]["result"]["isError"], true);
+    assert!(answers[6]["result"]["content"][0]["text"].as_str().unwrap().contains("did you mean `query`?"));
+    assert_eq!(answers[7]["error"]["code"], -32601);
+
+    let server = Server::start(&t, "-i x");
+    for (message, answer) in messages.iter().filter(|message| message["id"].is_u64()).zip(&answers) {
+        // How long something took is nobody's business here.
+        assert_eq!(&server.post("/mcp", message).json(200), answer);
+    }
+    assert_eq!(server.post("/mcp", &messages[1]).status, 202);
+    assert_eq!(server.ask("POST", "/mcp", &[], b"{").json(200)["error"]["code"], -32700);
+}
+
+#[test]
 fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
     let t = with_index();
     let elsewhere = t.path("elsewhere");

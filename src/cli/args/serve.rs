@@ -15,6 +15,9 @@ pub(crate) struct ServeArgs {
     /// Serve every index of the folder of indexes
     #[arg(long, conflicts_with = "also")]
     pub(crate) all: bool,
+    /// Speak the Model Context Protocol on standard input and output in place of HTTP (over HTTP it is at /mcp)
+    #[arg(long, conflicts_with_all = ["host", "port", "keys", "without_keys", "tls_cert"])]
+    pub(crate) mcp: bool,
     /// The address to listen on; others than this machine need keys
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) host: IpAddr,

@@ -44,6 +44,9 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
             why.hint().into_iter().for_each(|hint| printer.hint(hint));
         }
     }
+    if args.mcp {
+        return app.mcp(std::io::stdin().lock(), std::io::stdout().lock());
+    }
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let keys = options.keys.len();
     let server = bind(app, options)?;

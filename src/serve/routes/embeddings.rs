@@ -94,7 +94,7 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
 
 /// The encoder of that name among those of the indexes, and the prompt it was used with. Any name means the only one there
 /// is: clients have names of their own.
-fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
+pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
     let all = those(call, &call.asker);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
     let different =

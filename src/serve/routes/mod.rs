@@ -7,6 +7,8 @@ mod facets;
 mod health;
 mod info;
 mod ingest;
+mod mcp;
+mod rerank;
 mod search;
 mod ui;
 
@@ -39,9 +41,11 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
 }
 
 /// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 14] = [
+pub(super) const ROUTES: [Route; 17] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
     route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
+    route("post", "/v1/respond", For::Readers, "Find what may be said next"),
+    route("post", "/v1/rerank", For::Readers, "Bring texts into the order in which they fit a query"),
     route("get", "/v1/facets", For::Readers, "How many dialogues have which domains, intents, roles, …"),
     route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
     route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
@@ -49,6 +53,7 @@ pub(super) const ROUTES: [Route; 14] = [
     route("post", "/v1/ingest", For::Writers, "Take in dialogues, a JSON object a line"),
     route("post", "/v1/embeddings", For::Readers, "Vectors of texts, as OpenAI's API has it"),
     route("get", "/v1/models", For::Readers, "The models of the indexes, as OpenAI's API has it"),
+    route("post", "/mcp", For::Readers, "The Model Context Protocol: an index as tools for assistants"),
     route("get", "/health/live", For::All, "Whether the server runs"),
     route("get", "/health/ready", For::All, "Whether it can answer"),
     route("get", "/metrics", For::Readers, "Counts for Prometheus"),
@@ -139,6 +144,9 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
     match (route.method, route.path) {
         ("post", "/v1/search") => post(handle(of, search::search)),
         ("post", "/v1/similar") => post(handle(of, search::similar)),
+        ("post", "/v1/respond") => post(handle(of, search::respond)),
+        ("post", "/v1/rerank") => post(handle(of, rerank::rerank)),
+        ("post", "/mcp") => post(handle(of, mcp::mcp)),
         ("get", "/v1/facets") => get(handle(of, facets::facets)),
         ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
         ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),

@@ -1,4 +1,4 @@
-//! `/v1/search` and `/v1/similar`: the request of the library and the command line, and its response.
+//! `/v1/search`, `/v1/similar` and `/v1/respond`: the requests of the library and the command line, and their responses.
 
 use axum::{
     body::Body,
@@ -7,7 +7,7 @@ use axum::{
 
 use super::Call;
 use crate::{
-    search::SearchRequest,
+    search::{RespondRequest, SearchRequest},
     serve::{
         body,
         problem::{Outcome, Problem},
@@ -26,6 +26,15 @@ pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
         _ => Ok(()),
     })
     .await
+}
+
+pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
+    let request: RespondRequest = body::parse(&call.body().await?)?;
+    let index = call.asked("index");
+    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let found = pool.run(move || opened.respond(request, &asker)).await?;
+    Ok(body::json(StatusCode::OK, &found))
 }
 
 async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {

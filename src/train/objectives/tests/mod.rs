@@ -285,7 +285,7 @@ fn taught_by(seeds: [u64; 2], chance: f32) -> Teacher {
 fn who_is_sure_teaches_more_often() {
     let group = |teacher| Group { teacher, known: (0..40).collect() };
     let (sure, unsure) = (taught_by([1, 2], 0.1), taught_by([3, 4], 30.0));
-    let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powi(2));
+    let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powf(1.5));
     assert!(often > 2.0 * seldom, "{often} {seldom}");
     let objective = Neighbours::new(vec![group(sure), group(unsure)]);
     let places = objective.examples(&data());
