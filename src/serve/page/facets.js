@@ -10,10 +10,14 @@ export function condition(field, value) {
 }
 
 export function show(counted, filter, on) {
-  const rows = counted.facets.filter((facet) => facet.different > 1).map((facet) => {
+  const conditions = filter.split(" and ");
+  const chosen = (facet, value) => conditions.includes(condition(facet.field, value));
+  // What all have in common tells nothing, unless it was chosen and may be taken out again.
+  const tells = (facet) => facet.different > 1 || facet.values.some(({ value }) => chosen(facet, value));
+  const rows = counted.facets.filter(tells).map((facet) => {
     const chip = ({ value, dialogues }) => {
       const only = condition(facet.field, value);
-      const is = filter.split(" and ").includes(only);
+      const is = chosen(facet, value);
       return el("button", { type: "button", class: "tag", "aria-pressed": String(is), onclick: () => on.only(only, is) },
         value, " ", el("span", { class: "count" }, dialogues.toLocaleString("en")));
     };

@@ -156,7 +156,7 @@ async function show() {
     shown = [];
     $("more").hidden = true;
     $("filter-wrong").hidden = true;
-    $("state").textContent = "";
+    $("state").textContent = asked.filter ? "Type what to look for among these." : "";
   }
   if (!asked.open) return thread.close();
   try {
