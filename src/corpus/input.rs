@@ -60,6 +60,12 @@ impl Input {
         Input::with_head(name, path, raw, None)
     }
 
+    /// Wraps a stream that may come slowly: no more is looked at than comes first.
+    pub fn from_slow_stream(name: String, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
+        let at_hand = raw.fill_buf().at("read", &name)?.len();
+        Input::with_head(name, None, raw, Some(at_hand))
+    }
+
     /// Looks at the beginning: at so many bytes as are at hand, or else at as many as are looked at in a file.
     fn with_head(
         name: String,

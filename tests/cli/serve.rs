@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     http::{Client, Server, answer},
-    support::{SAMPLES, Turnwise},
+    support::{SAMPLES, Turnwise, record},
 };
 
 /// The sample dialogues as index `x`, with vectors of a small model.
@@ -291,6 +291,45 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn an_ingest_that_breaks_off_leaves_what_was_whole() {
+    let t = Turnwise::new();
+    t.write("a.jsonl", record("a", "a parcel"));
+    t.ok("ingest -i x a.jsonl");
+    let server = Server::start(&t, "-i x --timeout 1");
+    let begin = || {
+        let mut stream = server.connect();
+        let piece = record("b", "another parcel") + "{\"id\": \"c\", \"tur";
+        write!(
+            stream,
+            "POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+            server.address
+        )
+        .unwrap();
+        write!(stream, "{:x}\r\n{piece}\r\n", piece.len()).unwrap();
+        stream.flush().unwrap();
+        stream
+    };
+    // Of whom nothing more is heard.
+    answer(begin())
+        .says(400, &["could not be read to its end", "nothing came for 1 second", "1 record of it is in"]);
+    assert_eq!(t.ids("x"), ["a", "b"]);
+    // Who leaves.
+    server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
+    drop(begin());
+    for _ in 0..100 {
+        if t.ids("x") == ["a", "b"] {
+            break;
+        }
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(t.ids("x"), ["a", "b"]);
+    // Nobody waits for them.
+    let taken = server.ask("POST", "/v1/ingest", &[], record("d", "the third").as_bytes()).json(200);
+    assert_eq!(taken["taken"]["added"], 1);
+    t.ok("verify -i x");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufReader, Read},
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use axum::{
@@ -20,6 +21,7 @@ use crate::{
         input::Input,
         walk::{Plan, Source},
     },
+    error::Error,
     serve::{
         body,
         hosted::Hosted,
@@ -43,27 +45,41 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     // It does not wait in the pool: whoever sends slowly is in the way of no search.
     let writing = hosted.writing.clone().lock_owned().await;
     let taking = tokio::task::spawn_blocking(move || {
-        let taken = take(&hosted, &options, Stream { receiver, piece: Bytes::new() });
+        let taken = take(&hosted, &options, Stream { receiver, piece: Bytes::new(), broken: None });
         drop(writing);
         taken
     });
-    send(body, sender).await;
+    send(body, sender, call.app.limits.time).await;
     let taken = taking.await.map_err(|_| Problem::internal("the records could not be taken in"))??;
+    if taken.tally.damaged_files > 0 {
+        let why = taken.first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
+        let in_now = taken.tally.records - taken.tally.rejected;
+        let are = if in_now == 1 { "record of it is" } else { "records of it are" };
+        return Err(Problem::request(format!("the body could not be read to its end: {why}"))
+            .hint(format!("{in_now} {are} in; send it again, what is there already is passed over")));
+    }
     Ok(body::json(StatusCode::OK, &json!({"taken": taken.tally, "rejects": taken.first_rejects})))
 }
 
-/// Sends on what comes. A client that leaves in the middle leaves what was whole.
-async fn send(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) {
-    while let Some(frame) = body.frame().await {
-        let piece = match frame {
-            Ok(frame) => match frame.into_data() {
+/// Sends on what comes. A client that leaves in the middle leaves what was whole; so does one of whom nothing more is heard, for
+/// others wait to write.
+async fn send(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>, patience: Duration) {
+    loop {
+        let piece = match tokio::time::timeout(patience, body.frame()).await {
+            Ok(None) => return,
+            Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
                 Err(_) => continue,
             },
-            Err(e) => Err(io::Error::other(e)),
+            Ok(Some(Err(e))) => Err(io::Error::other(e)),
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {seconds} seconds")))
+            }
         };
+        let ended = piece.is_err();
         // Nobody listens any more: the ingest has ended with an error, which is the answer.
-        if sender.send(piece).await.is_err() {
+        if sender.send(piece).await.is_err() || ended {
             return;
         }
     }
@@ -73,14 +89,20 @@ async fn send(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) {
 struct Stream {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
+    /// What broke it off. It is told as often as is asked.
+    broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
+            if let Some((kind, why)) = &self.broken {
+                return Err(io::Error::new(*kind, why.clone()));
+            }
             match self.receiver.blocking_recv() {
                 None => return Ok(0),
-                Some(piece) => self.piece = piece?,
+                Some(Ok(piece)) => self.piece = piece,
+                Some(Err(e)) => self.broken = Some((e.kind(), e.to_string())),
             }
         }
         let n = buffer.len().min(self.piece.len());
@@ -90,7 +112,12 @@ impl Read for Stream {
 }
 
 fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
-    let input = Input::from_stream("the body".to_owned(), None, Box::new(BufReader::new(stream)))?;
+    let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
+        |e| match e {
+            Error::Io { source, .. } => Problem::request(format!("the body could not be read: {source}")),
+            other => other.into(),
+        },
+    )?;
     let plan = Plan {
         sources: vec![Source::opened(input, formats::by_name("jsonl")?)],
         companions: Vec::new(),
