@@ -530,11 +530,14 @@ fn it_ends_in_good_order_and_its_description_and_page_are_whole() {
         (page.status, page.header("content-type").as_deref()),
         (200, Some("text/html; charset=utf-8"))
     );
-    let mut looked = vec![page.text()];
+    let described = server.get("/docs");
+    assert_eq!((described.status, described.header("content-type")), (200, page.header("content-type")));
+    let mut looked = vec![page.text(), described.text()];
     while let Some(text) = looked.pop() {
         assert!(!text.contains("https://") && !text.contains("//cdn"), "nothing comes from elsewhere");
         for quoted in text.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
-            let file = server.get(&format!("/ui/{}", quoted.trim_start_matches("./")));
+            let file =
+                server.get(&format!("/ui/{}", quoted.trim_start_matches("./").trim_start_matches("ui/")));
             assert_eq!(file.status, 200, "{quoted}");
             if text.starts_with("<!doctype") {
                 looked.push(file.text());

@@ -9,11 +9,13 @@ pub(super) struct File {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-pub(super) const FILES: [File; 9] = [
+pub(super) const FILES: [File; 11] = [
     File { name: "", kind: "text/html; charset=utf-8", text: include_str!("index.html") },
     File { name: "style.css", kind: "text/css; charset=utf-8", text: include_str!("style.css") },
     File { name: "icon.svg", kind: "image/svg+xml", text: include_str!("icon.svg") },
     File { name: "api.js", kind: SCRIPT, text: include_str!("api.js") },
+    File { name: "docs.html", kind: "text/html; charset=utf-8", text: include_str!("docs.html") },
+    File { name: "docs.js", kind: SCRIPT, text: include_str!("docs.js") },
     File { name: "dom.js", kind: SCRIPT, text: include_str!("dom.js") },
     File { name: "facets.js", kind: SCRIPT, text: include_str!("facets.js") },
     File { name: "hits.js", kind: SCRIPT, text: include_str!("hits.js") },

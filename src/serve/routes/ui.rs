@@ -1,4 +1,4 @@
-//! `/ui`: the page.
+//! `/ui`: the page; `/docs`: the API described for people.
 
 use axum::{
     body::Body,
@@ -11,12 +11,13 @@ use crate::serve::{
     problem::{Outcome, Problem},
 };
 
-pub(super) const PATHS: [&str; 4] = ["/", "/ui", "/ui/", "/ui/{file}"];
+pub(super) const PATHS: [&str; 5] = ["/", "/ui", "/ui/", "/ui/{file}", "/docs"];
 
 /// Addresses in the page are relative to `/ui/`: whoever comes without the slash is sent there.
 pub(super) async fn file(call: Call) -> Outcome<Response<Body>> {
     let path = call.request.uri().path();
-    let Some(name) = path.strip_prefix("/ui/") else {
+    let name = if path == "/docs" { Some("docs.html") } else { path.strip_prefix("/ui/") };
+    let Some(name) = name else {
         let mut to = Response::new(Body::empty());
         *to.status_mut() = StatusCode::TEMPORARY_REDIRECT;
         to.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/ui/"));
