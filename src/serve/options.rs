@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::Keys;
+use super::{Keys, tls};
 use crate::error::{Error, Result};
 
 /// Where it listens, who may ask, and how much.
@@ -74,8 +74,9 @@ impl Options {
         }
     }
 
-    /// Refuses what would open an index to everybody unasked.
+    /// Refuses what would open an index to everybody unasked, and certificates that are none.
     pub fn check(&self) -> Result<()> {
+        self.tls.as_ref().map(tls::acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.open_to_all {
             return Ok(());
         }

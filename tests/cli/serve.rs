@@ -115,6 +115,10 @@ fn what_is_wrong_is_told_as_an_answer() {
     t.run("serve -i x --host 0.0.0.0").says(2, &["nobody needs a key", "--keys FILE"]);
     let port = server.address.rsplit(':').next().unwrap().to_owned();
     t.run(&format!("serve -i x --port {port}")).says(6, &["is in use", "--port"]);
+    t.write("none.pem", "nothing");
+    t.run("serve -i x --tls-cert none.pem --tls-key none.pem")
+        .says(3, &["none.pem: holds no certificate", "PEM"]);
+    t.run("serve -i x --tls-cert nowhere.pem --tls-key none.pem").says(2, &["cannot read nowhere.pem"]);
     t.write("bad.toml", "[[key]]\nname = \"a\"\nsecret = \"short\"\n");
     t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight letters"]);
 }
