@@ -81,27 +81,12 @@ fn kept_of_turns(field: &Field) -> bool {
 
 /// What the facts of a field begin with. A divider within a key is doubled, and no value begins with one.
 fn name(field: &Field) -> String {
-    let mut name = match field {
-        Field::Id => "id",
-        Field::Source => "source",
-        Field::Title => "title",
-        Field::Language => "language",
-        Field::Domain => "domain",
-        Field::Intent => "intent",
-        Field::Role => "role",
-        Field::Speaker => "speaker",
-        Field::Text => "text",
-        Field::Time => "time",
-        Field::Turns => "turns",
-        Field::Turn => "turn",
-        Field::Length => "length",
+    match field {
         Field::Meta(key) => {
-            return format!("meta.{}{DIVIDER}", key.replace(DIVIDER, &format!("{DIVIDER}{DIVIDER}")));
+            format!("meta.{}{DIVIDER}", key.replace(DIVIDER, &format!("{DIVIDER}{DIVIDER}")))
         }
+        field => format!("{}{DIVIDER}", field.name()),
     }
-    .to_owned();
-    name.push(DIVIDER);
-    name
 }
 
 /// What the facts of a field begin with, in order to find its values among them.

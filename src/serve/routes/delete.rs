@@ -27,21 +27,11 @@ pub(super) const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let id = DialogueId::new(call.last_of_path()?)?;
-    let index = call.asked("index");
-    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
-    let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let writing = hosted.writing.clone().lock_owned().await;
-    let deleted = pool
-        .run(move || {
-            let _writing = writing;
-            let snapshot = Snapshot::open(&hosted.root)?;
-            match snapshot.get(&id)?.filter(|dialogue| asker.may_see(dialogue)) {
-                Some(_) => delete(&hosted, &[id]),
-                None => Err(Problem::not_found(format!("there is no dialogue `{id}`"))),
-            }
-        })
-        .await?;
-    Ok(body::json(StatusCode::OK, &json!({ "deleted": deleted })))
+    removed(call, move |snapshot, asker| match snapshot.get(&id)?.filter(|there| asker.may_see(there)) {
+        Some(_) => Ok(vec![id]),
+        None => Err(Problem::not_found(format!("there is no dialogue `{id}`"))),
+    })
+    .await
 }
 
 pub(super) async fn those(call: Call) -> Outcome<Response<Body>> {
@@ -51,6 +41,14 @@ pub(super) async fn those(call: Call) -> Outcome<Response<Body>> {
             .hint("DELETE /v1/dialogues?filter=domain%3Dbanking, or DELETE /v1/dialogues/ID")
     })?;
     let filter: Filter = filter.parse()?;
+    removed(call, move |snapshot, asker| Ok(fitting(snapshot, &filter, asker)?)).await
+}
+
+/// Removes what is wanted of the index that is asked, when no other request writes to it.
+async fn removed(
+    call: Call,
+    wanted: impl FnOnce(&Snapshot, &Asker) -> Outcome<Vec<DialogueId>> + Send + 'static,
+) -> Outcome<Response<Body>> {
     let index = call.asked("index");
     let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
     let (pool, asker) = (call.app.pool.clone(), call.asker);
@@ -58,7 +56,7 @@ pub(super) async fn those(call: Call) -> Outcome<Response<Body>> {
     let deleted = pool
         .run(move || {
             let _writing = writing;
-            let ids = fitting(&Snapshot::open(&hosted.root)?, &filter, &asker)?;
+            let ids = wanted(&Snapshot::open(&hosted.root)?, &asker)?;
             delete(&hosted, &ids)
         })
         .await?;
