@@ -105,7 +105,7 @@ impl Searcher {
         })
     }
 
-    fn analyzer(&self) -> crate::text::Analyzer {
+    pub(crate) fn analyzer(&self) -> crate::text::Analyzer {
         self.lexical.as_ref().map(|lexical| lexical.analyzer()).unwrap_or_default()
     }
 

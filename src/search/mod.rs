@@ -34,6 +34,7 @@ mod request;
 mod rerank;
 mod respond;
 mod response;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod tune;
@@ -50,6 +51,7 @@ pub use fuse::{HALF, Place};
 pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
 pub use respond::{Replies, Reply, RespondRequest, Said};
 pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
+pub use statistics::statistics;
 pub use tune::{Labelled, Quality, Tried, Tuned};
 pub use tuning::Tuning;
 

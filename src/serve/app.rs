@@ -9,6 +9,7 @@ use super::{
     options::{Limits, Options},
     pool::Pool,
     problem::{Outcome, Problem},
+    surveys::Surveys,
 };
 use crate::{
     corpus::{Dialogue, filter::Filter},
@@ -24,6 +25,8 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
+    /// For what goes over a whole index: it uses all cores by itself, and must not stand in the way of searches.
+    pub(super) surveying: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) begun: Instant,
     /// Whether nobody needs a key, and only this machine may ask.
@@ -50,6 +53,7 @@ impl App {
             indexes: hosted.into(),
             keys: Arc::new(options.keys.clone()),
             pool: Pool::new(options.limits.at_once, options.limits.waiting),
+            surveying: Pool::new(1, options.limits.waiting),
             limits: Arc::new(options.limits.clone()),
             metrics,
             begun: Instant::now(),
@@ -121,6 +125,7 @@ pub struct Opened {
     pub encoder: Option<Arc<dyn Encoder>>,
     /// Why there is none although there are vectors.
     pub without_encoder: Option<Error>,
+    pub(super) surveys: Surveys,
 }
 
 impl Opened {
@@ -129,7 +134,7 @@ impl Opened {
         encoder: Option<Arc<dyn Encoder>>,
         without_encoder: Option<Error>,
     ) -> Self {
-        Opened { searcher, encoder, without_encoder }
+        Opened { searcher, encoder, without_encoder, surveys: Surveys::default() }
     }
 
     /// Answers, with what the asker may see.

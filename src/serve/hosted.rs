@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{app::Opened, batching::Batching, metrics::Metrics};
+use super::{app::Opened, batching::Batching, metrics::Metrics, repeated};
 use crate::{encoder::Encoder, error::Result, index::vectors::Recipe, search::Searcher, store::Snapshot};
 
 /// Whoever knows where models are, and how an index is brought up to what was written to it.
@@ -80,8 +80,8 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<Sy
     for entry in entries.filter_map(|entry| entry.ok()) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // sled's files are the writer's own, and locks tell nothing.
-        if name.starts_with("records") || name.contains("lock") {
+        // sled's files are the writer's own, and locks and answers tell nothing.
+        if name.starts_with("records") || name.contains("lock") || name == repeated::FILE {
             continue;
         }
         match entry.metadata() {

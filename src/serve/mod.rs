@@ -18,7 +18,9 @@ mod options;
 mod page;
 mod pool;
 mod problem;
+mod repeated;
 mod routes;
+mod surveys;
 mod tls;
 
 pub use app::{App, Opened};

@@ -57,9 +57,25 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
     if path.starts_with("/v1/") && !["/v1/embeddings", "/v1/models", "/v1/rerank"].contains(&path) {
         all.push(parameter("index", "query", false, "Which index, where there are several"));
     }
+    if ["/v1/facets", "/v1/clusters", "/v1/stats"].contains(&path) {
+        all.push(parameter(
+            "filter",
+            "query",
+            false,
+            "Which dialogues are looked at, such as domain=banking",
+        ));
+    }
+    if path == "/v1/clusters" {
+        all.push(parameter("k", "query", false, "How many topics; chosen, if it is not said"));
+        all.push(parameter("seed", "query", false, "What is drawn by chance depends on it"));
+        all.push(parameter("map", "query", false, "How many dialogues get a place on the map, at most"));
+    }
     if path == "/v1/facets" {
-        all.push(parameter("filter", "query", false, "Which dialogues are counted, such as domain=banking"));
         all.push(parameter("field", "query", false, "By what they are counted; may come several times"));
+    }
+    if path == "/v1/ingest" {
+        let about = "Names the request: sent again with the same body, it is answered the same and nothing is done twice";
+        all.push(parameter("Idempotency-Key", "header", false, about));
     }
     if (method, path) == ("delete", "/v1/dialogues") {
         all.push(parameter("filter", "query", true, "What is removed, such as domain=banking"));
@@ -91,6 +107,7 @@ fn answer(path: &str) -> Value {
         "/v1/dialogues/{id}" => of("Dialogue"),
         "/v1/facets" => of("Facets"),
         "/v1/respond" => of("Replies"),
+        "/v1/clusters" => of("Topics"),
         "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),
     }
@@ -149,6 +166,7 @@ fn schemas() -> Value {
     generator.subschema_for::<crate::search::Facets>();
     generator.subschema_for::<crate::search::RespondRequest>();
     generator.subschema_for::<crate::search::Replies>();
+    generator.subschema_for::<super::routes::Topics>();
     generator.subschema_for::<crate::corpus::Dialogue>();
     if let Some(all) = schemas.as_object_mut() {
         for (name, schema) in generator.take_definitions(true) {

@@ -23,6 +23,8 @@ mod hybrid;
 mod interrupts;
 mod mining;
 mod models;
+#[cfg(feature = "serve")]
+mod page;
 mod pulls;
 mod search;
 #[cfg(feature = "serve")]
@@ -33,3 +35,5 @@ mod summary;
 mod support;
 mod surface;
 mod train;
+#[cfg(feature = "serve")]
+mod webdriver;

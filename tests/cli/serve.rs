@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The sample dialogues as index `x`, with vectors of a small model.
-fn with_index() -> Turnwise {
+pub fn with_index() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     let model = t.model();
@@ -76,6 +76,41 @@ fn a_search_is_the_same_in_the_library_on_the_command_line_and_over_http() {
     let whole = server.get(&format!("/v1/dialogues/{dialogue}")).json(200);
     assert_eq!(whole["id"], dialogue);
     assert_eq!(whole, t.json(&format!("corpus show -i x {dialogue}"))[0]);
+}
+
+#[test]
+fn topics_and_statistics_are_those_of_the_command_line() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let typed = lasting(t.json("clusters -i x -k 5 --central 3 --map 50 --seed 3"));
+    let asked = server.get("/v1/clusters?k=5&map=50&seed=3").json(200);
+    assert_eq!(asked, typed);
+    assert_eq!(
+        (asked["clusters"].as_array().unwrap().len(), asked["map"].as_array().unwrap().len()),
+        (5, 50)
+    );
+    assert_eq!(server.get("/v1/clusters?k=5&map=50&seed=3").json(200), asked);
+    let chosen = server.get("/v1/clusters?filter=domain%3Ddeliveries").json(200);
+    let deliveries = server.get("/v1/facets?filter=domain%3Ddeliveries").json(200)["dialogues"].clone();
+    assert_eq!(chosen["dialogues"], deliveries);
+    assert!(deliveries.as_u64().unwrap() > 0 && chosen["map"].is_null());
+    server.get("/v1/clusters?k=0").says(400, &["`k` is `0`", "from 1 to"]);
+    server.get("/v1/clusters?map=many").says(400, &["`map`"]);
+    server.get("/v1/clusters?filter=domian%3Dx").says(400, &["did you mean `domain`?"]);
+
+    let (held, typed) = (server.get("/v1/stats").json(200), t.json("stats -i x"));
+    for (field, value) in held.as_object().unwrap().iter().filter(|(field, _)| *field != "schema") {
+        assert_eq!(&typed[field], value, "{field}");
+    }
+    assert_eq!(held["dialogues"], 280);
+    let some = server.get("/v1/stats?filter=domain%3Ddeliveries").json(200);
+    assert_eq!(some["dialogues"], deliveries);
+
+    // By words alone there are no topics, and it is said why.
+    t.ok(&format!("ingest -i words {SAMPLES}"));
+    let words = Server::start(&t, "-i words");
+    words.get("/v1/clusters").says(503, &["no vectors", "turnwise encode"]);
+    assert_eq!(words.get("/v1/stats").json(200)["dialogues"], 280);
 }
 
 #[test]
@@ -175,6 +210,11 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
     };
     assert_eq!(sources("team-only"), r#"[{"dialogues":1,"value":"ours"}]"#);
     assert!(sources("all-of-it").contains("theirs"));
+    let counted = |key: &str| with(key, "GET", "/v1/stats?index=x", "").json(200)["sources"].to_string();
+    assert_eq!(
+        (counted("team-only"), counted("all-of-it")),
+        (r#"{"ours":1}"#.into(), r#"{"ours":1,"theirs":1}"#.into())
+    );
     let around = json!({"query": "red parcel", "filter": "corpus=theirs or id=b1"}).to_string();
     assert!(ids(&with("team-only", "POST", "/v1/search", &around).json(200)).is_empty());
     with("team-only", "POST", "/v1/similar", &json!({"like": "b1"}).to_string()).says(404, &["no `b1`"]);
@@ -333,6 +373,65 @@ fn an_ingest_that_breaks_off_leaves_what_was_whole() {
     // Nobody waits for them.
     let taken = server.ask("POST", "/v1/ingest", &[], record("d", "the third").as_bytes()).json(200);
     assert_eq!(taken["taken"]["added"], 1);
+    t.ok("verify -i x");
+}
+
+#[test]
+fn an_ingest_that_is_sent_again_under_its_name_is_answered_the_same() {
+    let t = Turnwise::new();
+    t.write("a.jsonl", record("a", "a parcel"));
+    t.ok("ingest -i x a.jsonl");
+    t.write(
+        "keys.toml",
+        "[[key]]\nname = \"one\"\nsecret = \"one-and-only\"\nscopes = [\"read\", \"write\"]\n\
+         [[key]]\nname = \"two\"\nsecret = \"two-and-more\"\nscopes = [\"read\", \"write\"]\n",
+    );
+    let send = |server: &Client, secret: &str, key: &str, body: &str| {
+        let headers = [format!("Authorization: Bearer {secret}"), format!("Idempotency-Key: {key}")];
+        server.ask("POST", "/v1/ingest", &[&headers[0], &headers[1]], body.as_bytes())
+    };
+    let server = Server::start(&t, "-i x --keys keys.toml");
+    let body = record("b", "another parcel") + "{\"id\": \"c\"}\n";
+    let first = send(&server, "one-and-only", "7c1f", &body);
+    assert_eq!(first.header("idempotency-replayed"), None);
+    let first = first.json(200);
+    assert_eq!((&first["taken"]["added"], &first["taken"]["rejected"]), (&json!(1), &json!(1)));
+    let again = send(&server, "one-and-only", "7c1f", &body);
+    assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
+    assert_eq!(again.json(200), first);
+    // Nothing was done: what was removed meanwhile stays so.
+    server.ask("DELETE", "/v1/dialogues/b", &["Authorization: Bearer one-and-only"], b"").json(200);
+    assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
+    assert_eq!(t.ids("x"), ["a"]);
+    // Something else under the same name, the same name of somebody else, and no name that can be kept.
+    let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["another body"]);
+    assert_eq!(error["code"], "idempotency_key_reused");
+    assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);
+    send(&server, "two-and-more", &"x".repeat(300), &body).says(400, &["1 to 255"]);
+    // Who leaves before the answer is answered when he comes again.
+    let mut left = server.connect();
+    let late = record("e", "the last");
+    write!(
+        left,
+        "POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer two-and-more\r\nIdempotency-Key: 8\r\n\
+         Content-Length: {}\r\n\r\n{late}",
+        server.address,
+        late.len()
+    )
+    .unwrap();
+    while !t.ids("x").contains(&"e".to_owned()) {
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(left);
+    let again = send(&server, "two-and-more", "8", &late);
+    assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
+    assert_eq!(again.json(200)["taken"]["added"], 1);
+    // Another server remembers.
+    assert_eq!(server.stop(), 0);
+    let server = Server::start(&t, "-i x --keys keys.toml");
+    let again = send(&server, "one-and-only", "7c1f", &body);
+    assert_eq!(again.header("idempotency-replayed").as_deref(), Some("true"));
+    assert_eq!((again.json(200), t.ids("x")), (first, ["a", "d", "e"].map(str::to_owned).to_vec()));
     t.ok("verify -i x");
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct ClustersArgs {
     /// How many dialogues are shown of each cluster, those nearest to its centre
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) central: usize,
+    /// Give so many dialogues a place on a plane, in the answer for programs (--format json); all, if there are fewer
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) map: usize,
     /// Only dialogues that fit, such as 'domain=banking and turns>2'
     #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
     pub(crate) filter: Option<Filter>,

@@ -46,6 +46,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
         seed: context.settings.seed,
         terms: args.top_terms,
         central: args.central,
+        drawn: args.map,
         analyzer: analyzer.unwrap_or_default(),
         filter: args.filter.as_ref(),
     };

@@ -6,7 +6,6 @@ use std::{
     path::PathBuf,
 };
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     },
     error::{Error, Result},
     index::vectors::Coverage,
+    search::statistics,
     store::{Snapshot, files},
 };
 
@@ -104,42 +104,17 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// Parses on all cores, counts in parts, joins the parts.
 fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context<'_>) -> Result<Statistics> {
-    const CHUNK: usize = 4096;
     let mut progress =
         Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
-    let mut records = snapshot.records();
-    let mut statistics = Statistics::default();
-    let mut done = 0;
-    loop {
-        let chunk = records.next_chunk(CHUNK)?;
-        if chunk.is_empty() {
-            return Ok(statistics);
-        }
-        if signals::stopped() {
-            return Err(Error::Interrupted { hint: None });
-        }
-        done += chunk.len() as u64;
-        let counted = chunk
-            .par_chunks(256)
-            .map(|records| {
-                let mut part = Statistics::default();
-                for json in records {
-                    let dialogue: Dialogue = serde_json::from_slice(json).map_err(|e| {
-                        Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}"))
-                    })?;
-                    part.add(&dialogue);
-                    if let Some(coverage) = coverage {
-                        coverage.add(&dialogue);
-                    }
-                }
-                Ok::<_, Error>(part)
-            })
-            .try_reduce(Statistics::default, |a, b| Ok(a.joined(b)))?;
-        statistics = statistics.joined(counted);
+    let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
+    statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);
-    }
+        match signals::stopped() {
+            true => Err(Error::Interrupted { hint: None }),
+            false => Ok(()),
+        }
+    })
 }
 
 pub(super) fn of_files(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> Result<()> {

@@ -26,7 +26,7 @@ const RESTARTS: usize = 3;
 const ABOUT: usize = 8;
 
 /// A number of clusters that was tried.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tried {
     /// How many clusters.
     pub k: usize,

@@ -47,7 +47,7 @@ impl<'a> Items<'a> {
         (&self.flat[row as usize * self.dim..][..self.dim], scale)
     }
 
-    fn unit(&self, n: usize) -> Vec<f32> {
+    pub(super) fn unit(&self, n: usize) -> Vec<f32> {
         let (vector, scale) = self.vector(n);
         vector.iter().map(|v| v * scale).collect()
     }
@@ -124,14 +124,19 @@ pub(super) fn kmeans(
 
 /// So many of the items, drawn by their places, in their order.
 pub(super) fn sample(items: Items<'_>, most: usize, seed: u64) -> Vec<Item> {
-    if items.len() <= most {
-        return items.items.to_vec();
+    drawn(items.len(), most, seed).into_iter().map(|n| items.items[n]).collect()
+}
+
+/// So many of the numbers below `count`, ascending.
+pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
+    if count <= most {
+        return (0..count).collect();
     }
-    let mut places: Vec<(u64, usize)> = (0..items.len()).map(|n| (mixed(seed, n as u64), n)).collect();
+    let mut places: Vec<(u64, usize)> = (0..count).map(|n| (mixed(seed, n as u64), n)).collect();
     places.select_nth_unstable(most);
-    places.truncate(most);
-    places.sort_unstable_by_key(|(_, n)| *n);
-    places.into_iter().map(|(_, n)| items.items[n]).collect()
+    let mut drawn: Vec<usize> = places[..most].iter().map(|(_, n)| *n).collect();
+    drawn.sort_unstable();
+    drawn
 }
 
 /// k-means++: each next centre is an item, drawn with a chance that grows with its distance from those before. Of a few

@@ -3,15 +3,18 @@
 mod choose;
 mod gather;
 mod kmeans;
+mod map;
 mod terms;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use choose::Tried;
+pub use map::Point;
 pub use terms::Term;
 
 use crate::{
@@ -40,6 +43,8 @@ pub struct Wanted<'a> {
     pub terms: usize,
     /// How many dialogues are given of each cluster, the most central ones.
     pub central: usize,
+    /// How many dialogues are given a place on a plane: all, if there are fewer, else some drawn by chance.
+    pub drawn: usize,
     /// What makes terms of texts.
     pub analyzer: Analyzer,
     /// Only dialogues that fit.
@@ -47,7 +52,7 @@ pub struct Wanted<'a> {
 }
 
 /// A topic map.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
     /// Dialogues in clusters.
     pub dialogues: u64,
@@ -65,10 +70,13 @@ pub struct Clusters {
     pub purity: Option<Purity>,
     /// The clusters, the largest first.
     pub clusters: Vec<Cluster>,
+    /// Where dialogues lie, for people to look at, in the order in which they came.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub map: Vec<Point>,
 }
 
 /// How clusters and known domains agree.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
     /// The part of the dialogues whose domain is the most frequent one of their cluster.
     pub purity: f64,
@@ -79,7 +87,7 @@ pub struct Purity {
 }
 
 /// Dialogues that are like each other.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cluster {
     /// How many.
     pub size: u64,
@@ -96,7 +104,7 @@ pub struct Cluster {
 }
 
 /// A domain in a cluster.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Share {
     /// Its name.
     pub name: String,
@@ -107,7 +115,7 @@ pub struct Share {
 }
 
 /// A dialogue near the centre of its cluster.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Central {
     /// Its id.
     pub id: String,
@@ -147,6 +155,7 @@ enum Fate {
 struct Seen {
     terms: Vec<String>,
     domains: Vec<String>,
+    /// If it is shown.
     dialogue: Option<Dialogue>,
 }
 
@@ -166,6 +175,7 @@ pub fn clusters(
         tried: Vec::new(),
         purity: None,
         clusters: Vec::new(),
+        map: Vec::new(),
     };
     let mut items = Vec::new();
     // Of each dialogue in the order of the log, which item it is.
@@ -249,6 +259,7 @@ fn describe(
         .map(|members| most_central(items, partition, members, wanted.central))
         .collect();
     let is_central = |n: u32| central[partition.of[n as usize] as usize].contains(&n);
+    let drawn: HashMap<u32, [f32; 2]> = map::places(items, wanted.drawn, wanted.seed, stop)?;
     let mut counts = Counts::new(partition.members.len());
     let mut domains: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); partition.members.len()];
     let mut single: BTreeMap<String, BTreeMap<u32, u64>> = BTreeMap::new();
@@ -257,7 +268,8 @@ fn describe(
         let Some(item) = places.get(n).copied().flatten() else { return Ok(None) };
         let terms = terms_of(&dialogue, &wanted.analyzer);
         let domains = dialogue.domains.clone();
-        Ok(Some((item, Seen { terms, domains, dialogue: is_central(item).then_some(dialogue) })))
+        let shown = is_central(item) || drawn.contains_key(&item);
+        Ok(Some((item, Seen { terms, domains, dialogue: shown.then_some(dialogue) })))
     };
     each_dialogue(snapshot, stop, &look, &mut |seen| {
         let Some((item, Seen { terms, domains: mut of_this, dialogue })) = seen else { return };
@@ -271,7 +283,11 @@ fn describe(
         for domain in of_this {
             *domains[cluster as usize].entry(domain).or_default() += 1;
         }
-        if let Some(dialogue) = dialogue {
+        let Some(dialogue) = dialogue else { return };
+        if let Some(at) = drawn.get(&item) {
+            made.map.push(Point::of(&dialogue, cluster as usize, *at));
+        }
+        if is_central(item) {
             shown.insert(item, Central::of(dialogue, partition.cosines[item as usize]));
         }
     })?;
@@ -290,7 +306,12 @@ fn describe(
         });
     }
     // Stable: of equal sizes, in the order in which they were made.
+    let mut order: Vec<usize> = (0..made.clusters.len()).collect();
+    order.sort_by_key(|n| std::cmp::Reverse(made.clusters[*n].size));
     made.clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.size));
+    for point in &mut made.map {
+        point.cluster = order.iter().position(|n| *n == point.cluster).unwrap_or_default();
+    }
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{corpus::Dialogue, text::Analyzer};
 
 /// A term that tells a cluster from the others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Term {
     /// The term, as the analyzer has it.
     pub term: String,

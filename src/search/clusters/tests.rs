@@ -112,7 +112,7 @@ fn more_clusters_than_items_and_items_that_are_all_the_same() {
 }
 
 fn wanted(k: Option<usize>) -> Wanted<'static> {
-    Wanted { k, seed: 0, terms: 3, central: 2, analyzer: Analyzer::default(), filter: None }
+    Wanted { k, seed: 0, terms: 3, central: 2, drawn: 0, analyzer: Analyzer::default(), filter: None }
 }
 
 fn look(root: &Path, wanted: &Wanted<'_>) -> Clusters {
@@ -168,6 +168,31 @@ fn clusters_tell_what_they_are_about() {
     assert!(central[0].similarity >= central[1].similarity && central[0].text.starts_with("card card"));
     assert!(central.iter().all(|c| c.id.starts_with("card-")));
     assert_eq!(map, on_threads(3, || look(dir.path(), &wanted(Some(2)))));
+}
+
+#[test]
+fn dialogues_of_a_cluster_lie_beside_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let all = look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) });
+    assert_eq!((all.map.len(), all.map.iter().filter(|point| point.cluster == 0).count()), (60, 40));
+    for point in &all.map {
+        let about = if point.cluster == 0 { "train" } else { "card" };
+        assert!(point.id.starts_with(about) && point.text.starts_with(about), "{point:?}");
+        assert!(point.at.iter().all(|v| v.abs() <= 1.0));
+    }
+    let mean = |cluster: usize, axis: usize| {
+        let of: Vec<f32> = all.map.iter().filter(|p| p.cluster == cluster).map(|p| p.at[axis]).collect();
+        of.iter().sum::<f32>() / of.len() as f32
+    };
+    let centres = [0, 1].map(|cluster| [mean(cluster, 0), mean(cluster, 1)]);
+    let apart = |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
+    let own = |p: &&Point| apart(p.at, centres[p.cluster]) < apart(p.at, centres[1 - p.cluster]);
+    assert_eq!(all.map.iter().filter(own).count(), 60);
+    assert_eq!(all, on_threads(3, || look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) })));
+    // Of many, some are drawn.
+    let some = look(dir.path(), &Wanted { drawn: 25, ..wanted(Some(2)) });
+    assert_eq!((some.map.len(), some.clusters), (25, all.clusters));
 }
 
 #[test]

@@ -49,11 +49,16 @@ const of = (index) => (index ? `?index=${encodeURIComponent(index)}` : "");
 
 export const info = () => ask("GET", "../info");
 export const search = (request, index, signal) => ask("POST", `../v1/search${of(index)}`, request, signal);
-export const facets = (filter, index) => {
-  const q = new URLSearchParams();
+// What is told of all dialogues that fit a filter.
+const survey = (path, filter, index, more = {}, signal = undefined) => {
+  const q = new URLSearchParams(more);
   if (filter) q.set("filter", filter);
   if (index) q.set("index", index);
-  return ask("GET", `../v1/facets?${q}`);
+  return ask("GET", `../v1/${path}?${q}`, undefined, signal);
 };
+export const facets = (filter, index) => survey("facets", filter, index);
+export const stats = ({ filter, index }, signal) => survey("stats", filter, index, {}, signal);
+export const topics = ({ filter, index, k }, signal) =>
+  survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);
 export const dialogue = (id, index, signal) =>
   ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);

@@ -2,9 +2,7 @@
 
 export const $ = (id) => document.getElementById(id);
 
-// An element with attributes, listeners (`onclick`) and children.
-export function el(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+function filled(made, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
@@ -13,6 +11,12 @@ export function el(name, attributes = {}, ...children) {
   made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
   return made;
 }
+
+// An element with attributes, listeners (`onclick`) and children.
+export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
+
+// The same of a drawing.
+export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
 // A text with some of its characters marked.
 export function marked(text, ranges = []) {

@@ -4,7 +4,9 @@ import * as api from "./api.js";
 import { $, counted, el } from "./dom.js";
 import * as facets from "./facets.js";
 import { show as hit } from "./hits.js";
+import * as stats from "./stats.js";
 import * as thread from "./thread.js";
+import * as topics from "./topics.js";
 
 const PAGE = 10;
 let running = null;
@@ -17,7 +19,7 @@ function read() {
   return {
     query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
     mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
-    index: q.get("index") || "", open: q.get("open"), turn: Number(q.get("turn")) || null,
+    index: q.get("index") || "", view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
   };
 }
 
@@ -32,6 +34,8 @@ function write(asked) {
   if (asked.group) q.set("group", "");
   if (asked.explain) q.set("explain", "");
   if (asked.index) q.set("index", asked.index);
+  if (asked.view) q.set("view", asked.view);
+  if (asked.k && asked.view === "topics") q.set("k", asked.k);
   if (asked.open) q.set("open", asked.open);
   if (asked.turn) q.set("turn", asked.turn);
   const hash = `#${q}`;
@@ -41,7 +45,7 @@ function write(asked) {
 
 function fromForm() {
   return {
-    ...read(), like: null, open: null, turn: null, query: $("query").value.trim(),
+    ...read(), view: "", like: null, open: null, turn: null, query: $("query").value.trim(),
     said: [...document.querySelectorAll("#said input")].map((input) => input.value.trim()).filter(Boolean),
     of: $("of").value, mode: $("mode").value, filter: $("filter").value.trim(), group: $("group").checked,
     explain: $("explain").checked, index: $("index").value,
@@ -77,17 +81,20 @@ function request(asked, offset) {
 
 const on = {
   open: (found) => write({ ...read(), open: found.dialogue, turn: found.turn.number }),
-  like: (id) => write({ ...read(), like: id, query: "", said: [], open: null, turn: null }),
+  dialogue: (id) => write({ ...read(), open: id, turn: null }),
+  like: (id) => write({ ...read(), view: "", like: id, query: "", said: [], open: null, turn: null }),
   domain: (domain) => on.only(facets.condition("domain", domain), false),
   // Adds a condition to the filter, or takes it out again.
   only: (condition, out) => {
-    const asked = { ...fromForm(), like: read().like };
+    const asked = { ...fromForm(), like: read().like, view: read().view };
     const parts = asked.filter ? asked.filter.split(" and ") : [];
     const plain = parts.every((part) => !/[()]|\bor\b|\bnot\b/.test(part));
     if (out) asked.filter = parts.filter((part) => part !== condition).join(" and ");
     else if (!parts.includes(condition)) asked.filter = [plain ? asked.filter : `(${asked.filter})`, condition].filter(Boolean).join(" and ");
     write(asked);
   },
+  view: (view) => write({ ...read(), view, open: null, turn: null }),
+  topics: (k) => write({ ...read(), view: "topics", k }),
   close: () => write({ ...read(), open: null, turn: null }),
 };
 
@@ -140,12 +147,45 @@ async function find(asked, offset) {
   }
 }
 
+// What there is as a whole, of what fits the filter.
+async function survey(asked) {
+  running?.abort();
+  running = new AbortController();
+  $("filter-wrong").hidden = true;
+  $("survey").replaceChildren();
+  $("state").textContent = asked.view === "topics" ? "Finding out what the dialogues are about…" : "Counting…";
+  try {
+    const view = asked.view === "topics" ? topics : stats;
+    const found = await api[asked.view](asked, running.signal);
+    $("state").textContent = found.dialogues === 0 ? "Nothing fits the filter." : "";
+    if (found.dialogues > 0) view.show(found, on, asked);
+    return true;
+  } catch (e) {
+    if (e.name !== "AbortError") tell(e);
+    return false;
+  }
+}
+
 async function show() {
   const asked = read();
+  if (!["", "topics", "stats"].includes(asked.view)) asked.view = "";
   toForm(asked);
   count(asked);
+  for (const button of document.querySelectorAll("#views button")) {
+    if (button.dataset.view === asked.view) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+  }
+  $("survey").hidden = !asked.view;
+  $("hits").hidden = Boolean(asked.view);
   const wanted = JSON.stringify({ ...asked, open: null, turn: null });
-  if (asked.query || asked.like) {
+  if (asked.view) {
+    const surveyed = JSON.stringify([asked.view, asked.k, asked.filter, asked.index]);
+    if (surveyed !== answered) {
+      answered = surveyed;
+      $("more").hidden = true;
+      if (!(await survey(asked))) answered = "";
+    }
+  } else if (asked.query || asked.like) {
     if (wanted !== answered) {
       answered = wanted;
       if (!(await find(asked, 0))) answered = "";
@@ -211,6 +251,8 @@ document.addEventListener("keydown", (event) => {
     j: () => step(1),
     k: () => step(-1),
     m: () => here() && on.like(here().id),
+    t: () => on.view("topics"),
+    s: () => on.view("stats"),
     "?": () => $("keys").showModal(),
     Enter: () => document.activeElement?.classList.contains("hit") && here() && on.open(here()),
   };
@@ -227,9 +269,14 @@ $("ask").addEventListener("submit", (event) => {
   if (!asked.query && read().like) asked.like = read().like;
   write(asked);
 });
+$("filter").addEventListener("change", () => {
+  const view = read().view;
+  if (view) write({ ...read(), filter: $("filter").value.trim() });
+});
 for (const name of ["of", "mode", "group", "explain"]) {
   $(name).addEventListener("change", () => (read().query || read().like) && $("ask").requestSubmit());
 }
+for (const button of document.querySelectorAll("#views button")) button.addEventListener("click", () => on.view(button.dataset.view));
 $("before").addEventListener("click", () => {
   $("said").append(said());
   $("said").lastElementChild.querySelector("input").focus();

@@ -8,9 +8,10 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    http::{Response, StatusCode},
+    http::{HeaderName, HeaderValue, Response, StatusCode},
 };
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -26,6 +27,7 @@ use crate::{
         body,
         hosted::Hosted,
         problem::{Outcome, Problem},
+        repeated::{self, Answered},
     },
     store::{
         Store,
@@ -39,18 +41,37 @@ const PIECES: usize = 16;
 pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     let index = call.asked("index");
     let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
+    let asker = call.asker.0.as_ref().map_or("", |key| key.name.as_str());
+    let name = repeated::name(call.request.headers(), asker)?;
     let options = IngestOptions { only: call.asker.filter().cloned(), ..IngestOptions::default() };
-    let (sender, receiver) = mpsc::channel(PIECES);
     let body = std::mem::take(call.request.body_mut());
+    // By itself: what was sent whole is brought to its end and its answer kept, though the client may have left.
+    let done = tokio::spawn(take_and_keep(hosted, name, options, body, call.app.limits.time));
+    done.await.map_err(|_| Problem::internal("the records could not be taken in"))?
+}
+
+async fn take_and_keep(
+    hosted: Arc<Hosted>,
+    name: Option<String>,
+    options: IngestOptions,
+    body: Body,
+    patience: Duration,
+) -> Outcome<Response<Body>> {
     // It does not wait in the pool: whoever sends slowly is in the way of no search.
     let writing = hosted.writing.clone().lock_owned().await;
-    let taking = tokio::task::spawn_blocking(move || {
-        let taken = take(&hosted, &options, Stream { receiver, piece: Bytes::new(), broken: None });
+    if let Some(answered) = name.as_ref().and_then(|name| repeated::answered(&hosted.root, name)) {
         drop(writing);
-        taken
+        return again(&answered, send(body, None, patience).await);
+    }
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let root = hosted.root.clone();
+    let taking = tokio::task::spawn_blocking(move || {
+        (take(&hosted, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
     });
-    send(body, sender, call.app.limits.time).await;
-    let taken = taking.await.map_err(|_| Problem::internal("the records could not be taken in"))??;
+    let sent = send(body, Some(sender), patience).await;
+    let (taken, _writing) =
+        taking.await.map_err(|_| Problem::internal("the records could not be taken in"))?;
+    let taken = taken?;
     if taken.tally.damaged_files > 0 {
         let why = taken.first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
         let in_now = taken.tally.records - taken.tally.rejected;
@@ -58,15 +79,50 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
         return Err(Problem::request(format!("the body could not be read to its end: {why}"))
             .hint(format!("{in_now} {are} in; send it again, what is there already is passed over")));
     }
-    Ok(body::json(StatusCode::OK, &json!({"taken": taken.tally, "rejects": taken.first_rejects})))
+    let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
+    if let (Some(request), Some(body)) = (name, sent) {
+        repeated::keep(&root, Answered { request, body: digest(body), answer: answer.clone() })?;
+    }
+    Ok(body::json(StatusCode::OK, &answer))
 }
 
-/// Sends on what comes. A client that leaves in the middle leaves what was whole; so does one of whom nothing more is heard, for
-/// others wait to write.
-async fn send(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>, patience: Duration) {
+/// The answer to what was done before, if it is the same that is sent.
+fn again(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Body>> {
+    match sent.map(digest) {
+        Some(body) if body == answered.body => {
+            let mut response = body::json(StatusCode::OK, &answered.answer);
+            let replayed = HeaderName::from_static("idempotency-replayed");
+            response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Some(_) => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "another body was sent under this Idempotency-Key before",
+        )
+        .param("Idempotency-Key")
+        .hint("give every request a key of its own; the same again only when the same is sent again")),
+        None => Err(Problem::request("the body could not be read to its end").hint("send it again")),
+    }
+}
+
+fn digest(hash: blake3::Hash) -> String {
+    hash.to_hex().to_string()
+}
+
+/// Sends on what comes, if anybody wants it, and gives a digest of all of it. A client that leaves in the middle leaves what was
+/// whole; so does one of whom nothing more is heard, for others wait to write.
+async fn send(
+    mut body: Body,
+    sender: Option<mpsc::Sender<io::Result<Bytes>>>,
+    patience: Duration,
+) -> Option<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    // Of a client that says how much it sends, the end is known even if it has left when that has come.
+    let whole = body.size_hint().exact();
     loop {
         let piece = match tokio::time::timeout(patience, body.frame()).await {
-            Ok(None) => return,
+            Ok(None) => return Some(hasher.finalize()),
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
                 Err(_) => continue,
@@ -77,10 +133,20 @@ async fn send(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>, patience:
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {seconds} seconds")))
             }
         };
+        match &piece {
+            Ok(data) => drop(hasher.update(data)),
+            Err(_) if sender.is_none() => return None,
+            Err(_) => {}
+        }
         let ended = piece.is_err();
         // Nobody listens any more: the ingest has ended with an error, which is the answer.
-        if sender.send(piece).await.is_err() || ended {
-            return;
+        if let Some(sender) = &sender
+            && (sender.send(piece).await.is_err() || ended)
+        {
+            return None;
+        }
+        if whole == Some(hasher.count()) {
+            return Some(hasher.finalize());
         }
     }
 }

@@ -10,6 +10,7 @@ mod ingest;
 mod mcp;
 mod rerank;
 mod search;
+mod surveys;
 mod ui;
 
 use axum::{
@@ -20,6 +21,8 @@ use axum::{
     response::IntoResponse,
     routing::{MethodRouter, delete, get, post},
 };
+
+pub(super) use surveys::Topics;
 
 use super::{
     app::{App, Asker},
@@ -41,12 +44,19 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
 }
 
 /// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 17] = [
+pub(super) const ROUTES: [Route; 19] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
     route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
     route("post", "/v1/respond", For::Readers, "Find what may be said next"),
     route("post", "/v1/rerank", For::Readers, "Bring texts into the order in which they fit a query"),
     route("get", "/v1/facets", For::Readers, "How many dialogues have which domains, intents, roles, …"),
+    route(
+        "get",
+        "/v1/clusters",
+        For::Readers,
+        "What the dialogues are about: topics, and dialogues on a map",
+    ),
+    route("get", "/v1/stats", For::Readers, "What an index holds, counted"),
     route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
     route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
     route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
@@ -148,6 +158,8 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
         ("post", "/v1/rerank") => post(handle(of, rerank::rerank)),
         ("post", "/mcp") => post(handle(of, mcp::mcp)),
         ("get", "/v1/facets") => get(handle(of, facets::facets)),
+        ("get", "/v1/clusters") => get(handle(of, surveys::topics)),
+        ("get", "/v1/stats") => get(handle(of, surveys::stats)),
         ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
         ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
         ("delete", "/v1/dialogues") => delete(handle(of, delete::those)),

@@ -1,0 +1,95 @@
+//! Requests that name themselves (`Idempotency-Key`): what they were answered is kept beside the index, so that one that is sent
+//! again, because its answer never arrived, is answered the same.
+
+use std::{fs, path::Path};
+
+use axum::http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::problem::{Outcome, Problem};
+use crate::{error::Result, store::files};
+
+/// The header that names a request.
+const HEADER: &str = "idempotency-key";
+/// So many answers are kept of an index.
+const KEPT: usize = 1_000;
+/// Letters of a name.
+const LONGEST: usize = 255;
+/// The file in the folder of an index.
+pub(super) const FILE: &str = "answered.json";
+
+/// An answer that was given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    /// A digest of who asked and of the request's name.
+    pub(super) request: String,
+    /// A digest of what was sent.
+    pub(super) body: String,
+    pub(super) answer: Value,
+}
+
+/// The digest under which a request is known, if it has a name. Others may use the same names.
+pub(super) fn name(headers: &HeaderMap, asker: &str) -> Outcome<Option<String>> {
+    let Some(given) = headers.get(HEADER) else { return Ok(None) };
+    match given.to_str() {
+        Ok(text) if (1..=LONGEST).contains(&text.trim().len()) => {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(asker.as_bytes()).update(&[0]).update(text.trim().as_bytes());
+            Ok(Some(hasher.finalize().to_hex().to_string()))
+        }
+        _ => Err(Problem::request(format!("an Idempotency-Key has 1 to {LONGEST} plain letters"))
+            .param("Idempotency-Key")
+            .hint("a random UUID for each request, and the same again when it is sent again")),
+    }
+}
+
+/// What a request was answered.
+pub(super) fn answered(root: &Path, request: &str) -> Option<Answered> {
+    read(root).into_iter().find(|answered| answered.request == request)
+}
+
+/// Keeps an answer, durably. The oldest are forgotten.
+pub(super) fn keep(root: &Path, answered: Answered) -> Result<()> {
+    let mut all = read(root);
+    all.retain(|other| other.request != answered.request);
+    all.push(answered);
+    let old = all.len().saturating_sub(KEPT);
+    all.drain(..old);
+    let bytes = serde_json::to_vec(&all).map_err(|e| crate::error::Error::Internal(e.to_string()))?;
+    files::replace(&root.join(FILE), &bytes)
+}
+
+/// What cannot be read is forgotten: a request that is done again adds nothing twice, it is only counted as unchanged.
+fn read(root: &Path) -> Vec<Answered> {
+    let bytes = fs::read(root.join(FILE)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_kept_and_a_damaged_file_is_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let answer = |n: usize| Answered { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
+        (0..KEPT + 2).for_each(|n| keep(dir.path(), answer(n)).unwrap());
+        assert_eq!(answered(dir.path(), "1"), None);
+        assert_eq!(answered(dir.path(), "2"), Some(answer(2)));
+        fs::write(dir.path().join(FILE), "[{").unwrap();
+        assert_eq!(answered(dir.path(), "2"), None);
+        keep(dir.path(), answer(7)).unwrap();
+        assert_eq!(answered(dir.path(), "7"), Some(answer(7)));
+    }
+
+    #[test]
+    fn names_of_different_askers_are_different() {
+        let headers = |text: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), text.parse().unwrap())]);
+        let named = |text: &str, asker: &str| name(&headers(text), asker).unwrap().unwrap();
+        assert_ne!(named("a", "one"), named("a", "two"));
+        assert_eq!(named("a", "one"), named(" a ", "one"));
+        assert_eq!(name(&HeaderMap::new(), "one").unwrap(), None);
+        assert!(name(&headers(""), "one").is_err() && name(&headers(&"x".repeat(256)), "one").is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! `/v1/clusters` and `/v1/stats`: what an index is about and what it holds, as a whole.
+
+use axum::{
+    body::{Body, Bytes},
+    http::Response,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Call;
+use crate::{
+    corpus::{filter::Filter, stats::Statistics},
+    search::{
+        clusters::{Clusters, Wanted, clusters},
+        statistics,
+    },
+    serve::{
+        Opened, body,
+        problem::{Outcome, Problem},
+    },
+};
+
+/// Terms and central dialogues of a cluster.
+const TERMS: usize = 8;
+const CENTRAL: usize = 3;
+/// Places on the map: every pair of them is looked at.
+const MOST_PLACES: usize = 2_000;
+
+/// What `/v1/clusters` gives.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct Topics {
+    /// `turnwise/clusters/1`, as of `turnwise clusters --format json`.
+    schema: &'static str,
+    seed: u64,
+    analyzer: String,
+    #[serde(flatten)]
+    clusters: Clusters,
+}
+
+/// What `/v1/stats` gives.
+#[derive(Serialize)]
+struct Held {
+    schema: &'static str,
+    generation: u64,
+    #[serde(flatten)]
+    statistics: Statistics,
+}
+
+pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
+    let k = number(&call, "k", 1, 10_000)?;
+    let seed = number(&call, "seed", 0, u64::MAX)?.unwrap_or(0);
+    let drawn = number(&call, "map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
+    let asked = format!("clusters {k:?} {seed} {drawn}");
+    surveyed(call, asked, move |opened, filter| {
+        let Some(dense) = opened.searcher.vectors() else {
+            return Err(Problem::unavailable("this index has no vectors, and its topics are found by them")
+                .hint("`turnwise encode -i INDEX` gives it some"));
+        };
+        let analyzer = opened.searcher.analyzer();
+        let wanted = Wanted {
+            k: k.map(|k| k as usize),
+            seed,
+            terms: TERMS,
+            central: CENTRAL,
+            drawn,
+            analyzer,
+            filter,
+        };
+        let clusters = clusters(opened.searcher.snapshot(), dense.vectors(), &wanted, &|| false)?;
+        bytes(&Topics { schema: "turnwise/clusters/1", seed, analyzer: analyzer.to_string(), clusters })
+    })
+    .await
+}
+
+pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
+    surveyed(call, "stats".to_owned(), |opened, filter| {
+        let snapshot = opened.searcher.snapshot();
+        let statistics = statistics(snapshot, filter, &|_| {}, &mut |_| Ok(()))?;
+        bytes(&Held { schema: "turnwise/stats/1", generation: snapshot.generation(), statistics })
+    })
+    .await
+}
+
+/// Answers with what is found of all that the asker wants and may see.
+async fn surveyed(
+    call: Call,
+    asked: String,
+    make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
+) -> Outcome<Response<Body>> {
+    let filter = call.asked("filter").filter(|text| !text.trim().is_empty());
+    let filter: Option<Filter> = filter.map(|text| text.parse()).transpose()?;
+    let filter = call.asker.with_own(filter)?;
+    let asked = format!("{asked} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
+    let index = call.asked("index");
+    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let found = call
+        .app
+        .surveying
+        .run(move || opened.surveys.answer(&asked, || make(&opened, filter.as_ref())))
+        .await?;
+    Ok(body::of(found, "application/json"))
+}
+
+fn bytes(found: &impl Serialize) -> Outcome<Bytes> {
+    let bytes = serde_json::to_vec(found).map_err(|e| Problem::internal(e.to_string()))?;
+    Ok(bytes.into())
+}
+
+/// A number behind the `?` of the address.
+fn number(call: &Call, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
+    let Some(text) = call.asked(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+        _ => Err(Problem::request(format!("`{name}` is `{text}`")).param(name).hint(match most {
+            u64::MAX => "give a whole number".to_owned(),
+            most => format!("give a whole number from {least} to {most}"),
+        })),
+    }
+}

@@ -1,0 +1,108 @@
+//! The page, in a real browser.
+
+use crate::{http::Server, serve::with_index, webdriver::Browser};
+
+const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const RIGHT: &str = "\u{e014}";
+
+/// Fields and buttons without a name that can be read out.
+const NAMELESS: &str = "return [...document.querySelectorAll('input, select, button, [tabindex=\"0\"]')]
+    .filter((e) => !e.labels?.length && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.outerHTML)";
+
+#[test]
+fn people_find_read_and_look_around() {
+    let Some(browser) = Browser::start() else { return };
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    browser.resize(1300, 900);
+    browser.open(&format!("http://{}/", server.address));
+    browser.until("document.getElementById('about').textContent.includes('280 dialogues, 3,208 turns')");
+    browser.until("document.querySelectorAll('#facets .tag').length > 10");
+
+    browser.keys("#query", &format!("where is my parcel{ENTER}"));
+    browser.until("document.querySelectorAll('.hit').length === 10");
+    browser.until("location.hash.includes('q=where+is+my+parcel')");
+    browser.until("[...document.querySelectorAll('.hit mark')].some((m) => m.textContent === 'parcel')");
+    browser.click("#more");
+    browser.until("document.querySelectorAll('.hit').length === 20");
+
+    // By keys alone: the second hit, its dialogue with it in its place, and back.
+    browser.keys("#query", ESCAPE);
+    browser.keys("body", "jj");
+    browser.until("document.querySelectorAll('.hit')[1].classList.contains('here')");
+    browser.keys(".hit.here", ENTER);
+    browser.until("document.querySelector('#thread li.found[aria-current]')");
+    let of_hit = "document.querySelectorAll('.hit')[1].dataset";
+    browser.until(&format!("new URLSearchParams(location.hash.slice(1)).get('open') === {of_hit}.dialogue"));
+    browser.until(&format!(
+        "document.querySelector('#thread .found .who').textContent.startsWith({of_hit}.turn + '.')"
+    ));
+    browser.keys("#thread", ESCAPE);
+    browser.until("document.getElementById('thread').hidden");
+    browser.keys(".hit.here", "m");
+    browser.until("document.getElementById('state').textContent.includes('more like')");
+
+    // A facet narrows, and is taken back.
+    browser.run("[...document.querySelectorAll('#facets .tag')].find((b) => b.textContent.startsWith('deliveries')).click()");
+    browser.until("document.getElementById('filter').value === 'domain=deliveries'");
+    browser.until("document.querySelector('#facets .tag[aria-pressed=true]')");
+    browser.until(
+        "[...document.querySelectorAll('.hit')].every((h) => h.querySelector('.tag').textContent === 'deliveries')",
+    );
+    browser.click("#facets .tag[aria-pressed=true]");
+    browser.until("document.getElementById('filter').value === ''");
+
+    // What was said before, and why a hit is where it is.
+    browser.click("#before");
+    browser.keys("#said input", "I have been waiting for two weeks");
+    browser.run("document.getElementById('explain').click()");
+    browser.keys("#query", &format!("is there a refund{ENTER}"));
+    browser
+        .until("location.hash.includes('said=I+have') && document.querySelectorAll('table.why').length > 0");
+    assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
+
+    // The map: every dialogue a point, which the keys go to and open.
+    browser.click("#views [data-view=topics]");
+    browser.until("document.querySelectorAll('#map circle').length === 280");
+    browser.keys("#map", &format!("{RIGHT}{RIGHT}+"));
+    browser
+        .until("document.querySelector('#map circle.here') && document.querySelector('.map .about strong')");
+    browser.keys("#map", ENTER);
+    browser.until(
+        "!document.getElementById('thread').hidden && document.querySelectorAll('#thread li').length > 2",
+    );
+    browser.keys(".topics .how input, #survey input", &format!("7{ENTER}"));
+    browser.until("document.querySelectorAll('.topics .list > li').length === 7");
+    assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
+
+    browser.click("#views [data-view=stats]");
+    browser.until("[...document.querySelectorAll('.card strong')].map((c) => c.textContent)[1] === '3,208'");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+
+    // Two colours, and a telephone, on which nothing hangs over the side.
+    let paper = "return getComputedStyle(document.body).backgroundColor";
+    let before = browser.run(paper);
+    browser.click("#theme");
+    assert_ne!(browser.run(paper), before);
+    browser.resize(500, 900);
+    for view in ["topics", "stats", ""] {
+        browser.run(&format!("document.querySelector('#views [data-view=\"{view}\"]').click()"));
+        browser.until(match view {
+            "topics" => "document.querySelectorAll('#map circle').length === 280",
+            "stats" => "document.querySelectorAll('.card').length === 4",
+            _ => "document.querySelectorAll('.hit').length === 10",
+        });
+        browser.until("document.documentElement.scrollWidth <= innerWidth");
+    }
+
+    // What is wrong is told where it was written.
+    browser.keys("#filter", &format!("domian=banking{ENTER}"));
+    browser.until("document.getElementById('filter-wrong').textContent.includes('did you mean `domain`?')");
+    // A server that is gone is told, too.
+    assert_eq!(server.stop(), 0);
+    browser
+        .run("document.getElementById('filter').value = ''; document.getElementById('ask').requestSubmit()");
+    browser
+        .until("document.getElementById('filter-wrong').textContent.includes('the server does not answer')");
+}
