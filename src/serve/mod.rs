@@ -20,6 +20,7 @@ mod pool;
 mod problem;
 mod repeated;
 mod routes;
+mod stream;
 mod surveys;
 mod tls;
 

@@ -12,7 +12,7 @@ pub fn document() -> Value {
             "summary": route.about,
             "operationId": format!("{}{}", route.method, route.path.replace(['/', '.'], "_").replace(['{', '}'], "")),
             "responses": {
-                "200": {"description": "Done", "content": answer(route.path)},
+                "200": {"description": "Done", "content": answer(route.method, route.path)},
                 "default": {
                     "description": "What went wrong",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -70,6 +70,21 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
         all.push(parameter("seed", "query", false, "What is drawn by chance depends on it"));
         all.push(parameter("map", "query", false, "How many dialogues get a place on the map, at most"));
     }
+    if (method, path) == ("get", "/v1/dialogues") {
+        all.push(parameter(
+            "filter",
+            "query",
+            false,
+            "Which dialogues, such as domain=banking; all, if it is not said",
+        ));
+        all.push(parameter("after", "query", false, "The id of the dialogue behind which to go on"));
+        all.push(parameter(
+            "limit",
+            "query",
+            false,
+            "How many at most; as lines or events all, if it is not said",
+        ));
+    }
     if path == "/v1/facets" {
         all.push(parameter("field", "query", false, "By what they are counted; may come several times"));
     }
@@ -100,13 +115,27 @@ fn body(path: &str) -> Option<Value> {
     }
 }
 
-fn answer(path: &str) -> Value {
+fn answer(method: &str, path: &str) -> Value {
     let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
+    // As lines and as events each item comes by itself.
+    let each = |mut whole: Value, item: &str| {
+        let item = json!({"schema": {"$ref": format!("#/components/schemas/{item}")}});
+        whole["application/x-ndjson"] = item.clone();
+        whole["text/event-stream"] = item;
+        whole
+    };
     match path {
-        "/v1/search" | "/v1/similar" => of("SearchResponse"),
+        "/v1/search" | "/v1/similar" => each(of("SearchResponse"), "Hit"),
+        "/v1/dialogues" if method == "get" => {
+            let list = json!({"type": "object", "required": ["dialogues", "next"], "properties": {
+                "dialogues": {"type": "array", "items": {"$ref": "#/components/schemas/Dialogue"}},
+                "next": {"type": ["string", "null"], "description": "Ask for the next ones with after=…"},
+            }});
+            each(json!({"application/json": {"schema": list}}), "Dialogue")
+        }
         "/v1/dialogues/{id}" => of("Dialogue"),
         "/v1/facets" => of("Facets"),
-        "/v1/respond" => of("Replies"),
+        "/v1/respond" => each(of("Replies"), "Reply"),
         "/v1/clusters" => of("Topics"),
         "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),

@@ -153,6 +153,19 @@ impl Snapshot {
         Live { walk: self.walk(Position::START) }
     }
 
+    /// The records from a place on that [`Live::position`] or [`Snapshot::behind`] gave.
+    pub fn records_from(&self, from: Position) -> Live<'_> {
+        Live { walk: self.walk(from) }
+    }
+
+    /// The place behind a dialogue in the order of ingestion, if it is there.
+    pub fn behind(&self, id: &DialogueId) -> Result<Option<Position>> {
+        let Some(entry) = self.directory.get(IdKey::of(id.as_str())) else { return Ok(None) };
+        let mut live = self.records_from(entry.at);
+        live.next_record().transpose()?;
+        Ok(Some(live.position()))
+    }
+
     /// What happened in the log from a place on, for an index that has come so far.
     pub fn changes(&self, from: Position) -> Changes<'_> {
         Changes { walk: self.walk(from) }
@@ -213,6 +226,11 @@ pub struct Live<'a> {
 }
 
 impl Live<'_> {
+    /// The place behind the last record that was given: where to go on another time.
+    pub fn position(&self) -> Position {
+        self.walk.at
+    }
+
     /// So many of the next records as they are kept, for parsing on all cores; none at the snapshot's end.
     pub fn next_chunk(&mut self, most: usize) -> Result<Vec<Vec<u8>>> {
         let mut chunk = Vec::with_capacity(most);

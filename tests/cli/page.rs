@@ -20,6 +20,12 @@ fn people_find_read_and_look_around() {
     browser.until("document.getElementById('about').textContent.includes('280 dialogues, 3,208 turns')");
     browser.until("document.querySelectorAll('#facets .tag').length > 10");
 
+    // Before anything is asked there is something to read.
+    browser
+        .until("document.querySelectorAll('.hit').length === 10 && !document.getElementById('more').hidden");
+    browser.click("#more");
+    browser.until("document.querySelectorAll('.hit').length === 20");
+
     browser.keys("#query", &format!("where is my parcel{ENTER}"));
     browser.until("document.querySelectorAll('.hit').length === 10");
     browser.until("location.hash.includes('q=where+is+my+parcel')");

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    http::{Client, Server, answer},
+    http::{Answer, Client, Server, answer},
     support::{SAMPLES, Turnwise, record},
 };
 
@@ -114,6 +114,71 @@ fn topics_and_statistics_are_those_of_the_command_line() {
 }
 
 #[test]
+fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
+    let t = with_index();
+    let server = Server::start(&t, "-i x");
+    let with = |path: &str, accept: &str| server.ask("GET", path, &[&format!("Accept: {accept}")], b"");
+    t.ok("corpus export -i x -o all.jsonl");
+    let exported: Vec<Value> =
+        t.read("all.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(exported.len(), 280);
+    let listed = with("/v1/dialogues", "application/x-ndjson");
+    assert_eq!(listed.header("content-type").as_deref(), Some("application/x-ndjson"));
+    let lines: Vec<Value> = chunks(&listed).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines == exported, "{} lines", lines.len());
+
+    let (mut paged, mut address) = (Vec::new(), "/v1/dialogues?limit=99".to_owned());
+    loop {
+        let mut page = server.get(&address).json(200);
+        paged.append(page["dialogues"].as_array_mut().unwrap());
+        let Some(next) = page["next"].as_str() else { break };
+        address = format!("/v1/dialogues?limit=99&after={next}");
+    }
+    assert!(paged == exported, "{} dialogues", paged.len());
+    assert_eq!(server.get("/v1/dialogues").json(200)["dialogues"].as_array().unwrap().len(), 20);
+
+    let path = "/v1/dialogues?filter=domain%3Ddeliveries%20and%20language%3Den&limit=5";
+    let few = server.get(path).json(200);
+    let few = few["dialogues"].as_array().unwrap();
+    assert!(few.len() == 5 && few.iter().all(|d| d["domains"][0] == "deliveries" && d["language"] == "en"));
+    let events = chunks(&with(path, "text/event-stream"));
+    let events: Vec<&str> = events.split_terminator("\n\n").collect();
+    assert_eq!(events.len(), 6);
+    for (event, dialogue) in events.iter().zip(few) {
+        let data = event.strip_prefix("event: dialogue\ndata: ").unwrap();
+        assert_eq!(&serde_json::from_str::<Value>(data).unwrap(), dialogue);
+    }
+    assert_eq!(events[5], "event: done\ndata: {\"dialogues\":5}");
+    server.get("/v1/dialogues?after=nobody").says(400, &["no dialogue `nobody` to go on behind"]);
+    server.get("/v1/dialogues?limit=0").says(400, &["`limit` is `0`", "from 1 to 1000"]);
+    assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
+
+    // A search: its hits, and then what is said of them.
+    let request = json!({"query": "my parcel never came", "k": 4});
+    let whole = server.post("/v1/search", &request).json(200);
+    let accept = ["Accept: application/x-ndjson"];
+    let lines = server.ask("POST", "/v1/search", &accept, request.to_string().as_bytes()).text();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[..4], whole["hits"].as_array().unwrap()[..]);
+    assert_eq!((lines.len(), lines[4]["schema"].as_str()), (5, whole["schema"].as_str()));
+}
+
+/// A body that came in chunks, which are whole.
+fn chunks(answer: &Answer) -> String {
+    assert_eq!(answer.header("transfer-encoding").as_deref(), Some("chunked"), "{}", answer.head);
+    let (mut rest, mut body) = (&answer.body[..], Vec::new());
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return String::from_utf8(body).unwrap();
+        }
+        body.extend_from_slice(&rest[end + 2..][..length]);
+        rest = &rest[end + 2 + length + 2..];
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_as_an_answer() {
     let t = with_index();
     let server = Server::start(&t, "-i x --body-mb 1");
@@ -215,6 +280,12 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
         (counted("team-only"), counted("all-of-it")),
         (r#"{"ours":1}"#.into(), r#"{"ours":1,"theirs":1}"#.into())
     );
+    let listed = with("team-only", "GET", "/v1/dialogues?index=x", "").json(200);
+    assert_eq!(
+        (listed["dialogues"][0]["id"].as_str(), listed["dialogues"].as_array().unwrap().len()),
+        (Some("a1"), 1)
+    );
+    with("team-only", "GET", "/v1/dialogues?index=x&after=b1", "").says(400, &["no dialogue `b1`"]);
     let around = json!({"query": "red parcel", "filter": "corpus=theirs or id=b1"}).to_string();
     assert!(ids(&with("team-only", "POST", "/v1/search", &around).json(200)).is_empty());
     with("team-only", "POST", "/v1/similar", &json!({"like": "b1"}).to_string()).says(404, &["no `b1`"]);

@@ -57,6 +57,7 @@ const survey = (path, filter, index, more = {}, signal = undefined) => {
   return ask("GET", `../v1/${path}?${q}`, undefined, signal);
 };
 export const facets = (filter, index) => survey("facets", filter, index);
+export const list = ({ filter, index }, after, limit) => survey("dialogues", filter, index, { limit, ...(after && { after }) });
 export const stats = ({ filter, index }, signal) => survey("stats", filter, index, {}, signal);
 export const topics = ({ filter, index, k }, signal) =>
   survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);

@@ -33,10 +33,16 @@ export function show(hit, number, on) {
       hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
       hit.turns && el("span", { class: "quiet" }, counted(hit.turns, "turn")),
       hit.more ? el("span", { class: "quiet" }, `${hit.more} more of this dialogue`) : null,
-      el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),
+      hit.score !== undefined && el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),
     el("ul", { class: "turns" }, said),
     hit.explanation && why(hit),
     el("div", { class: "do" },
       el("button", { type: "button", class: "plain", onclick: () => on.like(hit.id) }, "More like this"),
       el("span", { class: "quiet" }, `${hit.id}`)));
+}
+
+// A dialogue that nobody searched for: its beginning.
+export function listed(dialogue, number, on) {
+  const { id, title, turns, domains = [] } = dialogue;
+  return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on);
 }

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { $, counted, el } from "./dom.js";
 import * as facets from "./facets.js";
-import { show as hit } from "./hits.js";
+import { listed, show as hit } from "./hits.js";
 import * as stats from "./stats.js";
 import * as thread from "./thread.js";
 import * as topics from "./topics.js";
@@ -166,6 +166,24 @@ async function survey(asked) {
   }
 }
 
+// Nothing is looked for: the dialogues that fit the filter, as they came.
+async function browse(asked, after) {
+  $("filter-wrong").hidden = true;
+  $("more").hidden = true;
+  try {
+    const { dialogues, next } = await api.list(asked, after, PAGE);
+    if (!after) { $("hits").replaceChildren(); shown = []; }
+    $("hits").append(...dialogues.map((d, n) => listed(d, shown.length + n + 1, on)));
+    shown = shown.concat(dialogues.map((d) => ({ id: d.id, dialogue: d.id, turn: d.turns[0] })));
+    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : "In the order of their coming. Type what to look for among these.";
+    $("more").hidden = !next;
+    return true;
+  } catch (e) {
+    tell(e);
+    return false;
+  }
+}
+
 async function show() {
   const asked = read();
   if (!["", "topics", "stats"].includes(asked.view)) asked.view = "";
@@ -190,13 +208,10 @@ async function show() {
       answered = wanted;
       if (!(await find(asked, 0))) answered = "";
     }
-  } else {
+  } else if (wanted !== answered) {
     answered = wanted;
-    $("hits").replaceChildren();
-    shown = [];
-    $("more").hidden = true;
-    $("filter-wrong").hidden = true;
-    $("state").textContent = asked.filter ? "Type what to look for among these." : "";
+    running?.abort();
+    if (!(await browse(asked))) answered = "";
   }
   if (!asked.open) return thread.close();
   try {
@@ -281,7 +296,11 @@ $("before").addEventListener("click", () => {
   $("said").append(said());
   $("said").lastElementChild.querySelector("input").focus();
 });
-$("more").addEventListener("click", () => find(read(), shown.length));
+$("more").addEventListener("click", () => {
+  const asked = read();
+  if (asked.query || asked.like) find(asked, shown.length);
+  else browse(asked, shown.at(-1).id);
+});
 $("help").addEventListener("click", () => $("keys").showModal());
 $("home").addEventListener("click", (event) => { event.preventDefault(); location.hash = ""; });
 $("theme").addEventListener("click", () => {

@@ -1,18 +1,36 @@
-//! `/v1/dialogues/{id}`.
+//! `/v1/dialogues`: those that fit a filter, in the order in which they came; and `/v1/dialogues/{id}`.
+
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::Body,
-    http::{Response, StatusCode},
+    body::{Body, Bytes},
+    http::{HeaderValue, Response, StatusCode, header},
 };
+use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::Call;
 use crate::{
+    corpus::{Dialogue, filter::Filter},
     ids::DialogueId,
     serve::{
-        body,
+        Opened, body,
+        pool::Pool,
         problem::{Outcome, Problem},
+        stream::{Form, Pieces},
     },
+    store::Position,
 };
+
+/// So many are given unasked, and in one document at most.
+const USUAL: u64 = 20;
+const MOST: u64 = 1_000;
+/// So many records are looked at before others have their turn.
+const CHUNK: usize = 1_024;
+/// So many bytes are sent together.
+const PIECE: usize = 64 << 10;
+/// How long somebody waits who was told that too many wait.
+const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let id = call.last_of_path()?;
@@ -28,4 +46,137 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
         })
         .await?;
     Ok(body::json(StatusCode::OK, &dialogue))
+}
+
+pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
+    let form = Form::of(call.request.headers());
+    let limit = match form {
+        Form::Whole => Some(call.number("limit", 1, MOST)?.unwrap_or(USUAL)),
+        _ => call.number("limit", 1, u64::MAX)?,
+    };
+    let filter = call.filter()?;
+    let index = call.asked("index");
+    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let at = match call.asked("after") {
+        None => Position::START,
+        Some(id) => {
+            let (opened, asker) = (opened.clone(), call.asker.clone());
+            call.app.pool.run(move || behind(&opened, &id, |dialogue| asker.may_see(dialogue))).await?
+        }
+    };
+    let mut walk = Walk { opened, filter: filter.map(Arc::new), at, pool: call.app.pool.clone() };
+    if let (Form::Whole, Some(limit)) = (form, limit) {
+        let (mut found, limit) = (Vec::new(), limit as usize);
+        // One more tells whether there are more.
+        while found.len() <= limit
+            && let Some(some) = walk.next(limit + 1 - found.len()).await?
+        {
+            found.extend(some);
+        }
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|dialogue| dialogue.id.clone());
+        return Ok(body::json(StatusCode::OK, &json!({"dialogues": found, "next": next})));
+    }
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(send(walk, form, limit.unwrap_or(u64::MAX), sender, call.app.limits.time));
+    let mut response = Response::new(Body::new(Pieces(receiver)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(form.kind()));
+    Ok(response)
+}
+
+/// The place behind a dialogue that may be seen.
+fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Position> {
+    let snapshot = opened.searcher.snapshot();
+    let id = DialogueId::new(id)?;
+    let place = match snapshot.get(&id)?.filter(may_see) {
+        Some(_) => snapshot.behind(&id)?,
+        None => None,
+    };
+    place.ok_or_else(|| {
+        Problem::request(format!("there is no dialogue `{id}` to go on behind"))
+            .param("after")
+            .hint("if it was removed meanwhile, go on behind one before it")
+    })
+}
+
+/// Goes over the dialogues of an index in short steps.
+struct Walk {
+    opened: Arc<Opened>,
+    filter: Option<Arc<Filter>>,
+    at: Position,
+    pool: Pool,
+}
+
+impl Walk {
+    /// Up to so many of the next that fit, perhaps none; `None` at the end.
+    async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
+        let (opened, filter, at) = (self.opened.clone(), self.filter.clone(), self.at);
+        let step = move || {
+            let mut records = opened.searcher.snapshot().records_from(at);
+            let mut found = Vec::new();
+            for _ in 0..CHUNK {
+                if found.len() == most {
+                    break;
+                }
+                let Some(record) = records.next_record() else {
+                    let ended = found.is_empty();
+                    return Ok((records.position(), (!ended).then_some(found)));
+                };
+                let dialogue = record?.dialogue()?;
+                if filter.as_ref().is_none_or(|filter| filter.matches(&dialogue)) {
+                    found.push(dialogue);
+                }
+            }
+            Ok((records.position(), Some(found)))
+        };
+        let (at, found) = self.pool.run(step).await?;
+        self.at = at;
+        Ok(found)
+    }
+}
+
+/// Sends them as they are found, until there are no more or nobody takes them. What cannot be read breaks it off.
+async fn send(mut walk: Walk, form: Form, limit: u64, sender: mpsc::Sender<Bytes>, patience: Duration) {
+    let (mut piece, mut sent) = (Vec::new(), 0u64);
+    loop {
+        let most = usize::try_from(limit - sent).unwrap_or(usize::MAX);
+        let found = match walk.next(most).await {
+            Ok(found) => found.filter(|_| most > 0),
+            Err(problem) if problem.again.is_some() => {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            Err(_) => return,
+        };
+        let ended = found.is_none();
+        for dialogue in found.into_iter().flatten() {
+            sent += 1;
+            if form.write("dialogue", &dialogue, &mut piece).is_err() {
+                return;
+            }
+        }
+        if ended
+            && form == Form::Events
+            && form.write("done", &json!({ "dialogues": sent }), &mut piece).is_err()
+        {
+            return;
+        }
+        let mut pieces = Vec::new();
+        if piece.len() >= PIECE || (ended && !piece.is_empty()) {
+            pieces.push(std::mem::take(&mut piece).into());
+        }
+        if ended {
+            pieces.push(Bytes::new());
+        }
+        for piece in pieces {
+            // Who takes nothing for so long has left, or wants to hold on to what is old.
+            if !matches!(tokio::time::timeout(patience, sender.send(piece)).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+        if ended {
+            return;
+        }
+    }
 }

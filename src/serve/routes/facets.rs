@@ -7,7 +7,6 @@ use axum::{
 
 use super::Call;
 use crate::{
-    corpus::filter::Filter,
     search::USUAL,
     serve::{body, problem::Outcome},
 };
@@ -16,13 +15,11 @@ use crate::{
 const MOST: usize = 50;
 
 pub(super) async fn facets(call: Call) -> Outcome<Response<Body>> {
-    let filter = call.asked("filter").filter(|text| !text.trim().is_empty());
-    let filter: Option<Filter> = filter.map(|text| text.parse()).transpose()?;
     let mut fields: Vec<String> = call.all_asked("field").collect();
     if fields.is_empty() {
         fields = USUAL.map(str::to_owned).to_vec();
     }
-    let filter = call.asker.with_own(filter)?;
+    let filter = call.filter()?;
     let index = call.asked("index");
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
     let counted =

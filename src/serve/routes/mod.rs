@@ -29,6 +29,7 @@ use super::{
     guard::{self, For},
     problem::{Outcome, Problem},
 };
+use crate::corpus::filter::Filter;
 
 /// A route, as it is counted and described.
 pub(super) struct Route {
@@ -44,7 +45,7 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
 }
 
 /// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 19] = [
+pub(super) const ROUTES: [Route; 20] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
     route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
     route("post", "/v1/respond", For::Readers, "Find what may be said next"),
@@ -57,6 +58,12 @@ pub(super) const ROUTES: [Route; 19] = [
         "What the dialogues are about: topics, and dialogues on a map",
     ),
     route("get", "/v1/stats", For::Readers, "What an index holds, counted"),
+    route(
+        "get",
+        "/v1/dialogues",
+        For::Readers,
+        "The dialogues that fit a filter, in the order of their coming",
+    ),
     route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
     route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
     route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
@@ -92,6 +99,24 @@ impl Call {
     /// A value behind the `?` of the address.
     pub(super) fn asked(&self, name: &str) -> Option<String> {
         self.all_asked(name).next()
+    }
+
+    /// A number behind the `?` of the address.
+    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
+        let Some(text) = self.asked(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ => Err(Problem::request(format!("`{name}` is `{text}`")).param(name).hint(match most {
+                u64::MAX => format!("give a whole number from {least} on"),
+                most => format!("give a whole number from {least} to {most}"),
+            })),
+        }
+    }
+
+    /// The filter behind the `?`, of what may be seen.
+    pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
+        let filter = self.asked("filter").filter(|text| !text.trim().is_empty());
+        Ok(self.asker.with_own(filter.map(|text| text.parse()).transpose()?)?)
     }
 
     /// All values of a name that may come several times.
@@ -160,6 +185,7 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
         ("get", "/v1/facets") => get(handle(of, facets::facets)),
         ("get", "/v1/clusters") => get(handle(of, surveys::topics)),
         ("get", "/v1/stats") => get(handle(of, surveys::stats)),
+        ("get", "/v1/dialogues") => get(handle(of, dialogues::list)),
         ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
         ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
         ("delete", "/v1/dialogues") => delete(handle(of, delete::those)),

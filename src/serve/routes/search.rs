@@ -11,6 +11,7 @@ use crate::{
     serve::{
         body,
         problem::{Outcome, Problem},
+        stream::{self, Form},
     },
 };
 
@@ -32,9 +33,16 @@ pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
     let request: RespondRequest = body::parse(&call.body().await?)?;
     let index = call.asked("index");
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let found = pool.run(move || opened.respond(request, &asker)).await?;
-    Ok(body::json(StatusCode::OK, &found))
+    let mut found = pool.run(move || opened.respond(request, &asker)).await?;
+    match form {
+        Form::Whole => Ok(body::json(StatusCode::OK, &found)),
+        form => {
+            let replies = std::mem::take(&mut found.replies);
+            stream::list(form, &replies, "reply", &found)
+        }
+    }
 }
 
 async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
@@ -42,7 +50,14 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     check(&request)?;
     let index = call.asked("index");
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let found = pool.run(move || opened.search(request, &asker)).await?;
-    Ok(body::json(StatusCode::OK, &found))
+    let mut found = pool.run(move || opened.search(request, &asker)).await?;
+    match form {
+        Form::Whole => Ok(body::json(StatusCode::OK, &found)),
+        form => {
+            let hits = std::mem::take(&mut found.hits);
+            stream::list(form, &hits, "hit", &found)
+        }
+    }
 }

@@ -47,9 +47,9 @@ struct Held {
 }
 
 pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
-    let k = number(&call, "k", 1, 10_000)?;
-    let seed = number(&call, "seed", 0, u64::MAX)?.unwrap_or(0);
-    let drawn = number(&call, "map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
+    let k = call.number("k", 1, 10_000)?;
+    let seed = call.number("seed", 0, u64::MAX)?.unwrap_or(0);
+    let drawn = call.number("map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
     let asked = format!("clusters {k:?} {seed} {drawn}");
     surveyed(call, asked, move |opened, filter| {
         let Some(dense) = opened.searcher.vectors() else {
@@ -87,9 +87,7 @@ async fn surveyed(
     asked: String,
     make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
 ) -> Outcome<Response<Body>> {
-    let filter = call.asked("filter").filter(|text| !text.trim().is_empty());
-    let filter: Option<Filter> = filter.map(|text| text.parse()).transpose()?;
-    let filter = call.asker.with_own(filter)?;
+    let filter = call.filter()?;
     let asked = format!("{asked} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
     let index = call.asked("index");
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
@@ -104,16 +102,4 @@ async fn surveyed(
 fn bytes(found: &impl Serialize) -> Outcome<Bytes> {
     let bytes = serde_json::to_vec(found).map_err(|e| Problem::internal(e.to_string()))?;
     Ok(bytes.into())
-}
-
-/// A number behind the `?` of the address.
-fn number(call: &Call, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
-    let Some(text) = call.asked(name) else { return Ok(None) };
-    match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-        _ => Err(Problem::request(format!("`{name}` is `{text}`")).param(name).hint(match most {
-            u64::MAX => "give a whole number".to_owned(),
-            most => format!("give a whole number from {least} to {most}"),
-        })),
-    }
 }
