@@ -135,7 +135,7 @@ fn spot(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
 pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
-        .map(|(n, name)| format!("<span><i style=\"background:{}\"></i>{}</span>", colour(n), plain(name)))
+        .map(|(n, name)| format!("<span><svg viewBox=\"0 0 2 2\" aria-hidden=\"true\"><circle cx=\"1\" cy=\"1\" r=\"1\" fill=\"{}\"/></svg>{}</span>", colour(n), plain(name)))
         .collect();
     format!("<p class=\"legend\">{chips}</p>\n")
 }

@@ -22,6 +22,7 @@ use crate::{
 #[derive(Clone)]
 pub struct App {
     pub(super) indexes: Arc<[Arc<Hosted>]>,
+    pub(super) keeper: Arc<dyn Keeper>,
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
@@ -51,6 +52,7 @@ impl App {
         }
         Ok(App {
             indexes: hosted.into(),
+            keeper: keeper.clone(),
             keys: Arc::new(options.keys.clone()),
             pool: Pool::new(options.limits.at_once, options.limits.waiting),
             surveying: Pool::new(1, options.limits.waiting),
@@ -96,6 +98,11 @@ impl Asker {
                     .hint("say which: ?index=NAME; GET /info names them")),
             },
         }
+    }
+
+    /// Whether everything may be seen, of every index.
+    pub(super) fn sees_all(&self) -> bool {
+        self.0.as_ref().is_none_or(|key| key.filter.is_none() && key.indexes.is_empty())
     }
 
     /// All that may be seen.

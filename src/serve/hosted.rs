@@ -18,6 +18,9 @@ pub trait Keeper: Send + Sync {
 
     /// Makes what came searchable, by words and by meaning; what stands in the way is told to whoever looks after the server.
     fn derive(&self, index: &Path);
+
+    /// The report of the benchmarks that were run here, as a page; `None` if there were none.
+    fn report(&self) -> Result<Option<String>>;
 }
 
 /// A model that is missing is looked for this often.

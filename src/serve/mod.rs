@@ -16,6 +16,7 @@ mod metrics;
 mod openapi;
 mod options;
 mod page;
+mod patience;
 mod pool;
 mod problem;
 mod repeated;

@@ -52,9 +52,12 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
     let parameter = |name: &str, place: &str, required: bool, about: &str| json!({"name": name, "in": place, "required": required, "description": about, "schema": {"type": "string"}});
     let mut all = Vec::new();
     if path.contains("{id}") {
-        all.push(parameter("id", "path", true, "The id of a dialogue"));
+        let about =
+            if path.starts_with("/v1/models") { "The name of a model" } else { "The id of a dialogue" };
+        all.push(parameter("id", "path", true, about));
     }
-    if path.starts_with("/v1/") && !["/v1/embeddings", "/v1/models", "/v1/rerank"].contains(&path) {
+    let of_no_index = ["/v1/embeddings", "/v1/models", "/v1/models/{id}", "/v1/rerank", "/v1/benchmarks"];
+    if path.starts_with("/v1/") && !of_no_index.contains(&path) {
         all.push(parameter("index", "query", false, "Which index, where there are several"));
     }
     if ["/v1/facets", "/v1/clusters", "/v1/stats"].contains(&path) {
@@ -137,6 +140,7 @@ fn answer(method: &str, path: &str) -> Value {
         "/v1/facets" => of("Facets"),
         "/v1/respond" => each(of("Replies"), "Reply"),
         "/v1/clusters" => of("Topics"),
+        "/v1/benchmarks" => json!({"text/html": {"schema": {"type": "string"}}}),
         "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
         _ => json!({"application/json": {"schema": {"type": "object"}}}),
     }

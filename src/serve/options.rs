@@ -40,7 +40,8 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of a body; an ingest has none.
     pub body: usize,
-    /// How long a request may take from its head to its answer; an ingest as long as it goes on.
+    /// How long a request may take from its head to its answer; an ingest as long as it goes on. Also how long who takes nothing
+    /// of an answer is waited for.
     pub time: Duration,
     /// How long a connection may take to say what it wants.
     pub head: Duration,

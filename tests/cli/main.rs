@@ -9,6 +9,8 @@ mod bench_build;
 mod bench_recipes;
 mod bench_speed;
 mod changes;
+#[cfg(feature = "serve")]
+mod clients;
 mod compact;
 mod corpus;
 mod dense;
@@ -34,6 +36,8 @@ mod sources;
 mod summary;
 mod support;
 mod surface;
+#[cfg(feature = "serve")]
+mod tls;
 mod train;
 #[cfg(feature = "serve")]
 mod webdriver;

@@ -1,6 +1,6 @@
 //! The page, in a real browser.
 
-use crate::{http::Server, serve::with_index, webdriver::Browser};
+use crate::{bench::select, http::Server, serve::with_index, webdriver::Browser};
 
 const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
@@ -84,7 +84,20 @@ fn people_find_read_and_look_around() {
 
     browser.click("#views [data-view=stats]");
     browser.until("[...document.querySelectorAll('.card strong')].map((c) => c.textContent)[1] === '3,208'");
+
+    // What was measured, with its own style within this page's policy; a link in it leaves the address alone.
+    t.write("select.txt", select());
+    t.ok("bench sr select.txt -r bm25 -r tfidf");
+    browser.keys("body", "b");
+    browser.until("document.querySelector('#survey > div')?.shadowRoot.querySelectorAll('table').length > 0");
+    let report = "document.querySelector('#survey > div').shadowRoot";
+    browser.until(&format!("{report}.textContent.includes('BM25')"));
+    browser.until(&format!("getComputedStyle({report}.querySelector('td.n')).textAlign === 'right'"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
+    std::fs::remove_dir_all(t.path("benchmark-results")).unwrap();
+    browser.click("#views [data-view='']");
+    browser.click("#views [data-view=benchmarks]");
+    browser.until("document.getElementById('state').textContent.includes('nothing was measured here yet')");
 
     // Two colours, and a telephone, on which nothing hangs over the side.
     let paper = "return getComputedStyle(document.body).backgroundColor";
@@ -92,10 +105,11 @@ fn people_find_read_and_look_around() {
     browser.click("#theme");
     assert_ne!(browser.run(paper), before);
     browser.resize(500, 900);
-    for view in ["topics", "stats", ""] {
+    for view in ["benchmarks", "topics", "stats", ""] {
         browser.run(&format!("document.querySelector('#views [data-view=\"{view}\"]').click()"));
         browser.until(match view {
             "topics" => "document.querySelectorAll('#map circle').length === 280",
+            "benchmarks" => "document.getElementById('hits').hidden",
             "stats" => "document.querySelectorAll('.card').length === 4",
             _ => "document.querySelectorAll('.hit').length === 10",
         });

@@ -36,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Where the results of benchmarks lie, which the page shows
+    #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
+    pub(crate) results: PathBuf,
     /// Requests that are worked on at the same time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) at_once: usize,

@@ -22,7 +22,7 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
     let indexes = wanted(args, context)?;
-    let keeper: Arc<dyn Keeper> = Arc::new(OwnModels(Owned::of(context)));
+    let keeper: Arc<dyn Keeper> = Arc::new(Own { owned: Owned::of(context), results: args.results.clone() });
     let app = App::open(indexes, &keeper, &options)?;
     let printer = context.printer;
     for (name, opened) in app.opened() {
@@ -119,18 +119,25 @@ fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, PathBu
     Ok(roots.into_iter().map(|root| (name(&root), root)).collect())
 }
 
-/// Models as the command line finds them.
-struct OwnModels(Owned);
+/// Models and results of benchmarks as the command line finds them.
+struct Own {
+    owned: Owned,
+    results: PathBuf,
+}
 
-impl Keeper for OwnModels {
+impl Keeper for Own {
     fn encoder(&self, recipe: &Recipe, index: &Path) -> Result<Arc<dyn Encoder>> {
-        search::encoder_of(recipe, index, &self.0.context())
+        search::encoder_of(recipe, index, &self.owned.context())
     }
 
     fn derive(&self, index: &Path) {
-        let context = self.0.context();
+        let context = self.owned.context();
         if let Err(e) = super::ingest::derive_all(index, &context) {
             context.printer.warn(format!("{}: what came cannot be searched yet: {e}", index.display()));
         }
+    }
+
+    fn report(&self) -> Result<Option<String>> {
+        super::bench::report_page(&self.results)
     }
 }

@@ -15,7 +15,8 @@ export class Problem extends Error {
 let enter = async () => null;
 export const onKeyNeeded = (ask) => { enter = ask; };
 
-export async function ask(method, path, body, signal) {
+// The text of an answer, and its status.
+async function answered(method, path, body, signal) {
   const headers = {};
   const key = sessionStorage.getItem(KEY);
   if (key) headers.authorization = `Bearer ${key}`;
@@ -31,13 +32,17 @@ export async function ask(method, path, body, signal) {
     const given = await enter();
     if (given) {
       sessionStorage.setItem(KEY, given);
-      return ask(method, path, body, signal);
+      return answered(method, path, body, signal);
     }
   }
-  const text = await answer.text();
+  return [answer, await answer.text()];
+}
+
+export async function ask(method, path, body, signal, as = JSON.parse) {
+  const [answer, text] = await answered(method, path, body, signal);
   let value;
   try {
-    value = JSON.parse(text);
+    value = (answer.ok ? as : JSON.parse)(text);
   } catch {
     throw new Problem(answer.status, { message: `the server answered ${answer.status} with something else than JSON` });
   }
@@ -57,9 +62,12 @@ const survey = (path, filter, index, more = {}, signal = undefined) => {
   return ask("GET", `../v1/${path}?${q}`, undefined, signal);
 };
 export const facets = (filter, index) => survey("facets", filter, index);
-export const list = ({ filter, index }, after, limit) => survey("dialogues", filter, index, { limit, ...(after && { after }) });
+export const list = ({ filter, index }, after, limit, signal) =>
+  survey("dialogues", filter, index, { limit, ...(after && { after }) }, signal);
 export const stats = ({ filter, index }, signal) => survey("stats", filter, index, {}, signal);
 export const topics = ({ filter, index, k }, signal) =>
   survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);
 export const dialogue = (id, index, signal) =>
   ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);
+// A page of its own.
+export const benchmarks = (signal) => ask("GET", "../v1/benchmarks", undefined, signal, String);

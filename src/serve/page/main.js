@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { $, counted, el } from "./dom.js";
 import * as facets from "./facets.js";
 import { listed, show as hit } from "./hits.js";
+import * as report from "./report.js";
 import * as stats from "./stats.js";
 import * as thread from "./thread.js";
 import * as topics from "./topics.js";
@@ -121,14 +122,20 @@ async function count(asked) {
   }
 }
 
-async function find(asked, offset) {
+// What was asked before is waited for no longer, and must not write over what is asked now.
+function anew(state) {
   running?.abort();
   running = new AbortController();
   $("filter-wrong").hidden = true;
   $("more").hidden = true;
-  $("state").textContent = "Looking…";
+  $("state").textContent = state;
+  return running.signal;
+}
+
+async function find(asked, offset) {
+  const signal = anew("Looking…");
   try {
-    const found = await api.search(request(asked, offset), asked.index, running.signal);
+    const found = await api.search(request(asked, offset), asked.index, signal);
     if (offset === 0) $("hits").replaceChildren();
     shown = offset === 0 ? found.hits : shown.concat(found.hits);
     $("hits").append(...found.hits.map((h, n) => hit(h, offset + n + 1, on)));
@@ -149,14 +156,11 @@ async function find(asked, offset) {
 
 // What there is as a whole, of what fits the filter.
 async function survey(asked) {
-  running?.abort();
-  running = new AbortController();
-  $("filter-wrong").hidden = true;
+  const signal = anew(asked.view === "topics" ? "Finding out what the dialogues are about…" : "Counting…");
   $("survey").replaceChildren();
-  $("state").textContent = asked.view === "topics" ? "Finding out what the dialogues are about…" : "Counting…";
   try {
     const view = asked.view === "topics" ? topics : stats;
-    const found = await api[asked.view](asked, running.signal);
+    const found = await api[asked.view](asked, signal);
     $("state").textContent = found.dialogues === 0 ? "Nothing fits the filter." : "";
     if (found.dialogues > 0) view.show(found, on, asked);
     return true;
@@ -166,12 +170,27 @@ async function survey(asked) {
   }
 }
 
+// How well turnwise searches, as far as that was measured here.
+async function benchmarks() {
+  const signal = anew("");
+  $("survey").replaceChildren();
+  try {
+    report.show(await api.benchmarks(signal));
+    return true;
+  } catch (e) {
+    if (e.name === "AbortError") return false;
+    // That nothing was measured is nothing wrong.
+    if (e.status === 404) $("state").textContent = `${e.message}: ${e.hint}`;
+    else tell(e);
+    return false;
+  }
+}
+
 // Nothing is looked for: the dialogues that fit the filter, as they came.
 async function browse(asked, after) {
-  $("filter-wrong").hidden = true;
-  $("more").hidden = true;
+  const signal = anew("");
   try {
-    const { dialogues, next } = await api.list(asked, after, PAGE);
+    const { dialogues, next } = await api.list(asked, after, PAGE, signal);
     if (!after) { $("hits").replaceChildren(); shown = []; }
     $("hits").append(...dialogues.map((d, n) => listed(d, shown.length + n + 1, on)));
     shown = shown.concat(dialogues.map((d) => ({ id: d.id, dialogue: d.id, turn: d.turns[0] })));
@@ -179,14 +198,14 @@ async function browse(asked, after) {
     $("more").hidden = !next;
     return true;
   } catch (e) {
-    tell(e);
+    if (e.name !== "AbortError") tell(e);
     return false;
   }
 }
 
 async function show() {
   const asked = read();
-  if (!["", "topics", "stats"].includes(asked.view)) asked.view = "";
+  if (!["", "topics", "stats", "benchmarks"].includes(asked.view)) asked.view = "";
   toForm(asked);
   count(asked);
   for (const button of document.querySelectorAll("#views button")) {
@@ -200,8 +219,7 @@ async function show() {
     const surveyed = JSON.stringify([asked.view, asked.k, asked.filter, asked.index]);
     if (surveyed !== answered) {
       answered = surveyed;
-      $("more").hidden = true;
-      if (!(await survey(asked))) answered = "";
+      if (!(await (asked.view === "benchmarks" ? benchmarks() : survey(asked)))) answered = "";
     }
   } else if (asked.query || asked.like) {
     if (wanted !== answered) {
@@ -210,12 +228,13 @@ async function show() {
     }
   } else if (wanted !== answered) {
     answered = wanted;
-    running?.abort();
     if (!(await browse(asked))) answered = "";
   }
   if (!asked.open) return thread.close();
   try {
-    thread.show(await api.dialogue(asked.open, asked.index), asked.turn, on);
+    const dialogue = await api.dialogue(asked.open, asked.index);
+    // Another may have been opened meanwhile, or this one closed.
+    if (read().open === asked.open) thread.show(dialogue, asked.turn, on);
   } catch (e) {
     thread.close();
     tell(e);
@@ -241,14 +260,17 @@ async function begin() {
   about();
 }
 
+// The hits that are to be seen.
+const hits = () => ($("hits").hidden ? [] : [...$("hits").children]);
+const at = () => hits().findIndex((h) => h.classList.contains("here"));
+
 function step(by) {
-  const hits = [...document.querySelectorAll(".hit")];
-  if (hits.length === 0) return;
-  const now = hits.findIndex((h) => h.classList.contains("here"));
-  const next = Math.min(hits.length - 1, Math.max(0, now + by));
-  hits.forEach((h, n) => h.classList.toggle("here", n === next));
-  hits[next].focus({ preventScroll: true });
-  hits[next].scrollIntoView({ block: "nearest" });
+  const all = hits();
+  if (all.length === 0) return;
+  const next = Math.min(all.length - 1, Math.max(0, at() + by));
+  all.forEach((h, n) => h.classList.toggle("here", n === next));
+  all[next].focus({ preventScroll: true });
+  all[next].scrollIntoView({ block: "nearest" });
 }
 
 document.addEventListener("keydown", (event) => {
@@ -260,7 +282,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (typing) return;
-  const here = () => shown[[...document.querySelectorAll(".hit")].findIndex((h) => h.classList.contains("here"))];
+  const here = () => shown[at()];
   const keys = {
     "/": () => $("query").select(),
     j: () => step(1),
@@ -268,6 +290,7 @@ document.addEventListener("keydown", (event) => {
     m: () => here() && on.like(here().id),
     t: () => on.view("topics"),
     s: () => on.view("stats"),
+    b: () => on.view("benchmarks"),
     "?": () => $("keys").showModal(),
     Enter: () => document.activeElement?.classList.contains("hit") && here() && on.open(here()),
   };

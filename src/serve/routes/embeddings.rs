@@ -1,6 +1,6 @@
 //! `/v1/embeddings` and `/v1/models`, as OpenAI's API has them: its clients work unchanged.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
     body::Body,
@@ -97,8 +97,7 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
     let all = those(call, &call.asker);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
-    let different =
-        all.iter().filter_map(|(_, opened)| name(opened)).collect::<std::collections::BTreeSet<_>>();
+    let different = all.iter().filter_map(|(_, opened)| name(opened)).collect::<BTreeSet<_>>();
     let (_, opened) = match named {
         Some(named) => named,
         None if different.len() > 1 => {
@@ -143,7 +142,7 @@ fn answer(asked: &Asked, encoder: &dyn Encoder, prompt: Option<String>) -> Outco
         return wrong(format!("there must be 1 to {MOST} inputs, and there are {}", lengths.len()), "input");
     }
     if let Some(n) = lengths.iter().position(|length| *length == 0) {
-        return wrong(format!("input {n} is empty"), "input");
+        return wrong(format!("input[{n}] is empty"), "input");
     }
     if asked.dimensions.is_some_and(|n| n == 0 || n > encoder.dim()) {
         return wrong(format!("the model has 1 to {} dimensions", encoder.dim()), "dimensions");
@@ -153,7 +152,7 @@ fn answer(asked: &Asked, encoder: &dyn Encoder, prompt: Option<String>) -> Outco
     let data = made.vectors.rows().enumerate().map(|(index, row)| One {
         object: "embedding",
         index,
-        embedding: numbers(row, asked),
+        embedding: numbers(row, asked, encoder.normalizes()),
     });
     Ok(body::json(
         StatusCode::OK,
@@ -190,10 +189,10 @@ impl Inputs {
     }
 }
 
-/// The first so many numbers, of length 1 again.
-fn numbers(row: &[f32], asked: &Asked) -> Numbers {
+/// The first so many numbers, of length 1 as there, whatever the model's own length.
+fn numbers(row: &[f32], asked: &Asked, normalized: bool) -> Numbers {
     let mut row = row[..asked.dimensions.unwrap_or(row.len())].to_vec();
-    if asked.dimensions.is_some() {
+    if asked.dimensions.is_some() || !normalized {
         normalize(&mut row);
     }
     match asked.encoding_format {
@@ -218,14 +217,26 @@ fn base64(bytes: impl Iterator<Item = u8>) -> String {
 }
 
 pub(super) async fn models(call: Call) -> Outcome<Response<Body>> {
-    let all = those(&call, &call.asker);
-    let names: std::collections::BTreeSet<String> =
-        all.iter().filter_map(|(_, opened)| name(opened)).collect();
-    let data: Vec<_> = names
-        .iter()
-        .map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": "turnwise"}))
-        .collect();
+    let data: Vec<_> = names(&call).iter().map(|name| described(name)).collect();
     Ok(body::json(StatusCode::OK, &json!({"object": "list", "data": data})))
+}
+
+pub(super) async fn model(call: Call) -> Outcome<Response<Body>> {
+    let wanted = call.last_of_path()?;
+    let names = names(&call);
+    match names.iter().find(|name| is_called(name, &wanted)) {
+        Some(name) => Ok(body::json(StatusCode::OK, &described(name))),
+        None => Err(Problem::not_found(format!("the model `{wanted}` does not exist")).param("model")),
+    }
+}
+
+/// The models of the indexes that may be asked.
+fn names(call: &Call) -> BTreeSet<String> {
+    those(call, &call.asker).iter().filter_map(|(_, opened)| name(opened)).collect()
+}
+
+fn described(name: &str) -> serde_json::Value {
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "turnwise"})
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The routes, one file each.
 
+mod benchmarks;
 mod delete;
 mod dialogues;
 mod embeddings;
@@ -45,7 +46,7 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
 }
 
 /// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 20] = [
+pub(super) const ROUTES: [Route; 22] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
     route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
     route("post", "/v1/respond", For::Readers, "Find what may be said next"),
@@ -60,6 +61,12 @@ pub(super) const ROUTES: [Route; 20] = [
     route("get", "/v1/stats", For::Readers, "What an index holds, counted"),
     route(
         "get",
+        "/v1/benchmarks",
+        For::Readers,
+        "How well turnwise searches, as it was measured here: a page",
+    ),
+    route(
+        "get",
         "/v1/dialogues",
         For::Readers,
         "The dialogues that fit a filter, in the order of their coming",
@@ -70,6 +77,7 @@ pub(super) const ROUTES: [Route; 20] = [
     route("post", "/v1/ingest", For::Writers, "Take in dialogues, a JSON object a line"),
     route("post", "/v1/embeddings", For::Readers, "Vectors of texts, as OpenAI's API has it"),
     route("get", "/v1/models", For::Readers, "The models of the indexes, as OpenAI's API has it"),
+    route("get", "/v1/models/{id}", For::Readers, "A model, as OpenAI's API has it"),
     route("post", "/mcp", For::Readers, "The Model Context Protocol: an index as tools for assistants"),
     route("get", "/health/live", For::All, "Whether the server runs"),
     route("get", "/health/ready", For::All, "Whether it can answer"),
@@ -185,6 +193,7 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
         ("get", "/v1/facets") => get(handle(of, facets::facets)),
         ("get", "/v1/clusters") => get(handle(of, surveys::topics)),
         ("get", "/v1/stats") => get(handle(of, surveys::stats)),
+        ("get", "/v1/benchmarks") => get(handle(of, benchmarks::report)),
         ("get", "/v1/dialogues") => get(handle(of, dialogues::list)),
         ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
         ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
@@ -192,6 +201,7 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
         ("post", "/v1/ingest") => post(handle(of, ingest::ingest)),
         ("post", "/v1/embeddings") => post(handle(of, embeddings::embeddings)),
         ("get", "/v1/models") => get(handle(of, embeddings::models)),
+        ("get", "/v1/models/{id}") => get(handle(of, embeddings::model)),
         ("get", "/health/live") => get(handle(of, health::live)),
         ("get", "/health/ready") => get(handle(of, health::ready)),
         ("get", "/metrics") => get(handle(of, health::metrics)),

@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     http::{Response, StatusCode},
 };
+use serde::Serialize;
 
 use super::Call;
 use crate::{
@@ -35,14 +36,8 @@ pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
     let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let mut found = pool.run(move || opened.respond(request, &asker)).await?;
-    match form {
-        Form::Whole => Ok(body::json(StatusCode::OK, &found)),
-        form => {
-            let replies = std::mem::take(&mut found.replies);
-            stream::list(form, &replies, "reply", &found)
-        }
-    }
+    let found = pool.run(move || opened.respond(request, &asker)).await?;
+    sent(form, found, "reply", |found| std::mem::take(&mut found.replies))
 }
 
 async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
@@ -52,12 +47,20 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     let opened = call.asker.index(&call.app, index.as_deref())?.now();
     let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
-    let mut found = pool.run(move || opened.search(request, &asker)).await?;
-    match form {
-        Form::Whole => Ok(body::json(StatusCode::OK, &found)),
-        form => {
-            let hits = std::mem::take(&mut found.hits);
-            stream::list(form, &hits, "hit", &found)
-        }
+    let found = pool.run(move || opened.search(request, &asker)).await?;
+    sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
+}
+
+/// As a whole, or what is taken out of it one by one and the rest behind.
+fn sent<T: Serialize, Item: Serialize>(
+    form: Form,
+    mut found: T,
+    item: &'static str,
+    take: fn(&mut T) -> Vec<Item>,
+) -> Outcome<Response<Body>> {
+    if let Form::Whole = form {
+        return Ok(body::json(StatusCode::OK, &found));
     }
+    let items = take(&mut found);
+    stream::list(form, &items, item, &found)
 }

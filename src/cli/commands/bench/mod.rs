@@ -32,6 +32,11 @@ use crate::{
 };
 use rankers::Asked;
 
+/// The report of a folder of results as a page, if there are any.
+pub(super) fn report_page(results: &std::path::Path) -> Result<Option<String>> {
+    report::as_page(results)
+}
+
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     let (spec, read, how) = match command {
         BenchCommand::Sr { file, how } => (TaskSpec::Sr { data: file, build: None }, None, how),

@@ -61,6 +61,12 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
     report.write(outputs, context)
 }
 
+/// The report of a folder as a page, if there is anything to tell.
+pub(super) fn as_page(folder: &Path) -> Result<Option<String>> {
+    let report = Report::gather(folder)?;
+    Ok((!report.is_empty()).then(|| page::page(&report)))
+}
+
 /// A report of some tables, with what was measured of graphs and speed among the results.
 pub(super) fn of_tables(
     tables: &[Table],

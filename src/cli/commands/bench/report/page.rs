@@ -19,14 +19,15 @@ use crate::{
     },
 };
 
+/// Also within another page, as a shadow tree.
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c1e21; --dim: #667; --paper: #fff; --line: #dde; --bar: #3b6fb6; --floor: #30343b; --theirs: #d9822b; --bad: #b3261e; --good: #1b7f3b }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --dim: #99a; --paper: #14161a; --line: #2b2f36; --bar: #6ea0e0; --floor: #e6e8eb; --theirs: #e6a15c; --bad: #ff8a80; --good: #7bd88f } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
+:root { color-scheme: light dark }
+:root, :host { --ink: light-dark(#1c1e21, #e6e8eb); --dim: light-dark(#667, #99a); --paper: light-dark(#fff, #14161a); --line: light-dark(#dde, #2b2f36); --bar: light-dark(#3b6fb6, #6ea0e0); --floor: light-dark(#30343b, #e6e8eb); --theirs: light-dark(#d9822b, #e6a15c); --bad: light-dark(#b3261e, #ff8a80); --good: light-dark(#1b7f3b, #7bd88f) }
+body, :host { font: 15px/1.5 system-ui, sans-serif; color: var(--ink) } body { background: var(--paper); max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2.2rem } p { margin: .3rem 0 } .dim { color: var(--dim); font-size: .9em }
 .scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; margin: .7rem 0 } th { text-align: left; font-weight: 600 }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .85em; color: var(--dim) } .legend i { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .35em }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .85em; color: var(--dim) } .legend svg { display: inline-block; width: .7em; height: .7em; margin-right: .35em }
 svg.plot { width: 100%; max-width: 44rem; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) } .grid { stroke: var(--line); fill: none }
 .maps { display: flex; flex-wrap: wrap; gap: 1rem } .maps figure { margin: 0; flex: 1 1 18rem; max-width: 26rem } svg.map { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px } figcaption { font-size: .9em; color: var(--dim) }
 td.why { white-space: normal; min-width: 20rem; font-size: .92em } summary { cursor: pointer; color: var(--dim) } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";

@@ -1,0 +1,109 @@
+//! Who takes nothing of what is sent: waited for, but not for ever.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
+
+/// A connection that breaks off when the other side has taken nothing for a time.
+pub(super) struct Patience<S> {
+    inner: S,
+    time: Duration,
+    /// When the patience ends, while something waits to be taken.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: Unpin> Patience<S> {
+    pub(super) fn new(inner: S, time: Duration) -> Self {
+        Patience { inner, time, until: None }
+    }
+
+    fn with<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        step: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let done = step(Pin::new(&mut self.inner), context);
+        if done.is_ready() {
+            self.until = None;
+            return done;
+        }
+        let until = self.until.get_or_insert_with(|| Box::pin(sleep(self.time)));
+        until.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(context, |inner, context| inner.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.with(context, |inner, context| inner.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(context, AsyncWrite::poll_flush)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(context, AsyncWrite::poll_shutdown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn who_takes_a_little_now_and_then_is_waited_for_and_who_takes_nothing_is_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::io::duplex(8);
+            let mut near = Patience::new(near, Duration::from_millis(200));
+            let slow = async {
+                let mut eight = [0; 8];
+                for _ in 0..5 {
+                    sleep(Duration::from_millis(80)).await;
+                    far.read_exact(&mut eight).await.unwrap();
+                }
+            };
+            // Longer than the patience in all, but never at once.
+            let (sent, ()) = tokio::join!(near.write_all(&[7; 48]), slow);
+            sent.unwrap();
+            let stuck = near.write_all(&[7; 8]).await.unwrap_err();
+            assert_eq!(stuck.kind(), io::ErrorKind::TimedOut);
+        });
+    }
+}
