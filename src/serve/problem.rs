@@ -65,6 +65,13 @@ impl Problem {
         self
     }
 
+    /// With another name for what it speaks of.
+    pub(super) fn calling(mut self, path: &str, name: &str) -> Self {
+        self.message = self.message.replace(path, name);
+        self.hint = self.hint.map(|hint| hint.replace(path, name));
+        self
+    }
+
     /// OpenAI's names of kinds.
     fn kind(&self) -> &'static str {
         match self.status.as_u16() {
@@ -99,7 +106,12 @@ impl From<Error> for Problem {
             (_, Class::Internal) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
         let again = (e.class() == Class::Busy).then_some(1);
-        Problem { status, code, message: e.to_string(), hint: e.hint(), param: None, again }
+        let message = match &e {
+            // Not by which command: that is for who sits at the machine.
+            Error::Busy { path, .. } => format!("{}: another process writes to it just now", path.display()),
+            e => e.to_string(),
+        };
+        Problem { status, code, message, hint: e.hint(), param: None, again }
     }
 }
 

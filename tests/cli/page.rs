@@ -10,6 +10,28 @@ const RIGHT: &str = "\u{e014}";
 const NAMELESS: &str = "return [...document.querySelectorAll('input, select, button, [tabindex=\"0\"]')]
     .filter((e) => !e.labels?.length && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.outerHTML)";
 
+/// Texts that stand out too little from what is behind them (4.5 to 1, as the guidelines for accessible content have it).
+const PALE: &str = "
+    const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+    const rgba = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return [n.slice(0, 3), n[3] ?? 1]; };
+    const behind = (e) => { for (; e; e = e.parentElement) {
+        const [c, a] = rgba(getComputedStyle(e).backgroundColor); if (a > 0.99) return c; } };
+    const opacity = (e) => e ? getComputedStyle(e).opacity * opacity(e.parentElement) : 1;
+    const contrast = (e) => { const [back, o] = [behind(e), opacity(e)];
+        const own = rgba(getComputedStyle(e).color)[0].map((v, n) => v * o + back[n] * (1 - o));
+        const [a, b] = [light(own), light(back)].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); };
+    const said = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    return [...document.querySelectorAll('body *')].filter((e) => said(e) && e.tagName !== 'OPTION' && e.checkVisibility())
+        .map((e) => [contrast(e), e.tagName, e.className, e.textContent.slice(0, 30)]).filter(([c]) => c < 4.5)";
+
+/// Everything on it has a name and can be read.
+#[track_caller]
+fn is_accessible(browser: &Browser) {
+    assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
+    assert_eq!(browser.run(PALE), serde_json::json!([]));
+}
+
 #[test]
 fn people_find_read_and_look_around() {
     let Some(browser) = Browser::start() else { return };
@@ -66,7 +88,7 @@ fn people_find_read_and_look_around() {
     browser.keys("#query", &format!("is there a refund{ENTER}"));
     browser
         .until("location.hash.includes('said=I+have') && document.querySelectorAll('table.why').length > 0");
-    assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
+    is_accessible(&browser);
 
     // The map: every dialogue a point, which the keys go to and open.
     browser.click("#views [data-view=topics]");
@@ -80,10 +102,11 @@ fn people_find_read_and_look_around() {
     );
     browser.keys(".topics .how input, #survey input", &format!("7{ENTER}"));
     browser.until("document.querySelectorAll('.topics .list > li').length === 7");
-    assert_eq!(browser.run(NAMELESS), serde_json::json!([]));
+    is_accessible(&browser);
 
     browser.click("#views [data-view=stats]");
     browser.until("[...document.querySelectorAll('.card strong')].map((c) => c.textContent)[1] === '3,208'");
+    is_accessible(&browser);
 
     // What was measured, with its own style within this page's policy; a link in it leaves the address alone.
     t.write("select.txt", select());
@@ -114,6 +137,7 @@ fn people_find_read_and_look_around() {
             _ => "document.querySelectorAll('.hit').length === 10",
         });
         browser.until("document.documentElement.scrollWidth <= innerWidth");
+        is_accessible(&browser);
     }
 
     // What is wrong is told where it was written.

@@ -224,7 +224,7 @@ fn what_is_wrong_is_told_as_an_answer() {
     server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
     server.post("/v1/similar", &json!({"like": "nobody-001"})).says(400, &["nobody-001"]);
     server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
-    server.get("/v1/search").says(405, &["/v1/search has no GET"]);
+    server.get("/v1/search").says(405, &["/v1/search has no GET", "it has POST"]);
     server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
     // Another site's page, and another name for this machine, which such a page may have made up.
     server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["other sites"]);
@@ -344,6 +344,23 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
     assert!(t.dialogues("x")[0]["turns"][0]["text"].as_str().unwrap().contains("too"));
     let with_x_api_key = server.ask("GET", "/info", &["X-API-Key: just-reading"], b"");
     assert_eq!(with_x_api_key.json(200)["indexes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn another_writer_is_told_of_and_no_path_of_the_disk() {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES} --no-encode"));
+    let server = Server::start(&t, "-i x");
+    let own =
+        turnwise::store::Store::open_or_create(&t.path("indexes/x"), "a command with --secrets").unwrap();
+    let line = json!({"id": "from-the-network", "turns": [{"text": "hello"}]}).to_string();
+    let sent = || server.ask("POST", "/v1/ingest", &[], line.as_bytes());
+    let refused = sent();
+    assert_eq!(refused.header("retry-after").as_deref(), Some("1"));
+    let error = refused.says(409, &["x: another process writes to it", "wait until it ends"]);
+    assert!(!error.to_string().contains("indexes") && !error.to_string().contains("secrets"), "{error}");
+    own.close().unwrap();
+    sent().json(200);
 }
 
 #[test]

@@ -110,6 +110,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
             "search -i demo \"my own words\"",
             "corpus show -i demo deliveries-001",
             "stats -i demo",
+            "serve -i demo",
             "ingest -i chats FILE…",
         ] {
             writeln!(out, "  {line}")?;

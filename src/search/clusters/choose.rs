@@ -4,7 +4,8 @@
 //! simplified silhouette: the mean over the items of `(b − a) / b`, where `a` is the distance (1 − cosine) from the item's
 //! own centre and `b` that from the nearest other one; an item that is alone counts 0. That is often best for two clusters,
 //! which nobody wants who looks for a map. So the largest number is taken whose silhouette is at least [`NEARLY`] of the
-//! best, and then the best of the numbers about it.
+//! best, and then the best of the numbers about it. Where few groups lie far apart, languages for instance, and topics within
+//! them, the silhouette falls and then rises again ([`RISES`]): the second height is taken then.
 
 use serde::Serialize;
 
@@ -20,6 +21,10 @@ const SAMPLE: usize = 2_000;
 const MOST: usize = 100;
 /// As good as the best is what comes so near to it.
 const NEARLY: f64 = 0.9;
+/// By how much it rises again where there are groups within groups: more than by chance.
+const RISES: f64 = 1.2;
+/// The least part of the best that the second height has.
+const SECOND: f64 = 0.5;
 /// Beginnings that are tried for each number.
 const RESTARTS: usize = 3;
 /// Numbers that are tried between one of the grid and its neighbours.
@@ -51,8 +56,14 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     for k in grid(most) {
         attempt(k, &mut tried)?;
     }
-    let best = tried.iter().map(|t| t.silhouette).fold(f64::NEG_INFINITY, f64::max);
-    let at = tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY)).unwrap_or(0);
+    let mut at = nearly_best(&tried);
+    let lowest = (at..tried.len()).min_by(|a, b| tried[*a].silhouette.total_cmp(&tried[*b].silhouette));
+    let lowest = lowest.unwrap_or(at);
+    let again = lowest + nearly_best(&tried[lowest..]);
+    let (best, dip, second) = (tried[at].silhouette, tried[lowest].silhouette, tried[again].silhouette);
+    if dip > 0.0 && second >= dip * RISES && second >= best * SECOND {
+        at = again;
+    }
     let below = at.checked_sub(1).map_or(1, |before| tried[before].k);
     let above = tried.get(at + 1).map_or(most + 1, |next| next.k);
     let chosen = tried[at].k;
@@ -65,6 +76,12 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     let chosen = best.map_or(chosen, |t| t.k);
     tried.sort_by_key(|t| t.k);
     Ok((chosen, tried))
+}
+
+/// The place of the largest number that is about as good as the best.
+fn nearly_best(tried: &[Tried]) -> usize {
+    let best = tried.iter().map(|t| t.silhouette).fold(f64::NEG_INFINITY, f64::max);
+    tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY)).unwrap_or(0)
 }
 
 /// From 2 on, one by one at first, then in steps of a quarter.

@@ -77,6 +77,31 @@ fn their_number_is_found() {
 }
 
 #[test]
+fn topics_are_found_within_two_languages() {
+    let (topics, dim) = planted_within(2, 6, 60);
+    let all: Vec<Item> = (0..topics.len() / dim).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
+    let (k, tried) = choose::choose(Items { flat: &topics, dim, items: &all }, 7, Stop(&|| false)).unwrap();
+    // Two are farthest apart, and are no map.
+    assert!(tried.iter().all(|t| t.silhouette <= tried[0].silhouette), "{tried:?}");
+    assert!((10..=14).contains(&k), "{k} of 12: {tried:?}");
+}
+
+/// Languages far apart, and topics within each: unit vectors.
+fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, usize) {
+    let dim = languages + languages * topics;
+    let mut flat = Vec::new();
+    for n in 0..languages * topics * each {
+        let (topic, language) = (n % (languages * topics), n % languages);
+        let mut vector: Vec<f32> = (0..dim).map(|d| 0.08 * noise((7_000_000 + n * dim + d) as u64)).collect();
+        vector[language] += 1.0;
+        vector[languages + topic] += 0.3;
+        let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+        flat.extend(vector.iter().map(|v| v / length));
+    }
+    (flat, dim)
+}
+
+#[test]
 fn every_item_is_with_the_nearest_centre_whatever_the_threads() {
     let (flat, _) = planted(7, 300, 1.5);
     let one = on_threads(1, || of(&flat, 6, 5));

@@ -115,7 +115,8 @@ async function count(asked) {
   if (wanted === counted_for) return;
   counted_for = wanted;
   try {
-    facets.show(await api.facets(asked.filter, asked.index), asked.filter, on);
+    const counts = await api.facets(asked.filter, asked.index);
+    if (wanted === counted_for) facets.show(counts, asked.filter, on);
   } catch (e) {
     counted_for = null;
     if (!(asked.query || asked.like)) tell(e);
@@ -203,6 +204,14 @@ async function browse(asked, after) {
   }
 }
 
+// What is asked is answered once, and again only if that came to nothing.
+async function once(asked, answer) {
+  const what = JSON.stringify(asked);
+  if (what === answered) return;
+  answered = what;
+  if (!(await answer()) && answered === what) answered = "";
+}
+
 async function show() {
   const asked = read();
   if (!["", "topics", "stats", "benchmarks"].includes(asked.view)) asked.view = "";
@@ -212,24 +221,15 @@ async function show() {
     if (button.dataset.view === asked.view) button.setAttribute("aria-current", "page");
     else button.removeAttribute("aria-current");
   }
+  // Benchmarks are of no filter.
+  $("facets").hidden = asked.view === "benchmarks";
   $("survey").hidden = !asked.view;
   $("hits").hidden = Boolean(asked.view);
-  const wanted = JSON.stringify({ ...asked, open: null, turn: null });
-  if (asked.view) {
-    const surveyed = JSON.stringify([asked.view, asked.k, asked.filter, asked.index]);
-    if (surveyed !== answered) {
-      answered = surveyed;
-      if (!(await (asked.view === "benchmarks" ? benchmarks() : survey(asked)))) answered = "";
-    }
-  } else if (asked.query || asked.like) {
-    if (wanted !== answered) {
-      answered = wanted;
-      if (!(await find(asked, 0))) answered = "";
-    }
-  } else if (wanted !== answered) {
-    answered = wanted;
-    if (!(await browse(asked))) answered = "";
-  }
+  const surveyed = [asked.view, asked.k, asked.filter, asked.index];
+  const wanted = { ...asked, open: null, turn: null };
+  if (asked.view === "benchmarks") await once(asked.view, benchmarks);
+  else if (asked.view) await once(surveyed, () => survey(asked));
+  else await once(wanted, () => (asked.query || asked.like ? find(asked, 0) : browse(asked)));
   if (!asked.open) return thread.close();
   try {
     const dialogue = await api.dialogue(asked.open, asked.index);
@@ -333,6 +333,8 @@ $("theme").addEventListener("click", () => {
   localStorage.setItem("turnwise-theme", document.documentElement.dataset.theme);
 });
 if (localStorage.getItem("turnwise-theme")) document.documentElement.dataset.theme = localStorage.getItem("turnwise-theme");
+// On a telephone they would stand before everything else.
+if (matchMedia("(max-width: 60rem)").matches) $("facets").open = false;
 window.addEventListener("hashchange", show);
 api.onKeyNeeded(() => new Promise((given) => {
   $("enter").addEventListener("close", () => given($("key").value), { once: true });

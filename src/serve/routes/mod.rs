@@ -17,7 +17,7 @@ mod ui;
 use axum::{
     Router,
     body::Body,
-    extract::Request,
+    extract::{MatchedPath, Request},
     http::{Method, Response, StatusCode},
     response::IntoResponse,
     routing::{MethodRouter, delete, get, post},
@@ -171,11 +171,18 @@ where
     move |axum::extract::State(app), request: Request| {
         let handler = handler.clone();
         Box::pin(async move {
+            let indexes = app.indexes.clone();
             let done = match guard::asker(&app, request.headers(), of) {
                 Ok(asker) => handler(Call { app, asker, request }).await,
                 Err(problem) => Err(problem),
             };
-            done.unwrap_or_else(Problem::into_response)
+            done.unwrap_or_else(|problem| {
+                // Where on the disk an index lies is nobody's business who asks over the network.
+                let hidden = indexes.iter().fold(problem, |problem, hosted| {
+                    problem.calling(&hosted.root.display().to_string(), &hosted.name)
+                });
+                hidden.into_response()
+            })
         })
     }
 }
@@ -230,12 +237,19 @@ pub(super) fn router(app: App) -> Router {
             }
         })
         .method_not_allowed_fallback(async |method: Method, request: Request| {
-            let path = request.uri().path().to_owned();
+            let path = request.uri().path();
+            let matched = request.extensions().get::<MatchedPath>().map_or(path, MatchedPath::as_str);
+            let known = ROUTES.iter().filter(|route| route.path == matched);
+            let mut methods: Vec<String> = known.map(|route| route.method.to_uppercase()).collect();
+            if methods.is_empty() {
+                methods.push("GET".to_owned());
+            }
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 format!("{path} has no {method}"),
             )
+            .hint(format!("it has {}", methods.join(" and ")))
         })
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
         .with_state(app)
