@@ -56,14 +56,8 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     for k in grid(most) {
         attempt(k, &mut tried)?;
     }
-    let mut at = nearly_best(&tried);
-    let lowest = (at..tried.len()).min_by(|a, b| tried[*a].silhouette.total_cmp(&tried[*b].silhouette));
-    let lowest = lowest.unwrap_or(at);
-    let again = lowest + nearly_best(&tried[lowest..]);
-    let (best, dip, second) = (tried[at].silhouette, tried[lowest].silhouette, tried[again].silhouette);
-    if dip > 0.0 && second >= dip * RISES && second >= best * SECOND {
-        at = again;
-    }
+    let first = nearly_best(&tried);
+    let at = second_height(&tried[first..]).map_or(first, |second| first + second);
     let below = at.checked_sub(1).map_or(1, |before| tried[before].k);
     let above = tried.get(at + 1).map_or(most + 1, |next| next.k);
     let chosen = tried[at].k;
@@ -82,6 +76,18 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
 fn nearly_best(tried: &[Tried]) -> usize {
     let best = tried.iter().map(|t| t.silhouette).fold(f64::NEG_INFINITY, f64::max);
     tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY)).unwrap_or(0)
+}
+
+/// Of silhouettes from the best on, the place where they have risen again the farthest.
+fn second_height(tried: &[Tried]) -> Option<usize> {
+    let best = tried.first()?.silhouette;
+    let mut lowest = best;
+    let risen = tried.iter().enumerate().filter(|(_, t)| {
+        lowest = lowest.min(t.silhouette);
+        lowest > 0.0 && t.silhouette >= lowest * RISES && t.silhouette >= best * SECOND
+    });
+    let (highest, _) = risen.max_by(|(_, a), (_, b)| a.silhouette.total_cmp(&b.silhouette))?;
+    Some(highest + nearly_best(&tried[highest..]))
 }
 
 /// From 2 on, one by one at first, then in steps of a quarter.
