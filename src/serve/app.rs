@@ -50,6 +50,7 @@ impl App {
             }
             hosted.push(Arc::new(Hosted::open(name, root, keeper.clone(), metrics.clone())?));
         }
+        options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {
             indexes: hosted.into(),
             keeper: keeper.clone(),
@@ -82,14 +83,24 @@ impl App {
 pub(super) struct Asker(pub(super) Option<Key>);
 
 impl Asker {
+    /// The indexes that may be asked.
+    pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<Hosted>> {
+        app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name)))
+    }
+
     /// The index that is asked, if there is one of that name for this asker; unnamed, the only one.
     pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<Hosted>> {
-        let may = |hosted: &&Arc<Hosted>| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name));
-        let mut those = app.indexes.iter().filter(may);
+        let mut those = self.indexes(app);
         match name {
-            Some(name) => those
-                .find(|hosted| hosted.name == name)
-                .ok_or_else(|| Problem::not_found(format!("there is no index `{name}` here")).param("index")),
+            Some(name) => {
+                let all: Vec<&'a Arc<Hosted>> = those.collect();
+                let names = all.iter().map(|hosted| hosted.name.as_str()).collect::<Vec<_>>().join(", ");
+                all.into_iter().find(|hosted| hosted.name == name).ok_or_else(|| {
+                    Problem::not_found(format!("there is no index `{name}` here"))
+                        .param("index")
+                        .hint(format!("there are: {names}"))
+                })
+            }
             None => match (those.next(), those.next()) {
                 (Some(only), None) => Ok(only),
                 (None, _) => Err(Problem::not_found("there is no index here")),
@@ -148,16 +159,14 @@ impl Opened {
     pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
         request.check()?;
         let snapshot = self.searcher.snapshot();
-        if asker.filter().is_some() {
-            if let Some(id) = &request.like {
-                let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
-                let (dialogue, _) = snapshot.find(id).map_err(|_| hidden())?;
-                if !asker.may_see(&dialogue) {
-                    return Err(hidden());
-                }
+        if let Some(id) = &request.like {
+            let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
+            let (dialogue, _) = snapshot.find(id).map_err(|_| hidden())?;
+            if !asker.may_see(&dialogue) {
+                return Err(hidden());
             }
-            request.filter = asker.with_own(request.filter)?;
         }
+        request.filter = asker.with_own(request.filter)?;
         if self.searcher.needs_encoder(&request)?.is_some() {
             self.has_encoder()?;
         }

@@ -29,15 +29,26 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::request("the body is empty, and should be a JSON object"));
     }
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::request("the body is a list, and should be a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|e| wrong(&e))
 }
 
 fn wrong(e: &serde_json::Error) -> Problem {
-    let text = e.to_string();
+    let text = ["usize", "u64", "u32", "u8"].iter().fold(e.to_string(), |text, kind| {
+        text.replace(&format!("expected {kind}"), "expected a whole number from 0 on")
+    });
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match (text.split_once(' ').map(|(first, _)| first), names.split_first()) {
+        // It says by itself what was meant.
+        (Some("unknown"), _) if text.starts_with("unknown filter") => {
+            Problem::request(text.clone()).param("filter")
+        }
         (Some("unknown"), Some((name, known))) => {
-            let problem = Problem::request(text.clone()).param(*name);
+            let problem = Problem::request(text.clone());
+            // A value that is none stands in a field that is not told.
+            let problem = if text.starts_with("unknown field") { problem.param(*name) } else { problem };
             match error::nearest(name, known.iter().copied()) {
                 Some(near) => problem.hint(format!("did you mean `{near}`?")),
                 None => problem,

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     corpus::filter::Filter,
-    error::{Error, IoContext, Result},
+    error::{Error, IoContext, Result, nearest},
 };
 
 /// All keys of a server. Only their digests are kept.
@@ -152,6 +152,23 @@ impl Keys {
             }
         }
         Ok(self)
+    }
+
+    /// Refuses a key that names an index which is not there: it would see nothing, and nobody would know why.
+    pub(super) fn are_for<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+        for key in &self.0 {
+            let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
+            else {
+                continue;
+            };
+            let message = format!("the key `{}` is for an index `{wrong}`, which is not served", key.name);
+            let hint = match nearest(wrong, indexes.clone()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("served are: {}", indexes.collect::<Vec<_>>().join(", ")),
+            };
+            return Err(Error::Input { message, hint: Some(hint) });
+        }
+        Ok(())
     }
 
     /// The key that this is the secret of. It takes as long whichever it is, and whether it is any.

@@ -33,7 +33,7 @@ impl App {
                 continue;
             }
             self.follow();
-            if let Some(answer) = answer(self, &Asker::default(), line.as_bytes()) {
+            if let Some(answer) = answer(self, &Asker::default(), None, line.as_bytes()) {
                 writeln!(output, "{answer}")
                     .and_then(|()| output.flush())
                     .at("write to", "standard output")?;
@@ -43,19 +43,20 @@ impl App {
     }
 }
 
-/// The answer to a message, if it asks for one.
-pub(super) fn answer(app: &App, asker: &Asker, message: &[u8]) -> Option<Value> {
+/// The answer to a message, if it asks for one; of this index, unless it names another.
+pub(super) fn answer(app: &App, asker: &Asker, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
         Err(e) => Some(failed(&Value::Null, -32700, &format!("no JSON: {e}"))),
         Ok(Value::Array(all)) => {
-            let answers: Vec<Value> = all.iter().filter_map(|one| one_answer(app, asker, one)).collect();
+            let answers: Vec<Value> =
+                all.iter().filter_map(|one| one_answer(app, asker, index, one)).collect();
             (!answers.is_empty()).then_some(Value::Array(answers))
         }
-        Ok(one) => one_answer(app, asker, &one),
+        Ok(one) => one_answer(app, asker, index, &one),
     }
 }
 
-fn one_answer(app: &App, asker: &Asker, message: &Value) -> Option<Value> {
+fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) -> Option<Value> {
     let Some(method) = message["method"].as_str() else {
         return Some(failed(&message["id"], -32600, "the message has no method"));
     };
@@ -65,13 +66,13 @@ fn one_answer(app: &App, asker: &Asker, message: &Value) -> Option<Value> {
     Some(match method {
         "initialize" => done(initialized(message["params"]["protocolVersion"].as_str())),
         "ping" => done(json!({})),
-        "tools/list" => done(json!({ "tools": tools(app) })),
+        "tools/list" => done(json!({ "tools": tools(app, asker) })),
         "tools/call" => {
             let (name, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
             let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
             match name.as_str() {
                 Some(name @ ("search" | "similar" | "get_dialogue")) => {
-                    done(called(call(app, asker, name, &arguments)))
+                    done(called(call(app, asker, index, name, &arguments)))
                 }
                 _ => failed(id, -32602, &format!("there is no tool {name}")),
             }
@@ -95,8 +96,8 @@ fn initialized(asked: Option<&str>) -> Value {
     })
 }
 
-fn tools(app: &App) -> Value {
-    let names: Vec<&str> = app.indexes.iter().map(|hosted| hosted.name.as_str()).collect();
+fn tools(app: &App, asker: &Asker) -> Value {
+    let names: Vec<&str> = asker.indexes(app).map(|hosted| hosted.name.as_str()).collect();
     let text = |about: &str| json!({"type": "string", "description": about});
     let index = json!({"type": "string", "enum": names, "description": "Which index; needed only if there are several"});
     let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many hits; 8 if not said"});
@@ -179,7 +180,7 @@ struct GetDialogue {
     index: Option<String>,
 }
 
-fn call(app: &App, asker: &Asker, tool: &str, arguments: &Value) -> Outcome<Value> {
+fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &Value) -> Outcome<Value> {
     let how = |filter, k: Option<usize>| SearchRequest {
         filter,
         k: k.unwrap_or(8).clamp(1, MOST),
@@ -197,14 +198,14 @@ fn call(app: &App, asker: &Asker, tool: &str, arguments: &Value) -> Outcome<Valu
         }
         _ => {
             let GetDialogue { id, index } = read(arguments)?;
-            let opened = asker.index(app, index.as_deref())?.now();
+            let opened = asker.index(app, index.as_deref().or(unsaid))?.now();
             let there = opened.searcher.snapshot().get(&DialogueId::new(id.as_str())?)?;
             let seen = there.filter(|dialogue| asker.may_see(dialogue));
             let seen = seen.ok_or_else(|| Problem::not_found(format!("there is no dialogue `{id}`")))?;
             return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));
         }
     };
-    let found = asker.index(app, index.as_deref())?.now().search(request, asker)?;
+    let found = asker.index(app, index.as_deref().or(unsaid))?.now().search(request, asker)?;
     Ok(json!({"hits": found.hits.iter().map(brief).collect::<Vec<Value>>(), "warnings": found.warnings}))
 }
 

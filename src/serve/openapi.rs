@@ -48,6 +48,13 @@ pub fn document() -> Value {
     })
 }
 
+/// The names that may stand behind the `?` of a route's address.
+pub(super) fn query_names(method: &str, path: &str) -> Vec<String> {
+    let all = parameters(&method.to_lowercase(), path);
+    let in_query = all.iter().filter(|parameter| parameter["in"] == "query");
+    in_query.filter_map(|parameter| parameter["name"].as_str().map(str::to_owned)).collect()
+}
+
 fn parameters(method: &str, path: &str) -> Vec<Value> {
     let parameter = |name: &str, place: &str, required: bool, about: &str| json!({"name": name, "in": place, "required": required, "description": about, "schema": {"type": "string"}});
     let mut all = Vec::new();
@@ -57,7 +64,7 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
         all.push(parameter("id", "path", true, about));
     }
     let of_no_index = ["/v1/embeddings", "/v1/models", "/v1/models/{id}", "/v1/rerank", "/v1/benchmarks"];
-    if path.starts_with("/v1/") && !of_no_index.contains(&path) {
+    if path == "/mcp" || path.starts_with("/v1/") && !of_no_index.contains(&path) {
         all.push(parameter("index", "query", false, "Which index, where there are several"));
     }
     if ["/v1/facets", "/v1/clusters", "/v1/stats"].contains(&path) {
@@ -180,7 +187,7 @@ fn schemas() -> Value {
         },
         "EmbeddingsRequest": {
             "type": "object",
-            "required": ["input", "model"],
+            "required": ["input"],
             "additionalProperties": false,
             "properties": {
                 "input": {"description": "A text, texts, token ids or lists of them"},

@@ -150,3 +150,28 @@ fn people_find_read_and_look_around() {
     browser
         .until("document.getElementById('filter-wrong').textContent.includes('the server does not answer')");
 }
+
+#[test]
+fn a_key_is_asked_for_and_of_several_indexes_one_is_chosen() {
+    let Some(browser) = Browser::start() else { return };
+    let t = with_index();
+    t.write("one.jsonl", "{\"id\": \"only-1\", \"turns\": [{\"text\": \"where is the harbour\"}]}\n");
+    t.ok("ingest -i y one.jsonl --no-encode");
+    t.write("keys.toml", "[[key]]\nname = \"all\"\nsecret = \"let-me-in-please\"\n");
+    let server = Server::start(&t, "-i x --also y --keys keys.toml");
+    browser.open(&format!("http://{}/ui/", server.address));
+    browser.until("document.getElementById('enter').open");
+    browser.keys("#key", &format!("let-me-in{ENTER}"));
+    browser.until("document.getElementById('key-wrong').textContent === 'this key is not known'");
+    assert_eq!(browser.run("return document.getElementById('key').value"), "");
+    browser.keys("#key", &format!("let-me-in-please{ENTER}"));
+    browser.until("document.querySelectorAll('.hit').length === 10");
+    browser.until("document.getElementById('about').textContent.startsWith('x: 280')");
+    browser.click("#views [data-view=stats]");
+    browser.until("document.querySelectorAll('.card').length === 4");
+    browser.click("#views [data-view='']");
+    browser.run("const index = document.getElementById('index'); index.value = 'y'; index.dispatchEvent(new Event('change'))");
+    browser.until("document.querySelectorAll('.hit').length === 1 && location.hash.includes('index=y')");
+    browser.keys("#query", &format!("harbour{ENTER}"));
+    browser.until("document.querySelector('.hit mark')?.textContent === 'harbour'");
+}

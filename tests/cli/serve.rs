@@ -216,13 +216,29 @@ fn what_is_wrong_is_told_as_an_answer() {
         (error["param"].as_str(), error["type"].as_str()),
         (Some("quary"), Some("invalid_request_error"))
     );
-    post("{\"query\": \"x\", \"filter\": \"domian=x\"}").says(400, &["did you mean `domain`?"]);
+    let error = post("{\"query\": \"x\", \"filter\": \"domian=x\"}").says(400, &["did you mean `domain`?"]);
+    assert_eq!((error["param"].as_str(), error["hint"].as_str()), (Some("filter"), None));
+    let error = post("{\"query\": \"x\", \"mode\": \"bm52\"}").says(400, &["did you mean `bm25`?"]);
+    assert!(error["param"].is_null(), "{error}");
+    post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a whole number from 0 on"]);
+    post("[\"refund\"]").says(400, &["the body is a list"]);
+    // A filter that is misspelt lets nothing through unseen.
+    let error =
+        server.get("/v1/stats?fliter=domain%3Dbanking").says(400, &["`fliter`", "did you mean `filter`?"]);
+    assert_eq!(error["param"], "fliter");
+    server.post("/v1/search?indx=x", &json!({"query": "x"})).says(400, &["did you mean `index`?"]);
+    let sent = |kind: &str, body: &str| {
+        server.ask("POST", "/v1/ingest", &[&format!("Content-Type: {kind}")], body.as_bytes())
+    };
+    sent("application/x-ndjson", "hello").says(422, &["nothing of it is a dialogue", "--data-binary @FILE"]);
+    sent("application/x-ndjson", "").says(422, &["holds no dialogue"]);
+    sent("multipart/form-data; boundary=x", "--x").says(415, &["a form", "-T FILE"]);
     post("").says(400, &["the body is empty"]);
     post(&format!("{{\"query\": \"{}\"}}", "x".repeat(2 << 20))).says(413, &["1048576 bytes"]);
     post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}").says(400, &["--exact is for vectors"]);
-    server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`"]);
+    server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`", "there are: x"]);
     server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
-    server.post("/v1/similar", &json!({"like": "nobody-001"})).says(400, &["nobody-001"]);
+    server.post("/v1/similar", &json!({"like": "nobody-001"})).says(404, &["nobody-001"]);
     server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
     server.get("/v1/search").says(405, &["/v1/search has no GET", "it has POST"]);
     server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
@@ -248,6 +264,8 @@ fn what_is_wrong_is_told_as_an_answer() {
     t.run("serve -i x --tls-cert nowhere.pem --tls-key none.pem").says(2, &["cannot read nowhere.pem"]);
     t.write("bad.toml", "[[key]]\nname = \"a\"\nsecret = \"short\"\n");
     t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight letters"]);
+    t.write("other.toml", "[[key]]\nname = \"a\"\nsecret = \"long-enough\"\nindexes = [\"chat\"]\n");
+    t.run("serve -i x --keys other.toml").says(2, &["the key `a` is for an index `chat`", "served are: x"]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ async function answered(method, path, body, signal) {
     throw new Problem(0, { message: "the server does not answer", hint: "is `turnwise serve` still running?" });
   }
   if (answer.status === 401) {
-    const given = await enter();
+    const given = await enter(key ? (await answer.clone().json()).error.message : "");
     if (given) {
       sessionStorage.setItem(KEY, given);
       return answered(method, path, body, signal);

@@ -21,11 +21,14 @@ function why(hit) {
   for (const term of e.terms || []) {
     rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
   }
+  const { fusion } = e;
+  if (fusion?.method === "weighted") rows.push(row("together", number(fusion.score), `${number(fusion.from_dense)} by meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} by words (${fusion.bm25} × s/(s + 10))`));
+  else if (fusion) rows.push(row("together", number(fusion.score), `${number(fusion.from_dense)} + ${number(fusion.from_bm25)}: weight/(${fusion.k} + place) of each list`));
   return el("table", { class: "why" }, el("tbody", {}, rows));
 }
 
-export function show(hit, number, on) {
-  const said = [...hit.before.map((turn) => line(turn, false)), line(hit.turn, true, hit.matched), ...hit.after.map((turn) => line(turn, false))];
+export function show(hit, number, on, found = true) {
+  const said = [...hit.before.map((turn) => line(turn, false)), line(hit.turn, found, hit.matched), ...hit.after.map((turn) => line(turn, false))];
   const above = hit.percentile === undefined ? "" : ` · nearer than ${Math.floor(hit.percentile * 10) / 10}% of random pairs`;
   return el("li", { class: "hit", "data-id": hit.id, "data-dialogue": hit.dialogue, "data-turn": hit.turn.number, tabindex: "-1" },
     el("div", { class: "top" },
@@ -44,5 +47,5 @@ export function show(hit, number, on) {
 // A dialogue that nobody searched for: its beginning.
 export function listed(dialogue, number, on) {
   const { id, title, turns, domains = [] } = dialogue;
-  return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on);
+  return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on, false);
 }

@@ -20,7 +20,8 @@ function read() {
   return {
     query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
     mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
-    index: q.get("index") || "", view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
+    // Where there are several, that which is shown to be chosen.
+    index: q.get("index") || ($("index").options.length > 1 ? $("index").value : ""), view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
   };
 }
 
@@ -102,7 +103,8 @@ const on = {
 function tell(e) {
   const wrong = $("filter-wrong");
   wrong.hidden = false;
-  wrong.textContent = [e.message, e.hint].filter(Boolean).join(" — ");
+  // Where in the request it stands is nothing that anybody sees here.
+  wrong.textContent = [e.message.replace(/ at line \d+ column \d+$/, ""), e.hint].filter(Boolean).join(" — ");
   $("state").textContent = "";
 }
 
@@ -195,7 +197,7 @@ async function browse(asked, after) {
     if (!after) { $("hits").replaceChildren(); shown = []; }
     $("hits").append(...dialogues.map((d, n) => listed(d, shown.length + n + 1, on)));
     shown = shown.concat(dialogues.map((d) => ({ id: d.id, dialogue: d.id, turn: d.turns[0] })));
-    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : "In the order of their coming. Type what to look for among these.";
+    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : "All there is, the first to come in first. Type above what to look for.";
     $("more").hidden = !next;
     return true;
   } catch (e) {
@@ -217,6 +219,8 @@ async function show() {
   if (!["", "topics", "stats", "benchmarks"].includes(asked.view)) asked.view = "";
   toForm(asked);
   count(asked);
+  $("clear").hidden = !asked.filter;
+  document.body.classList.toggle("surveying", Boolean(asked.view));
   for (const button of document.querySelectorAll("#views button")) {
     if (button.dataset.view === asked.view) button.setAttribute("aria-current", "page");
     else button.removeAttribute("aria-current");
@@ -319,6 +323,7 @@ $("before").addEventListener("click", () => {
   $("said").append(said());
   $("said").lastElementChild.querySelector("input").focus();
 });
+$("clear").addEventListener("click", () => write({ ...read(), filter: "" }));
 $("more").addEventListener("click", () => {
   const asked = read();
   if (asked.query || asked.like) find(asked, shown.length);
@@ -336,7 +341,9 @@ if (localStorage.getItem("turnwise-theme")) document.documentElement.dataset.the
 // On a telephone they would stand before everything else.
 if (matchMedia("(max-width: 60rem)").matches) $("facets").open = false;
 window.addEventListener("hashchange", show);
-api.onKeyNeeded(() => new Promise((given) => {
+api.onKeyNeeded((why) => new Promise((given) => {
+  $("key").value = "";
+  $("key-wrong").textContent = why;
   $("enter").addEventListener("close", () => given($("key").value), { once: true });
   $("enter").showModal();
 }));

@@ -4,13 +4,14 @@ import { $, el } from "./dom.js";
 import { condition } from "./facets.js";
 
 const SHOWN = 12;
+const day = (time) => time.slice(0, 10);
 const number = (n, digits = 0) => n.toLocaleString("en", { maximumFractionDigits: digits });
 
 export function show(found, on) {
   const card = (n, what) => el("div", { class: "card" }, el("strong", {}, number(n)), el("span", { class: "quiet" }, what));
   const spread = (name, { min, median, mean, max }) =>
     el("tr", {}, el("th", { scope: "row" }, name), [min, median, mean, max].map((n) => el("td", {}, number(n, 1))));
-  const times = found.times && el("p", { class: "quiet" }, `From ${found.times[0]} to ${found.times[1]}.`);
+  const times = found.times && el("p", { class: "quiet" }, `From ${day(found.times[0])} to ${day(found.times[1])}.`);
   $("survey").replaceChildren(el("div", {},
     el("div", { class: "cards" }, card(found.dialogues, "dialogues"), card(found.turns, "turns"), card(found.speakers, "speakers"), card(found.words, "words")),
     el("table", { class: "fields numbers" },

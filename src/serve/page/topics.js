@@ -14,7 +14,7 @@ export function show(found, on, asked) {
   const without = found.without ? ` ${counted(found.without, "dialogue")} have no vectors yet.` : "";
   const many = el("input", { type: "number", min: "1", max: "100", value: asked.k ?? "", placeholder: String(found.clusters.length), onchange: () => on.topics(many.value) });
   $("survey").replaceChildren(
-    el("div", { class: "how" }, el("label", {}, "into so many topics ", many)),
+    el("div", { class: "how" }, el("label", {}, "How many topics ", many)),
     el("p", { class: "quiet" }, `${counted(found.clusters.length, "topic")} in ${counted(found.dialogues, "dialogue")}${some}.${without} Each point is a dialogue; those that mean the same lie close together.`),
     el("div", { class: "topics" },
       drawn.length > 0 && map(drawn, found.clusters, on),

@@ -21,7 +21,7 @@ pub(super) async fn report(call: Call) -> Outcome<Response<Body>> {
     match call.app.surveying.run(move || Ok(keeper.report()?)).await? {
         Some(page) => Ok(body::of(page, "text/html; charset=utf-8")),
         None => Err(Problem::not_found("nothing was measured here yet").hint(
-            "what the tasks of `turnwise bench` come to is shown here (`turnwise bench --help` has them)",
+            "what `turnwise bench` comes to is shown here; for example: turnwise bench dialogues chats.jsonl -r model -r bm25",
         )),
     }
 }

@@ -28,6 +28,7 @@ const MOST: usize = 2048;
 #[serde(deny_unknown_fields)]
 struct Asked {
     input: Inputs,
+    #[serde(default)]
     model: String,
     #[serde(default)]
     encoding_format: Format,

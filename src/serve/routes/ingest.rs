@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderName, HeaderValue, Response, StatusCode},
+    http::{HeaderName, HeaderValue, Response, StatusCode, header},
 };
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
@@ -43,6 +43,12 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
     let asker = call.asker.0.as_ref().map_or("", |key| key.name.as_str());
     let name = repeated::name(call.request.headers(), asker)?;
+    let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
+        let message = "the body is a form, and should be the dialogues themselves";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+            .hint("with curl, `-X POST -T FILE`"));
+    }
     let options = IngestOptions { only: call.asker.filter().cloned(), ..IngestOptions::default() };
     let body = std::mem::take(call.request.body_mut());
     // By itself: what was sent whole is brought to its end and its answer kept, though the client may have left.
@@ -79,11 +85,25 @@ async fn take_and_keep(
         return Err(Problem::request(format!("the body could not be read to its end: {why}"))
             .hint(format!("{in_now} {are} in; send it again, what is there already is passed over")));
     }
+    if taken.tally.rejected == taken.tally.records {
+        return Err(nothing(taken.first_rejects.first().map(|reject| reject.reason.as_str())));
+    }
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
         repeated::keep(&root, Answered { request, body: digest(body), answer: answer.clone() })?;
     }
     Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// Of all that was sent, nothing could be taken in.
+fn nothing(why: Option<&str>) -> Problem {
+    let message = match why {
+        Some(why) => format!("nothing of it is a dialogue: {why}"),
+        None => "the body holds no dialogue".to_owned(),
+    };
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_data", message).hint(
+        "send a JSON object a line, as it is in the file: with curl, `-X POST -T FILE` or `--data-binary @FILE` (`-d` takes the ends of lines away)",
+    )
 }
 
 /// The answer to what was done before, if it is the same that is sent.

@@ -10,8 +10,9 @@ use crate::serve::{body, mcp, problem::Outcome};
 
 pub(super) async fn mcp(mut call: Call) -> Outcome<Response<Body>> {
     let message = call.body().await?;
+    let index = call.asked("index");
     let (app, asker) = (call.app.clone(), call.asker);
-    let answer = call.app.pool.run(move || Ok(mcp::answer(&app, &asker, &message))).await?;
+    let answer = call.app.pool.run(move || Ok(mcp::answer(&app, &asker, index.as_deref(), &message))).await?;
     Ok(match answer {
         Some(answer) => body::json(StatusCode::OK, &answer),
         // What asks for no answer gets none.

@@ -124,7 +124,9 @@ impl Call {
     /// The filter behind the `?`, of what may be seen.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
         let filter = self.asked("filter").filter(|text| !text.trim().is_empty());
-        Ok(self.asker.with_own(filter.map(|text| text.parse()).transpose()?)?)
+        let filter = filter.map(|text| text.parse::<Filter>()).transpose();
+        let filter = filter.map_err(|e| Problem::from(e).param("filter"))?;
+        Ok(self.asker.with_own(filter)?)
     }
 
     /// All values of a name that may come several times.
@@ -172,7 +174,8 @@ where
         let handler = handler.clone();
         Box::pin(async move {
             let indexes = app.indexes.clone();
-            let done = match guard::asker(&app, request.headers(), of) {
+            let asker = guard::asker(&app, request.headers(), of);
+            let done = match asker.and_then(|asker| only_known_parameters(&request).map(|()| asker)) {
                 Ok(asker) => handler(Call { app, asker, request }).await,
                 Err(problem) => Err(problem),
             };
@@ -185,6 +188,23 @@ where
             })
         })
     }
+}
+
+/// Refuses names behind the `?` that mean nothing: a misspelt filter would let everything through. Where there are none to know,
+/// clients may have some of their own.
+fn only_known_parameters(request: &Request) -> Outcome<()> {
+    let (Some(query), Some(path)) = (request.uri().query(), request.extensions().get::<MatchedPath>()) else {
+        return Ok(());
+    };
+    let known = super::openapi::query_names(request.method().as_str(), path.as_str());
+    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    let unknown = names.filter(|name| !name.is_empty()).find(|name| !known.iter().any(|known| known == name));
+    let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
+    let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
+    Err(match crate::error::nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint(format!("there are {}", known.join(", "))),
+    })
 }
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
