@@ -33,7 +33,8 @@ use crate::{
 use rankers::Asked;
 
 /// The report of a folder of results as a page, if there are any.
-pub(super) fn report_page(results: &std::path::Path) -> Result<Option<String>> {
+#[cfg(feature = "serve")]
+pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
     report::as_page(results)
 }
 

@@ -62,6 +62,7 @@ pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> 
 }
 
 /// The report of a folder as a page, if there is anything to tell.
+#[cfg(feature = "serve")]
 pub(super) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
     Ok((!report.is_empty()).then(|| page::page(&report)))
