@@ -14,7 +14,7 @@ use super::{
 use crate::{
     corpus::{Dialogue, filter::Filter},
     encoder::Encoder,
-    error::{Error, Result},
+    error::{Class, Error, Result},
     search::{Replies, RespondRequest, Response, SearchRequest, Searcher},
 };
 
@@ -161,7 +161,10 @@ impl Opened {
         let snapshot = self.searcher.snapshot();
         if let Some(id) = &request.like {
             let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
-            let (dialogue, _) = snapshot.find(id).map_err(|_| hidden())?;
+            let (dialogue, _) = snapshot.find(id).map_err(|e| match e.class() {
+                Class::Input => hidden(),
+                _ => e.into(),
+            })?;
             if !asker.may_see(&dialogue) {
                 return Err(hidden());
             }

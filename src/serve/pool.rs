@@ -54,7 +54,7 @@ impl Pool {
                 let _waiting = Waiting(&self.waiting);
                 if before >= self.most_waiting {
                     return Err(Problem::busy(format!(
-                        "{} requests wait already, and no more than that may",
+                        "as many requests wait already as may ({})",
                         self.most_waiting
                     ))
                     .hint("come again in a moment, or start the server with more --threads or --waiting"));

@@ -65,10 +65,13 @@ impl Problem {
         self
     }
 
-    /// With another name for what it speaks of.
+    /// With a name in place of a path.
     pub(super) fn calling(mut self, path: &str, name: &str) -> Self {
-        self.message = self.message.replace(path, name);
-        self.hint = self.hint.map(|hint| hint.replace(path, name));
+        // `.` is a path, too, and stands for other things in sentences.
+        if path.len() > 2 && path.contains(std::path::MAIN_SEPARATOR) {
+            self.message = self.message.replace(path, name);
+            self.hint = self.hint.map(|hint| hint.replace(path, name));
+        }
         self
     }
 
@@ -126,5 +129,23 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_called_by_its_name_and_a_full_stop_is_left_alone() {
+        let told = || Problem::request("indexes/x/log: is damaged.").hint("turnwise repair -i indexes/x");
+        let named = told().calling("indexes/x", "x");
+        assert_eq!(
+            (named.message.as_str(), named.hint.as_deref()),
+            ("x/log: is damaged.", Some("turnwise repair -i x"))
+        );
+        for path in [".", "..", "/", ""] {
+            assert_eq!(told().calling(path, "x"), told());
+        }
     }
 }
