@@ -57,7 +57,7 @@ impl Pool {
                         "as many requests wait already as may ({})",
                         self.most_waiting
                     ))
-                    .hint("come again in a moment, or start the server with more --threads or --waiting"));
+                    .hint("come again in a moment, or start the server with more --at-once or --waiting"));
                 }
                 let permit = self.permits.clone().acquire_owned().await;
                 permit.map_err(|_| Problem::unavailable("the server is stopping"))?
