@@ -141,7 +141,7 @@ class Bench:
 
     def flood(self):
         """Searches a second, as many as each takes."""
-        rows, best = [], {server.name: 0 for server in self.servers}
+        rows = []
         for connections in (1, 8, 32):
             rates = {server.name: [] for server in self.servers}
             for _ in range(self.arguments.rounds):
@@ -153,7 +153,6 @@ class Bench:
             ours = max(rates["turnwise"])
             for server in self.servers:
                 each = rates[server.name]
-                best[server.name] = max(best[server.name], *each)
                 ratio = f"{ours / max(each):.2f}"
                 rows.append((connections, NAMES[server.name], f"{max(each):.0f}", ", ".join(f"{r:.0f}" for r in each), ratio))
         table(("connections", "", "searches/s, the best round", "each", "times slower than turnwise"), rows)

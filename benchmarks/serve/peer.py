@@ -100,15 +100,15 @@ class Engine:
         k = max(CANDIDATES, wanted.k)
         if wanted.mode != "bm25":
             vector = self.vector(wanted.query)
-            _, near = self.graph.search(vector, k)
-            candidates = near[0]
+            _, found = self.graph.search(vector, k)
+            candidates = found[0]
         if wanted.mode != "dense":
             found, by_words = self.words.retrieve(self.asked(wanted.query), k=k, show_progress=False)
             # Tantivy multiplies by k1 + 1, as BM25 was written first.
-            worded = {int(n): 2.2 * float(s) for n, s in zip(found[0], by_words[0]) if s > 0}
-            scores = worded
+            scores = {int(n): 2.2 * float(s) for n, s in zip(found[0], by_words[0]) if s > 0}
         if wanted.mode != "bm25":
-            rest = np.array([n for n in scores if n not in set(candidates.tolist())], dtype=candidates.dtype)
+            near = set(candidates.tolist())
+            rest = np.array([n for n in scores if n not in near], dtype=candidates.dtype)
             candidates = np.concatenate([candidates, rest])
             cosines = self.rows[candidates] @ vector[0]
             words = np.array([scores.get(int(n), 0.0) for n in candidates])
