@@ -131,6 +131,15 @@ fn versions(index: &Path) -> BTreeMap<usize, u32> {
     versions
 }
 
+/// Everything is sound, except perhaps sled's files: what a kill may tear, and the next writer makes anew from the log.
+fn assert_whole_but_for_sled(index: &Path) {
+    let report = verify::verify(index, "test", &mut |_| {}).unwrap();
+    let of_sled = |damage: &verify::Damage| {
+        damage.path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("records"))
+    };
+    assert!(report.damage.iter().all(of_sled), "{:?}", report.damage);
+}
+
 #[test]
 fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,8 +184,8 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
             write_corpus(&corpus, version);
         }
         if kills.is_multiple_of(25) {
-            let report = verify::verify(&index, "test", &mut |_| {}).unwrap();
-            assert!(report.damage.is_empty(), "{:?}", report.damage);
+            // That sled may be torn here is counted with the next ingest, which then tells of it.
+            assert_whole_but_for_sled(&index);
         }
     }
     assert!(made_anew <= KILLS / 20, "the records were made anew {made_anew} times");
@@ -266,8 +275,7 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
 fn assert_whole(index: &Path, expected: &BTreeMap<String, String>) {
     let snapshot = Snapshot::open(index).unwrap();
     assert_eq!(&content(&snapshot), expected);
-    let report = verify::verify(index, "test", &mut |_| {}).unwrap();
-    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_whole_but_for_sled(index);
     assert_eq!(vectors::check(index).unwrap().unwrap().damage, []);
     let reader = VectorReader::open(index).unwrap().unwrap();
     for n in (0..COMPACTED).filter(|n| n % 3 != 0) {

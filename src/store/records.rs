@@ -22,8 +22,10 @@ use crate::{
 const CACHE_BYTES: u64 = 64 << 20;
 /// How long an earlier opening in this process may take to let go of sled's files.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Sorts before every sequence number: the batch up to which this copy has come, changed in one step with it.
-const APPLIED_KEY: &[u8] = b"";
+/// Sorts before every sequence number: how far this copy has come, changed in one step with it.
+const REACHED_KEY: &[u8] = b"";
+/// Stands under that key while the copy is made anew.
+const BEING_MADE: u64 = u64::MAX;
 
 thread_local! {
     /// Whether a panic on this thread is expected, caught and turned into an error. A panic hook may ask.
@@ -33,6 +35,15 @@ thread_local! {
 /// Whether a panic on this thread is about to be caught and reported as an error.
 pub fn panic_is_caught() -> bool {
     CAUGHT.get()
+}
+
+/// How far this copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// It is what the log was after this batch.
+    Batch(u64),
+    /// It is being made anew, or that was cut short: only the first records are there.
+    BeingMade,
 }
 
 /// The sled side of a store.
@@ -77,16 +88,19 @@ impl Records {
         files::remove_folder(path)
     }
 
-    /// The batch up to which it has come.
-    pub fn applied(&self) -> Result<u64> {
-        let value = guarded(&self.path, || self.db.get(APPLIED_KEY))?;
-        Ok(value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
+    /// How far it has come.
+    pub fn reached(&self) -> Result<Reached> {
+        let value = guarded(&self.path, || self.db.get(REACHED_KEY))?;
+        Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {
+            BEING_MADE => Reached::BeingMade,
+            batch => Reached::Batch(batch),
+        })
     }
 
-    /// Applies a batch: all of it or nothing.
+    /// Applies a change, after which it has come so far: all of it or nothing.
     pub fn apply<'a>(
         &self,
-        batch: u64,
+        reached: Reached,
         puts: impl Iterator<Item = (Seq, &'a [u8])>,
         removed: impl Iterator<Item = Seq>,
     ) -> Result<()> {
@@ -97,7 +111,11 @@ impl Records {
         for seq in removed {
             change.remove(&seq.0.to_be_bytes());
         }
-        change.insert(APPLIED_KEY, &batch.to_le_bytes());
+        let reached = match reached {
+            Reached::Batch(batch) => batch,
+            Reached::BeingMade => BEING_MADE,
+        };
+        change.insert(REACHED_KEY, &reached.to_le_bytes());
         guarded(&self.path, || self.db.apply_batch(change))
     }
 
@@ -167,13 +185,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         {
             let records = Records::open(dir.path()).unwrap();
-            assert_eq!(records.applied().unwrap(), 0);
+            assert_eq!(records.reached().unwrap(), Reached::Batch(0));
             let puts = [(Seq(1), &b"one"[..]), (Seq(2), b"two")];
-            records.apply(7, puts.into_iter(), std::iter::empty()).unwrap();
-            records.apply(8, std::iter::empty(), std::iter::once(Seq(1))).unwrap();
+            records.apply(Reached::Batch(7), puts.into_iter(), std::iter::empty()).unwrap();
+            records.apply(Reached::Batch(8), std::iter::empty(), std::iter::once(Seq(1))).unwrap();
         }
         let records = Records::open(dir.path()).unwrap();
-        assert_eq!(records.applied().unwrap(), 8);
+        assert_eq!(records.reached().unwrap(), Reached::Batch(8));
         let all: Vec<_> = records.iter().map(Result::unwrap).collect();
         assert_eq!(all, [(Seq(2), b"two".to_vec())]);
         assert_eq!(records.get(Seq(1)).unwrap(), None);
@@ -199,7 +217,13 @@ mod tests {
             let records = Records::open(dir.path()).unwrap();
             for batch in 1..50 {
                 let value = [batch as u8; 3000];
-                records.apply(batch, std::iter::once((Seq(batch), &value[..])), std::iter::empty()).unwrap();
+                records
+                    .apply(
+                        Reached::Batch(batch),
+                        std::iter::once((Seq(batch), &value[..])),
+                        std::iter::empty(),
+                    )
+                    .unwrap();
             }
         }
         let db = dir.path().join("db");
@@ -212,7 +236,10 @@ mod tests {
             match Records::open(dir.path())
                 .and_then(|r| r.iter().collect::<Result<Vec<_>>>().map(|all| (r, all)))
             {
-                Ok((records, all)) => assert!(all.len() as u64 <= records.applied().unwrap().max(49)),
+                Ok((records, all)) => {
+                    records.reached().unwrap();
+                    assert!(all.len() <= 49);
+                }
                 Err(e) => assert!(matches!(e, Error::Corrupt { .. } | Error::Io { .. }), "{e}"),
             }
         }

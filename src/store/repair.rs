@@ -21,7 +21,7 @@ use crate::{
         log::{self, LogWriter, Position, Segment},
         manifest::{Checkpoint, Manifest},
         places::Places,
-        records::Records,
+        records::{Reached, Records},
         writer,
     },
 };
@@ -283,7 +283,9 @@ fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaire
     }
     repaired.missing = still_missing.len() as u64;
     salvage.missing = still_missing;
-    if records.applied().is_ok_and(|batch| batch == salvage.batch) && !salvage.missing.is_empty() {
+    if records.reached().is_ok_and(|reached| reached == Reached::Batch(salvage.batch))
+        && !salvage.missing.is_empty()
+    {
         drop_deleted(&records, salvage)?;
     }
     Ok(())

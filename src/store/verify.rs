@@ -13,7 +13,7 @@ use crate::{
         frame::{Frame, Kind, Totals},
         lock::WriterLock,
         log::{self, Position},
-        records::Records,
+        records::{Reached, Records},
         snapshot::Snapshot,
     },
 };
@@ -59,6 +59,8 @@ pub enum RecordsChecked {
         /// The batch the log is at.
         of: u64,
     },
+    /// A writer was killed while it made sled anew from the log; the next writer does it.
+    BeingMade,
 }
 
 /// One thing that is wrong.
@@ -284,14 +286,18 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
         Ok(records) => records,
         Err(e) => return report.add_error(e),
     };
-    match records.applied() {
+    match records.reached() {
         // A writer that was killed leaves sled a little behind; the next one brings it up to date.
-        Ok(applied) if applied < snapshot.batch() && applied >= snapshot.manifest.checkpoint.batch => {
-            report.records = RecordsChecked::Behind { at: applied, of: snapshot.batch() };
+        Ok(Reached::Batch(at)) if at < snapshot.batch() && at >= snapshot.manifest.checkpoint.batch => {
+            report.records = RecordsChecked::Behind { at, of: snapshot.batch() };
             return Ok(());
         }
-        Ok(applied) if applied != snapshot.batch() => {
-            report.add(&folder, format!("sled is at batch {applied}, the log at {}", snapshot.batch()));
+        Ok(Reached::BeingMade) => {
+            report.records = RecordsChecked::BeingMade;
+            return Ok(());
+        }
+        Ok(Reached::Batch(at)) if at != snapshot.batch() => {
+            report.add(&folder, format!("sled is at batch {at}, the log at {}", snapshot.batch()));
         }
         Ok(_) => {}
         Err(e) => return report.add_error(e),

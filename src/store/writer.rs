@@ -12,7 +12,7 @@ use crate::{
         log::{self, LogWriter, Position, Segment},
         manifest::{Checkpoint, Manifest},
         places::Places,
-        records::Records,
+        records::{Reached, Records},
         repair,
         snapshot::{Snapshot, missing_is_damage},
         table::Entry,
@@ -221,7 +221,7 @@ impl Store {
         // Acknowledged. What follows can be made again from the log.
         let pending = std::mem::take(&mut self.pending);
         let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
-        self.records.apply(commit.batch, puts, pending.removed.iter().copied())?;
+        self.records.apply(Reached::Batch(commit.batch), puts, pending.removed.iter().copied())?;
         self.view.manifest.rejected.extend(commit.rejected.clone());
         self.view.state.advance(commit, seq, self.log.end());
         self.view.segments.forget(self.log.end().segment);
@@ -292,14 +292,15 @@ pub(super) fn make(root: &Path) -> Result<()> {
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.places.records();
     let records = Records::open(&folder)?;
-    let applied = records.applied()?;
     let known = view.manifest.checkpoint.batch..=view.state.batch;
-    if !known.contains(&applied) {
-        return Err(Error::corrupt(
-            folder,
-            format!("it is at batch {applied}, the log at {}", view.state.batch),
-        ));
-    }
+    let applied = match records.reached()? {
+        Reached::Batch(batch) if known.contains(&batch) => batch,
+        Reached::Batch(batch) => {
+            let what = format!("it is at batch {batch}, the log at {}", view.state.batch);
+            return Err(Error::corrupt(folder, what));
+        }
+        Reached::BeingMade => return Err(Error::corrupt(folder, "making it anew was cut short")),
+    };
     let mut segment: Option<Arc<Segment>> = None;
     for batch in tail.batches.iter().filter(|b| b.number > applied) {
         let mut puts = Vec::with_capacity(batch.puts.len());
@@ -312,7 +313,7 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
             puts.extend(json.map(|json| (seq, json)));
         }
         let puts = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
-        records.apply(batch.number, puts, batch.removed.iter().copied())?;
+        records.apply(Reached::Batch(batch.number), puts, batch.removed.iter().copied())?;
     }
     Ok(records)
 }
@@ -339,9 +340,9 @@ pub(super) fn rebuild_records(
         };
         if ended || puts.len() == BATCH {
             // Only the last step may claim that everything is there.
-            let batch = if ended { view.state.batch } else { 0 };
+            let reached = if ended { Reached::Batch(view.state.batch) } else { Reached::BeingMade };
             let borrowed = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
-            records.apply(batch, borrowed, std::iter::empty())?;
+            records.apply(reached, borrowed, std::iter::empty())?;
             done += puts.len() as u64;
             puts.clear();
             progress(done)?;

@@ -10,7 +10,11 @@ use turnwise::{
     corpus::Dialogue,
     error::Error,
     ids::DialogueId,
-    store::{Snapshot, Store, backup, repair, verify},
+    store::{
+        Snapshot, Store, backup,
+        records::{Reached, Records},
+        repair, verify,
+    },
 };
 
 use crate::support::{assert_sound, content, dialogue, put};
@@ -151,6 +155,28 @@ fn a_lost_sled_comes_back_with_a_notice_on_the_next_write() {
     assert_eq!(store.notices().len(), 1, "{:?}", store.notices());
     drop(store);
     assert_sound(&root);
+    assert_eq!(content(&root), all);
+}
+
+#[test]
+fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let records = Records::open(&root.join("records")).unwrap();
+    let everything: Vec<_> = records.iter().map(|record| record.unwrap().0).collect();
+    records.apply(Reached::BeingMade, std::iter::empty(), everything.into_iter().skip(5)).unwrap();
+    records.flush().unwrap();
+    drop(records);
+    let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
+    assert_eq!(report.damage, []);
+    assert!(matches!(report.records, verify::RecordsChecked::BeingMade));
+    let store = Store::open(&root, "test").unwrap();
+    assert!(store.notices()[0].ends_with("making it anew was cut short; made anew from the log"));
+    drop(store);
+    let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
+    assert_eq!(report.damage, []);
+    assert!(matches!(report.records, verify::RecordsChecked::Compared(28)));
     assert_eq!(content(&root), all);
 }
 

@@ -81,6 +81,9 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
             RecordsChecked::Behind { at, of } => {
                 writeln!(out, "  records  at batch {at} of {of}; the next writer brings them up to date")?;
             }
+            RecordsChecked::BeingMade => {
+                writeln!(out, "  records  were being made anew from the log; the next writer does it")?;
+            }
             RecordsChecked::NotReached => {
                 writeln!(out, "  records  not compared, because the log is damaged")?
             }
