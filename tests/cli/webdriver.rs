@@ -91,14 +91,19 @@ impl Browser {
         self.post("execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true. What it looks into may not be there yet: that is no reason to give up.
     #[track_caller]
     pub fn until(&self, expression: &str) {
         let begun = Instant::now();
-        while self.run(&format!("return Boolean({expression})")) != true {
+        let script = format!("try {{ return Boolean({expression}) }} catch (e) {{ return String(e) }}");
+        loop {
+            let answer = self.run(&script);
+            if answer == true {
+                return;
+            }
             assert!(
                 begun.elapsed() < PATIENCE,
-                "not so in time: {expression}\n{}",
+                "not so in time ({answer}): {expression}\n{}",
                 self.run("return document.body.innerText")
             );
             thread::sleep(Duration::from_millis(50));
