@@ -3,8 +3,14 @@
 mod admitted;
 pub mod dense;
 #[cfg(feature = "lexical")]
+pub mod embedded;
+#[cfg(feature = "lexical")]
+pub mod engine;
+#[cfg(feature = "lexical")]
 pub mod lexical;
 mod sealed;
 pub mod vectors;
 
 pub use admitted::Admitted;
+#[cfg(feature = "lexical")]
+pub use engine::Ways;

@@ -33,7 +33,7 @@ impl Searcher {
         if texts.is_empty() {
             return Ok(Known::new());
         }
-        let options = TextOptions { prompt: self.dense()?.vectors().recipe().prompt.clone() };
+        let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let encoder = self.encoder()?;
         // Only one by one it can be told which was too long.
         let limit = encoder.max_tokens().map_or(usize::MAX, |tokens| tokens.saturating_sub(8));

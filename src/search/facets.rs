@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Mode, Searcher};
+use super::Searcher;
 use crate::{
     corpus::filter::{FactNames, Facts, Filter},
     error::{Error, Result},
-    index::{lexical::Counts, vectors::Kind},
+    index::{Ways, lexical::Counts, vectors::Kind},
+    store::Snapshot,
 };
 
 /// The fields that are counted unasked.
@@ -61,43 +62,45 @@ impl Searcher {
             ));
         }
         let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field)).collect::<Result<_>>()?;
-        let filtered = filter.map(|filter| self.filtered(filter, Kind::Dialogues, Mode::Bm25)).transpose()?;
+        let index = self.embedded("counting dialogues by values")?;
+        let words = Ways { meaning: false, words: true };
+        let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, words)).transpose()?;
         let selected = filtered.as_deref().and_then(|filtered| filtered.selected());
-        let by_index = match (&self.lexical, filter.is_some() == selected.is_some()) {
-            (Ok(lexical), true) => lexical.facets(&self.snapshot, &names, selected)?,
+        let by_index = match (index.lexical(), filter.is_some() == selected.is_some()) {
+            (Ok(lexical), true) => lexical.facets(index.snapshot(), &names, selected)?,
             _ => None,
         };
         let counts = match by_index {
             Some(counts) => counts,
-            None => self.facets_by_records(filter, &names)?,
+            None => facets_by_records(index.snapshot(), filter, &names)?,
         };
         Ok(Facets {
             dialogues: match &filtered {
                 Some(filtered) => filtered.admitted().count(),
-                None => self.snapshot.totals().dialogues,
+                None => index.snapshot().totals().dialogues,
             },
             facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, most)).collect(),
         })
     }
+}
 
-    /// The same by reading every record.
-    pub(super) fn facets_by_records(&self, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
-        let mut counts: Counts = vec![HashMap::new(); names.len()];
-        for dialogue in self.snapshot.dialogues() {
-            let dialogue = dialogue?;
-            if filter.is_some_and(|filter| !filter.matches(&dialogue)) {
-                continue;
-            }
-            let facts = Facts::of_dialogue(&dialogue);
-            for (names, counts) in names.iter().zip(&mut counts) {
-                let mut values: Vec<&str> = facts.iter().filter_map(|fact| names.value(fact)).collect();
-                values.sort_unstable();
-                values.dedup();
-                values.iter().for_each(|value| *counts.entry((*value).to_owned()).or_default() += 1);
-            }
+/// The same by reading every record.
+fn facets_by_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
+    let mut counts: Counts = vec![HashMap::new(); names.len()];
+    for dialogue in snapshot.dialogues() {
+        let dialogue = dialogue?;
+        if filter.is_some_and(|filter| !filter.matches(&dialogue)) {
+            continue;
         }
-        Ok(counts)
+        let facts = Facts::of_dialogue(&dialogue);
+        for (names, counts) in names.iter().zip(&mut counts) {
+            let mut values: Vec<&str> = facts.iter().filter_map(|fact| names.value(fact)).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.iter().for_each(|value| *counts.entry((*value).to_owned()).or_default() += 1);
+        }
     }
+    Ok(counts)
 }
 
 fn facet(field: &str, values: HashMap<String, u64>, most: usize) -> Facet {
@@ -116,7 +119,7 @@ mod tests {
         corpus::{Dialogue, Role},
         ids::DialogueId,
         index::lexical::Lexical,
-        store::{Prepared, Snapshot, Store},
+        store::{Prepared, Store},
     };
 
     #[test]
@@ -153,7 +156,8 @@ mod tests {
         {
             let filter: Option<Filter> = filter.map(|text| text.parse().unwrap());
             let told = searcher.facets(filter.as_ref(), &fields, 100).unwrap();
-            let read = searcher.facets_by_records(filter.as_ref(), &names).unwrap();
+            let snapshot = searcher.embedded("test").unwrap().snapshot();
+            let read = facets_by_records(snapshot, filter.as_ref(), &names).unwrap();
             let read: Vec<Facet> = fields.iter().zip(read).map(|(field, v)| facet(field, v, 100)).collect();
             assert_eq!(told.facets, read, "{filter:?}");
             assert!(told.dialogues > 5);

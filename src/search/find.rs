@@ -1,19 +1,21 @@
 //! The search itself: candidates from both lists, more of them until there are hits enough.
 
-use std::{cell::Cell, ops::Range, time::Instant};
+use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
 use super::{
     Searcher,
-    filtered::Filtered,
-    fuse::{Candidate, Entry, fuse},
+    fuse::{Candidate, fuse},
     hits::Hits,
     query::{Known, Query},
-    request::{Mode, Of, SearchRequest},
+    request::{Method, Mode, Of, SearchRequest},
     response::{Candidates, Response, SCHEMA, Timings},
 };
 use crate::{
     error::Result,
-    index::{dense::Look, vectors::Kind},
+    index::{
+        engine::{Ahead, Found, View, Ways, unsupported},
+        vectors::Kind,
+    },
 };
 
 /// Where hits are dropped after they were found (by a least score, by groups), more candidates are looked for, up to so many.
@@ -21,8 +23,8 @@ const DEEPEST: usize = 100_000;
 
 /// Both lists to some depth.
 pub(super) struct Lists {
-    pub(super) dense: Vec<Entry>,
-    pub(super) bm25: Vec<Entry>,
+    pub(super) dense: Vec<Found>,
+    pub(super) bm25: Vec<Found>,
     /// Whether there is nothing more.
     exhausted: bool,
 }
@@ -36,18 +38,21 @@ impl Searcher {
     pub(super) fn search_knowing(&self, request: &SearchRequest, known: &Known) -> Result<Response> {
         request.check()?;
         let started = Instant::now();
-        let mode = self.mode(request)?;
+        let mut view = self.engine.view();
+        let mode = self.mode_in(view.as_ref(), request)?;
         if mode != Mode::Bm25 {
-            self.dense()?;
+            self.recipe()?;
         }
+        self.check_possible(request)?;
         let mut timings = Timings::default();
-        let mut query = timed(&mut timings.encode, || self.query(request, mode, known))?;
-        let filtered = timed(&mut timings.filter, || match &request.filter {
-            Some(filter) => self.filtered(filter, query.kind, mode).map(Some),
+        let mut query = timed(&mut timings.encode, || self.query(view.as_ref(), request, mode, known))?;
+        let kind = query.kind;
+        let admitted = timed(&mut timings.filter, || match &request.filter {
+            Some(filter) => view.admit(filter, kind, mode.ways()),
             None => Ok(None),
         })?;
-        let filtered = filtered.as_deref();
-        query.warnings.extend(self.warnings(request, mode, query.kind));
+        let view = view.as_ref();
+        query.warnings.extend(self.engine.notes(kind, mode.ways(), request.mode.is_none()));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
@@ -58,28 +63,33 @@ impl Searcher {
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {
             too_low.set(0);
-            let lists = self.lists(request, &query, filtered, depth, &mut timings)?;
+            let lists = lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
+                if mode == Mode::Hybrid && fusion.method == Method::Weighted {
+                    view.ahead(kind, &lists.by_words_alone(), Ahead::Vectors)?;
+                }
                 let cosine = |candidate: &Candidate| match &query.vector {
-                    Some(vector) => self.cosine(query.kind, candidate, vector),
+                    Some(vector) => view.cosine(kind, &candidate.found(), vector),
                     None => Ok(None),
                 };
                 let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;
-                self.rerank(request, &query, &mut ranked)?;
-                Hits { searcher: self, request, query: &query, mode, fusion, too_low: &too_low }.of(ranked)
+                self.rerank(view, request, &query, &mut ranked)?;
+                Hits { engine: self.engine(), view, request, query: &query, mode, fusion, too_low: &too_low }
+                    .of(ranked)
             })?;
             if hits.len() >= request.k || lists.exhausted || depth >= DEEPEST {
                 break (lists, hits);
             }
             depth = depth.saturating_mul(4).min(DEEPEST);
         };
-        let Query { text, kind, words, effective, warnings, .. } = query;
-        let terms = match &words {
-            Some(words) => words.terms().to_vec(),
-            None => self.analyzer().terms(&request.query),
+        let analyzer = self.engine.analyzer();
+        let Query { text, words, effective, warnings, .. } = query;
+        let terms = match words {
+            Some(words) => words.terms,
+            None => analyzer.terms(&request.query),
         };
         for hit in &mut hits {
-            hit.matched = characters(&hit.turn.text, &self.analyzer().ranges(&hit.turn.text, &terms));
+            hit.matched = characters(&hit.turn.text, &analyzer.ranges(&hit.turn.text, &terms));
         }
         Ok(Response {
             schema: SCHEMA,
@@ -94,77 +104,68 @@ impl Searcher {
             candidates: Candidates {
                 dense: lists.dense.len(),
                 bm25: lists.bm25.len(),
-                admitted: filtered.map(|filtered| filtered.admitted().count()),
+                admitted,
                 too_low: Some(too_low.get()).filter(|n| *n > 0),
             },
             warnings,
             terms,
-            analyzer: self.analyzer(),
+            analyzer,
             milliseconds: started.elapsed().as_secs_f64() * 1e3,
             timings,
         })
     }
 
-    pub(crate) fn analyzer(&self) -> crate::text::Analyzer {
-        self.lexical.as_ref().map(|lexical| lexical.analyzer()).unwrap_or_default()
+    /// Refuses what the engine cannot do.
+    fn check_possible(&self, request: &SearchRequest) -> Result<()> {
+        let can = self.engine.capabilities();
+        let refused = |what: &str, hint: &str| Err(unsupported(&self.engine.place(), what, hint));
+        if request.syntax && !can.expressions {
+            return refused("a query in Tantivy's language (--syntax)", "look for words alone");
+        }
+        if request.exact && !can.exact {
+            return refused("looking at every vector (--exact)", "leave --exact out");
+        }
+        if request.min_percentile.is_some() && !can.percentiles {
+            return refused("a least percentile", "take a least score (--min-score)");
+        }
+        Ok(())
     }
+}
 
-    pub(super) fn lists(
-        &self,
-        request: &SearchRequest,
-        query: &Query,
-        filtered: Option<&Filtered>,
-        depth: usize,
-        timings: &mut Timings,
-    ) -> Result<Lists> {
-        let mut lists = Lists { dense: Vec::new(), bm25: Vec::new(), exhausted: true };
-        if let Some(vector) = &query.vector {
-            let among = filtered.and_then(Filtered::among);
-            let look = Look { k: depth, exact: request.exact, among, ..Look::default() };
-            let found = timed(&mut timings.dense, || {
-                self.dense()?.search(&self.snapshot, query.kind, vector, &look)
-            })?;
-            lists.exhausted &= found.len() < depth;
-            lists.dense = found
-                .into_iter()
-                .map(|hit| Entry { dialogue: hit.dialogue, seq: hit.seq, turn: hit.turn, score: hit.score })
-                .collect();
-        }
-        if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
-            let (found, exhausted) =
-                timed(&mut timings.bm25, || self.by_words(words, query.kind, filtered, depth))?;
-            lists.exhausted &= exhausted;
-            lists.bm25 = found;
-        }
-        Ok(lists)
+/// Both lists to some depth.
+pub(super) fn lists(
+    view: &dyn View,
+    request: &SearchRequest,
+    query: &Query,
+    depth: usize,
+    timings: &mut Timings,
+) -> Result<Lists> {
+    let mut lists = Lists { dense: Vec::new(), bm25: Vec::new(), exhausted: true };
+    if let Some(vector) = &query.vector {
+        let found = timed(&mut timings.dense, || view.nearest(query.kind, vector, depth, request.exact))?;
+        lists.exhausted &= found.exhausted;
+        lists.dense = found.found;
     }
+    if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
+        let found = timed(&mut timings.bm25, || view.by_words(query.kind, words, depth))?;
+        lists.exhausted &= found.exhausted;
+        lists.bm25 = found.found;
+    }
+    Ok(lists)
+}
 
-    /// The list by words, without what is not there any more, and whether there is nothing more.
-    fn by_words(
-        &self,
-        words: &crate::index::lexical::LexicalQuery,
-        kind: Kind,
-        filtered: Option<&Filtered>,
-        depth: usize,
-    ) -> Result<(Vec<Entry>, bool)> {
-        let lexical = self.lexical()?;
-        let mut k = depth;
-        loop {
-            let found = lexical.find(kind, words, k, filtered.and_then(Filtered::selected))?;
-            let exhausted = found.len() < k;
-            let live = found.into_iter().filter_map(|hit| {
-                let key = hit.dialogue.key();
-                let there = self.snapshot.seq_of(key) == Some(hit.seq);
-                let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
-                let entry = Entry { dialogue: key, seq: hit.seq, turn: hit.turn, score: hit.score };
-                (there && admitted).then_some(entry)
-            });
-            let live: Vec<Entry> = live.take(depth).collect();
-            if exhausted || live.len() >= depth {
-                return Ok((live, exhausted));
-            }
-            k = k.saturating_mul(4);
-        }
+impl Lists {
+    /// What only its words have found.
+    fn by_words_alone(&self) -> Vec<Found> {
+        let near: HashSet<_> = self.dense.iter().map(|found| (found.seq, found.turn)).collect();
+        self.bm25.iter().filter(|found| !near.contains(&(found.seq, found.turn))).copied().collect()
+    }
+}
+
+impl Mode {
+    /// The ways in which it searches.
+    pub(super) fn ways(self) -> Ways {
+        Ways { meaning: self != Mode::Bm25, words: self != Mode::Dense }
     }
 }
 

@@ -9,6 +9,7 @@ use super::request::{Fusion, Method, Mode};
 use crate::{
     error::Result,
     ids::{IdKey, Seq, TurnNo},
+    index::engine::Found,
 };
 
 /// What a list has, and where.
@@ -36,13 +37,11 @@ pub(super) struct Candidate {
     pub(super) before: Option<Place>,
 }
 
-/// One found by one list.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) dialogue: IdKey,
-    pub(super) seq: Seq,
-    pub(super) turn: Option<TurnNo>,
-    pub(super) score: f32,
+impl Candidate {
+    /// As an engine names it.
+    pub(super) fn found(&self) -> Found {
+        Found { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
+    }
 }
 
 /// Everything that either list has, best first. Equal ones are in no order that counts: their ids tell it. `cosine` knows
@@ -50,7 +49,7 @@ pub(super) struct Entry {
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
-    [dense, bm25]: [&[Entry]; 2],
+    [dense, bm25]: [&[Found]; 2],
     cosine: &dyn Fn(&Candidate) -> Result<Option<f32>>,
 ) -> Result<Vec<Candidate>> {
     let mut found: HashMap<(Seq, Option<TurnNo>), Candidate> =
@@ -122,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn list(scores: &[(u64, f32)]) -> Vec<Entry> {
-        let entry = |(seq, score): &(u64, f32)| Entry {
+    fn list(scores: &[(u64, f32)]) -> Vec<Found> {
+        let entry = |(seq, score): &(u64, f32)| Found {
             dialogue: IdKey::default(),
             seq: Seq(*seq),
             turn: None,

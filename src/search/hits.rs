@@ -3,7 +3,6 @@
 use std::{cell::Cell, collections::HashMap};
 
 use super::{
-    Searcher,
     explain::Explanation,
     fuse::Candidate,
     query::Query,
@@ -15,12 +14,16 @@ use crate::{
     encoder::vectors::cosine,
     error::Result,
     ids::IdKey,
-    index::vectors::{Kind, dialogue_key, utterance_key},
+    index::{
+        engine::{Ahead, Engine, Found, View},
+        vectors::Kind,
+    },
 };
 
 /// Making hits.
 pub(super) struct Hits<'a> {
-    pub(super) searcher: &'a Searcher,
+    pub(super) engine: &'a dyn Engine,
+    pub(super) view: &'a dyn View,
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
     pub(super) mode: Mode,
@@ -41,6 +44,7 @@ impl Hits<'_> {
     /// The hits of candidates that are in the order of their scores.
     pub(super) fn of(&self, ranked: Vec<Candidate>) -> Result<Vec<Hit>> {
         let wanted = self.request.offset + self.request.k;
+        self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
         // Which hit stands for a dialogue, where there is one for each.
         let mut groups: HashMap<IdKey, usize> = HashMap::new();
@@ -79,12 +83,22 @@ impl Hits<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
+    /// Says what will be read of the best: as many as are wanted, and what others are like, which is left out.
+    fn fetch_ahead(&self, ranked: &[Candidate], wanted: usize) -> Result<()> {
+        let best: Vec<Found> = ranked.iter().take(wanted + 1).map(Candidate::found).collect();
+        self.view.ahead(self.query.kind, &best, Ahead::Records)?;
+        match (self.query.kind, &self.query.vector) {
+            (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Ahead::Turns),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the records of equally good ones; ids descending.
     fn in_order(&self, ties: Vec<Candidate>) -> Result<Vec<Read>> {
         let mut all = Vec::with_capacity(ties.len());
         for candidate in ties {
             let itself = self.query.itself == Some((candidate.dialogue, candidate.turn));
-            let Some((seq, dialogue)) = self.searcher.snapshot.record(candidate.dialogue)? else { continue };
+            let Some((seq, dialogue)) = self.view.record(candidate.dialogue)? else { continue };
             // What was replaced since is found as what it is now, or not at all.
             if itself || seq != candidate.seq {
                 continue;
@@ -151,16 +165,24 @@ impl Hits<'_> {
         dialogue: &Dialogue,
         at: Option<usize>,
     ) -> Result<Option<f64>> {
-        let (Some(vector), Some(dense)) = (&self.query.vector, &self.searcher.dense) else { return Ok(None) };
-        let score = match (candidate.cosine, at.and_then(|at| dialogue.turns.get(at))) {
-            (Some(cosine), _) => Some(cosine),
-            (None, Some(turn)) => self.searcher.cosine_with(self.query.kind, &key_of_turn(turn), vector)?,
-            (None, None) => self.searcher.cosine_with(self.query.kind, &dialogue_key(dialogue), vector)?,
+        let Some(vector) = self.query.vector.as_ref().filter(|_| self.engine.capabilities().percentiles)
+        else {
+            return Ok(None);
+        };
+        let score = match candidate.cosine {
+            Some(cosine) => Some(cosine),
+            None => self.cosine(dialogue, at.and_then(|at| dialogue.turns.get(at)), vector)?,
         };
         // What somebody types is as long as an utterance.
         let from = if self.request.query.is_empty() { self.query.kind } else { Kind::Utterances };
-        let background = dense.background(from, self.query.kind)?;
-        Ok(score.and_then(|score| background.percentile(score)))
+        match score {
+            Some(score) => self.engine.percentile(from, self.query.kind, score),
+            None => Ok(None),
+        }
+    }
+
+    fn cosine(&self, dialogue: &Dialogue, turn: Option<&Turn>, vector: &[f32]) -> Result<Option<f32>> {
+        Ok(self.view.vector(dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
     /// The turn of a dialogue that fits best: by its vector, or else by its words, or else the first.
@@ -168,14 +190,14 @@ impl Hits<'_> {
         let mut best: Option<(f32, usize)> = None;
         if let Some(vector) = &self.query.vector {
             for (at, turn) in dialogue.turns.iter().enumerate() {
-                let score = self.searcher.cosine_with(Kind::Utterances, &key_of_turn(turn), vector)?;
+                let score = self.cosine(dialogue, Some(turn), vector)?;
                 if let Some(score) = score.filter(|score| best.is_none_or(|(most, _)| *score > most)) {
                     best = Some((score, at));
                 }
             }
         }
-        if let (None, Some(words), Ok(lexical)) = (best, &self.query.words, &self.searcher.lexical) {
-            let number = lexical.best_turn(words, &dialogue.id)?;
+        if let (None, Some(words)) = (best, &self.query.words) {
+            let number = self.view.best_turn(words, &dialogue.id)?;
             return Ok(dialogue.turns.iter().position(|t| Some(t.number) == number).unwrap_or(0));
         }
         Ok(best.map_or(0, |(_, at)| at))
@@ -183,43 +205,16 @@ impl Hits<'_> {
 
     fn explanation(&self, candidate: &Candidate, dialogue: &Dialogue) -> Result<Explanation> {
         let mut explanation = Explanation::of(self.mode, &self.fusion, candidate);
-        if let (Some(_), Some(words), Ok(lexical)) =
-            (candidate.bm25, &self.query.words, &self.searcher.lexical)
-        {
-            explanation.terms = lexical.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
+        if let (Some(_), Some(words)) = (candidate.bm25, &self.query.words) {
+            explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         Ok(explanation)
     }
-}
-
-fn key_of_turn(turn: &Turn) -> IdKey {
-    utterance_key(&turn.text)
 }
 
 /// One more of a group that is shown.
 fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &Candidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;
-    }
-}
-
-impl Searcher {
-    /// The cosine of a stored vector and the query's; `None` if there is none.
-    fn cosine_with(&self, kind: Kind, key: &IdKey, vector: &[f32]) -> Result<Option<f32>> {
-        let Some(dense) = &self.dense else { return Ok(None) };
-        Ok(dense.vectors().get(kind, key)?.map(|stored| cosine(vector, stored)))
-    }
-
-    /// The cosine of a candidate and the query.
-    pub(super) fn cosine(&self, kind: Kind, candidate: &Candidate, vector: &[f32]) -> Result<Option<f32>> {
-        let Some((_, dialogue)) = self.snapshot.record(candidate.dialogue)? else { return Ok(None) };
-        let key = match candidate.turn {
-            None => dialogue_key(&dialogue),
-            Some(number) => match dialogue.turns.iter().find(|t| t.number == number) {
-                Some(turn) => key_of_turn(turn),
-                None => return Ok(None),
-            },
-        };
-        self.cosine_with(kind, &key, vector)
     }
 }

@@ -24,7 +24,6 @@ pub mod clusters;
 pub mod duplicates;
 mod explain;
 mod facets;
-mod filtered;
 mod find;
 mod fuse;
 mod hits;
@@ -40,10 +39,7 @@ mod tests;
 mod tune;
 mod tuning;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-};
+use std::{path::Path, sync::Arc};
 
 pub use explain::{Explanation, Fused};
 pub use facets::{Facet, FacetValue, Facets, USUAL};
@@ -55,30 +51,23 @@ pub use statistics::statistics;
 pub use tune::{Labelled, Quality, Tried, Tuned};
 pub use tuning::Tuning;
 
-use filtered::Filtered;
-
 use crate::{
     encoder::Encoder,
     error::{Error, Result},
     index::{
         dense::DenseReader,
-        lexical::Lexical,
-        vectors::{Kind, VectorReader},
+        embedded::Embedded,
+        engine::{Engine, View, unsupported},
+        vectors::Recipe,
     },
     store::Snapshot,
 };
 
-/// An index as of one moment, ready to be searched by any number of threads.
+/// Something to be searched, as of one moment, by any number of threads.
 pub struct Searcher {
-    root: PathBuf,
-    snapshot: Snapshot,
-    /// Why there is none is told where one is needed.
-    lexical: Result<Lexical>,
-    dense: Option<DenseReader>,
+    engine: Box<dyn Engine>,
     encoder: Option<Arc<dyn Encoder>>,
     tuning: Option<Tuning>,
-    /// What was worked out for filters, the last first.
-    filters: Mutex<Vec<Arc<Filtered>>>,
 }
 
 impl Searcher {
@@ -90,65 +79,52 @@ impl Searcher {
 
     /// Opens what a snapshot of an index sees.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
-        let dense = DenseReader::open(root, &snapshot)?;
-        Ok(Searcher {
-            root: root.to_owned(),
-            lexical: Lexical::open_at(root, &snapshot),
-            dense,
-            snapshot,
-            encoder: None,
-            tuning: Tuning::read(root)?,
-            filters: Mutex::default(),
-        })
+        let tuning = Tuning::read(root)?;
+        Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
+    }
+
+    /// Searches in an engine.
+    pub fn of(engine: Box<dyn Engine>) -> Self {
+        Searcher { engine, encoder: None, tuning: None }
     }
 
     /// With the encoder that made the index's vectors; another is refused.
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
-        let recipe = self.dense()?.vectors().recipe();
+        let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
             return Err(Error::Input {
                 message: format!(
                     "the vectors in {} were made by another encoder: {} was {} then and is {} now",
-                    self.root.display(),
+                    self.engine.place(),
                     recipe.model,
                     recipe.fingerprint,
                     encoder.fingerprint()
                 ),
-                hint: Some(format!(
-                    "`turnwise encode -i {} --replace` makes them anew with what is there now",
-                    self.root.display()
-                )),
+                hint: Some(self.engine.how_to_encode_anew()),
             });
         }
         self.encoder = Some(encoder);
         Ok(self)
     }
 
-    /// The records that are seen.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    /// What is searched in.
+    pub fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref()
     }
 
-    /// The vectors, if there are any.
+    /// The index on this machine; an error, which names what was to be done with it, where the engine is another.
+    pub fn embedded(&self, what: &str) -> Result<&Embedded> {
+        let elsewhere = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
+        self.engine.embedded().ok_or_else(elsewhere)
+    }
+
+    /// The vectors of an index on this machine, if there are any.
     pub fn vectors(&self) -> Option<&DenseReader> {
-        self.dense.as_ref()
+        self.engine.embedded().and_then(Embedded::dense)
     }
 
-    fn dense(&self) -> Result<&DenseReader> {
-        self.dense.as_ref().ok_or_else(|| VectorReader::none_yet(&self.root))
-    }
-
-    fn lexical(&self) -> Result<&Lexical> {
-        match &self.lexical {
-            Ok(lexical) => Ok(lexical),
-            // Opened once more, for an error of one's own.
-            Err(_) => Lexical::open_at(&self.root, &self.snapshot).and_then(|_| {
-                Err(Error::Unavailable {
-                    message: format!("the lexical index of {} came just now", self.root.display()),
-                    hint: Some("ask again".to_owned()),
-                })
-            }),
-        }
+    fn recipe(&self) -> Result<&Recipe> {
+        self.engine.recipe().ok_or_else(|| self.engine.without_vectors())
     }
 
     fn encoder(&self) -> Result<&dyn Encoder> {
@@ -160,78 +136,28 @@ impl Searcher {
 
     /// By what a request is answered: by both where both are there, unless it says otherwise.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
+        self.mode_in(self.engine.view().as_ref(), request)
+    }
+
+    fn mode_in(&self, view: &dyn View, request: &SearchRequest) -> Result<Mode> {
         if let Some(mode) = request.mode {
             return Ok(mode);
         }
         if request.syntax {
             return Ok(Mode::Bm25);
         }
-        let kind = query::kind_of(request, &self.snapshot)?;
         let wants_vectors = request.exact
             || request.rerank.is_some()
             || request.min_percentile.is_some()
             || !request.context.is_empty();
-        let any = self.dense.as_ref().is_some_and(|dense| dense.vectors().rows(kind) > 0);
-        match (any || wants_vectors, &self.lexical) {
-            (false, _) => Ok(Mode::Bm25),
-            (true, Ok(_)) => Ok(Mode::Hybrid),
+        if !wants_vectors && self.engine.rows(query::kind_of(request, view)?) == 0 {
+            return Ok(Mode::Bm25);
+        }
+        match self.engine.has_words() {
+            Ok(()) => Ok(Mode::Hybrid),
             // That words are not there yet is told with the answer; that they are lost is no answer.
-            (true, Err(Error::Input { .. } | Error::Unavailable { .. })) => Ok(Mode::Dense),
-            (true, Err(_)) => self.lexical().map(|_| Mode::Hybrid),
+            Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Mode::Dense),
+            Err(e) => Err(e),
         }
-    }
-
-    /// What cannot be found yet, and what takes long, in words.
-    fn warnings(&self, request: &SearchRequest, mode: Mode, kind: Kind) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let root = self.root.display();
-        if request.mode.is_none()
-            && mode == Mode::Dense
-            && let Err(e) = &self.lexical
-        {
-            warnings.push(format!(
-                "nothing is looked for by its words: {e}; `turnwise index build -i {root}` changes that"
-            ));
-        }
-        if mode != Mode::Dense
-            && let Ok(lexical) = &self.lexical
-        {
-            if !lexical.is_current(&self.snapshot) {
-                warnings.push(format!(
-                    "the search index is behind the records; `turnwise index build -i {root}` brings it up to date"
-                ));
-            } else if lexical.tail() > LONG_LEXICAL_TAIL {
-                warnings.push(format!(
-                    "{} utterances had to be taken into memory before they could be searched by words; `turnwise index build \
-                     -i {root}` takes them in once for all",
-                    lexical.tail()
-                ));
-            }
-        }
-        if mode != Mode::Bm25
-            && let Some(dense) = &self.dense
-        {
-            let counted = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-            let without = dense.without(kind);
-            if without > 0 {
-                warnings.push(format!(
-                    "{} cannot be found by meaning yet; `turnwise encode -i {root}` and then `turnwise index build -i {root}` \
-                     change that",
-                    counted(without, kind.name().trim_end_matches('s'))
-                ));
-            }
-            if dense.tail() > LONG_TAIL {
-                warnings.push(format!(
-                    "{} have to be looked at one by one; `turnwise index build -i {root}` makes that faster",
-                    counted(dense.tail() as u64, "dialogue")
-                ));
-            }
-        }
-        warnings
     }
 }
-
-/// So many utterances are taken into memory without it being worth a word.
-const LONG_LEXICAL_TAIL: u64 = 50_000;
-/// So many dialogues are looked at one by one without it being worth a word.
-const LONG_TAIL: usize = 10_000;

@@ -1,6 +1,6 @@
 //! From a request to what is really looked for: a vector, terms, or both.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     Searcher,
@@ -8,15 +8,14 @@ use super::{
     response::{Effective, Weighted},
 };
 use crate::{
-    corpus::Dialogue,
+    corpus::{Dialogue, Turn},
     encoder::{DialogueOptions, TextOptions, vectors::normalize},
     error::{Error, Result},
     ids::{IdKey, TurnNo},
     index::{
-        lexical::LexicalQuery,
-        vectors::{Kind, Recipe, dialogue_key, utterance_key},
+        engine::{View, Words},
+        vectors::{Kind, Recipe},
     },
-    store::Snapshot,
 };
 
 /// Of a text that others are to be like, so many terms are looked for: the most telling ones.
@@ -28,7 +27,7 @@ pub(super) struct Query {
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
-    pub(super) words: Option<LexicalQuery>,
+    pub(super) words: Option<Words>,
     pub(super) effective: Option<Effective>,
     /// What others are like is not one of them.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
@@ -39,42 +38,48 @@ pub(super) struct Query {
 pub(super) type Known = HashMap<String, Vec<f32>>;
 
 /// What others are to be like.
-enum Like {
-    Utterance(String),
-    Dialogue(Box<Dialogue>),
+struct Like {
+    dialogue: Dialogue,
+    /// The place of the turn, if others are to be like that.
+    at: Option<usize>,
 }
 
 impl Searcher {
     /// Whether a search by meaning needs the encoder that made the vectors: not where the vector is there already.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
-        let (Some(dense), true) = (&self.dense, self.mode(request)? != Mode::Bm25) else { return Ok(None) };
+        let view = self.engine.view();
+        let by_words = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
+        let (Some(recipe), false) = (self.engine.recipe(), by_words) else { return Ok(None) };
         let tokens = request.rerank.is_some_and(|rerank| rerank.by != By::Exact);
         let known = !tokens
             && match &request.like {
                 Some(id) => {
-                    let (dialogue, turn) = self.snapshot.find(id)?;
-                    let like = Like::of(dialogue, turn);
-                    let (kind, key) = like.key();
-                    dense.vectors().get(kind, &key)?.is_some()
+                    let (dialogue, turn) = view.find(id)?;
+                    Like::of(dialogue, turn).vector(view.as_ref())?.is_some()
                 }
                 None => false,
             };
-        Ok((!known).then(|| dense.vectors().recipe().clone()))
+        Ok((!known).then(|| recipe.clone()))
     }
 
-    pub(super) fn query(&self, request: &SearchRequest, mode: Mode, known: &Known) -> Result<Query> {
+    pub(super) fn query(
+        &self,
+        view: &dyn View,
+        request: &SearchRequest,
+        mode: Mode,
+        known: &Known,
+    ) -> Result<Query> {
         match (&request.like, &request.dialogue) {
             (Some(id), _) => {
-                let (dialogue, turn) = self.snapshot.find(id)?;
+                let (dialogue, turn) = view.find(id)?;
                 let key = dialogue.id.key();
-                let like = Like::of(dialogue, turn);
-                let mut query = self.like(&like, id.clone(), mode)?;
+                let mut query = self.like(view, &Like::of(dialogue, turn), id.clone(), mode)?;
                 query.itself = Some((key, turn));
                 Ok(query)
             }
             (None, Some(dialogue)) => {
                 let name = dialogue.id.to_string();
-                self.like(&Like::Dialogue(dialogue.clone()), name, mode)
+                self.like(view, &Like::of(dialogue.as_ref().clone(), None), name, mode)
             }
             (None, None) => self.said(request, mode, known),
         }
@@ -92,12 +97,12 @@ impl Searcher {
             warnings: Vec::new(),
         };
         if mode != Mode::Dense {
-            let lexical = self.lexical()?;
+            self.engine.has_words()?;
             let words = match request.syntax {
-                true => lexical.syntax(&request.query),
-                false => lexical.words(&request.query),
+                true => self.engine.expression(&request.query)?,
+                false => Words::of_terms(self.engine.analyzer().terms(&request.query)),
             };
-            query.warnings.extend(words.warnings().iter().map(|warning| format!("in the query: {warning}")));
+            query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
             if words.is_empty() && mode == Mode::Bm25 {
                 return Err(Error::Input {
                     message: format!("`{}` holds no word to look for", request.query),
@@ -125,15 +130,15 @@ impl Searcher {
                     |(text, weight): (&&str, &f32)| Weighted { weight: *weight, text: (*text).to_owned() };
                 query.effective = Some(Effective {
                     meaning: texts.iter().zip(&weights).map(weighted).filter(|w| w.weight > 0.0).collect(),
-                    words: query.words.as_ref().map(|words| words.terms().to_vec()).unwrap_or_default(),
+                    words: query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default(),
                 });
             }
         }
         Ok(query)
     }
 
-    fn like(&self, like: &Like, text: String, mode: Mode) -> Result<Query> {
-        let (kind, key) = like.key();
+    fn like(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {
+        let kind = like.kind();
         let mut query = Query {
             text,
             kind,
@@ -144,31 +149,30 @@ impl Searcher {
             warnings: Vec::new(),
         };
         if mode != Mode::Bm25 {
-            let known = self.dense()?.vectors().get(kind, &key)?;
-            query.vector = Some(match known {
-                Some(vector) => vector.to_vec(),
+            query.vector = Some(match like.vector(view)? {
+                Some(vector) => vector,
                 None => self.encode(like, &mut query.warnings)?,
             });
         }
         if mode != Mode::Dense {
-            query.words = Some(self.lexical()?.telling(&like.text(), kind, TELLING)?);
+            query.words = Some(self.engine.telling(&like.text(), kind, TELLING)?);
         }
-        let words = query.words.as_ref().map(|words| words.terms().to_vec()).unwrap_or_default();
+        let words = query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default();
         query.effective = Some(Effective { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());
         Ok(query)
     }
 
     fn encode(&self, like: &Like, warnings: &mut Vec<String>) -> Result<Vec<f32>> {
-        match like {
-            Like::Utterance(text) => self.average(&[text], &[1.0], warnings),
-            Like::Dialogue(dialogue) => {
-                let recipe = self.dense()?.vectors().recipe();
+        match like.turn() {
+            Some(turn) => self.average(&[&turn.text], &[1.0], warnings),
+            None => {
+                let recipe = self.recipe()?;
                 let options = DialogueOptions {
                     mode: recipe.dialogue_mode,
                     pooling: recipe.pooling,
                     prompt: recipe.prompt.clone(),
                 };
-                let encoded = self.encoder()?.encode_dialogues(&[dialogue], &options)?;
+                let encoded = self.encoder()?.encode_dialogues(&[&like.dialogue], &options)?;
                 Ok(encoded.vectors.row(0).to_vec())
             }
         }
@@ -181,7 +185,7 @@ impl Searcher {
         weights: &[f32],
         warnings: &mut Vec<String>,
     ) -> Result<Vec<f32>> {
-        let options = TextOptions { prompt: self.dense()?.vectors().recipe().prompt.clone() };
+        let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let encoder = self.encoder()?;
         let mut encoded = encoder.encode(texts, &options)?;
         if encoded.spent.cut_tokens > 0 {
@@ -214,25 +218,27 @@ pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
 
 impl Like {
     fn of(dialogue: Dialogue, turn: Option<TurnNo>) -> Self {
-        let text = turn.and_then(|number| dialogue.turns.iter().find(|t| t.number == number));
-        match text {
-            Some(turn) => Like::Utterance(turn.text.clone()),
-            None => Like::Dialogue(Box::new(dialogue)),
-        }
+        let at = turn.and_then(|number| dialogue.turns.iter().position(|t| t.number == number));
+        Like { dialogue, at }
     }
 
-    fn key(&self) -> (Kind, IdKey) {
-        match self {
-            Like::Utterance(text) => (Kind::Utterances, utterance_key(text)),
-            Like::Dialogue(dialogue) => (Kind::Dialogues, dialogue_key(dialogue)),
-        }
+    fn turn(&self) -> Option<&Turn> {
+        self.at.and_then(|at| self.dialogue.turns.get(at))
+    }
+
+    fn kind(&self) -> Kind {
+        if self.turn().is_some() { Kind::Utterances } else { Kind::Dialogues }
+    }
+
+    fn vector(&self, view: &dyn View) -> Result<Option<Vec<f32>>> {
+        Ok(view.vector(&self.dialogue, self.turn())?.map(Cow::into_owned))
     }
 
     fn text(&self) -> String {
-        match self {
-            Like::Utterance(text) => text.clone(),
-            Like::Dialogue(dialogue) => {
-                let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
+        match self.turn() {
+            Some(turn) => turn.text.clone(),
+            None => {
+                let texts: Vec<&str> = self.dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
                 texts.join("\n")
             }
         }
@@ -240,9 +246,9 @@ impl Like {
 }
 
 /// Which kind a request is about.
-pub(super) fn kind_of(request: &SearchRequest, snapshot: &Snapshot) -> Result<Kind> {
+pub(super) fn kind_of(request: &SearchRequest, view: &dyn View) -> Result<Kind> {
     match (&request.like, &request.dialogue) {
-        (Some(id), _) => Ok(if snapshot.find(id)?.1.is_some() { Kind::Utterances } else { Kind::Dialogues }),
+        (Some(id), _) => Ok(if view.find(id)?.1.is_some() { Kind::Utterances } else { Kind::Dialogues }),
         (None, Some(_)) => Ok(Kind::Dialogues),
         (None, None) => Ok(request.of.kind()),
     }

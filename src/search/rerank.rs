@@ -10,12 +10,17 @@ use super::{
 use crate::{
     encoder::{TextOptions, TokenVectors},
     error::{Error, Result},
+    index::{
+        engine::{Ahead, Found, View},
+        vectors::Kind,
+    },
 };
 
 impl Searcher {
     /// Brings the best into another order.
     pub(super) fn rerank(
         &self,
+        view: &dyn View,
         request: &SearchRequest,
         query: &Query,
         ranked: &mut [Candidate],
@@ -25,8 +30,8 @@ impl Searcher {
         let top = rerank.top.max(request.offset + request.k).min(ranked.len());
         let best = &mut ranked[..top];
         let scores = match rerank.by {
-            By::Exact => self.by_cosine(query, best)?,
-            By::Maxsim | By::Matching => self.by_tokens(rerank.by, request, best)?,
+            By::Exact => by_cosine(view, query, best)?,
+            By::Maxsim | By::Matching => self.by_tokens(view, rerank.by, request, best)?,
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
             candidate.before = Some(Place { rank: n + 1, score: candidate.score });
@@ -36,21 +41,20 @@ impl Searcher {
         Ok(())
     }
 
-    fn by_cosine(&self, query: &Query, best: &[Candidate]) -> Result<Vec<f32>> {
-        let Some(vector) = &query.vector else { return Err(needs_meaning("exact")) };
-        let score = |candidate: &Candidate| match candidate.cosine {
-            Some(cosine) => Ok(cosine),
-            None => Ok(self.cosine(query.kind, candidate, vector)?.unwrap_or(f32::MIN)),
-        };
-        best.iter().map(score).collect()
-    }
-
-    fn by_tokens(&self, by: By, request: &SearchRequest, best: &[Candidate]) -> Result<Vec<f32>> {
-        let options = TextOptions { prompt: self.dense()?.vectors().recipe().prompt.clone() };
+    fn by_tokens(
+        &self,
+        view: &dyn View,
+        by: By,
+        request: &SearchRequest,
+        best: &[Candidate],
+    ) -> Result<Vec<f32>> {
+        let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
         let said = self.encoder()?.encode_tokens(&said, &options)?;
-        let texts = best.iter().map(|candidate| self.text_of(candidate)).collect::<Result<Vec<_>>>()?;
+        let found: Vec<Found> = best.iter().map(Candidate::found).collect();
+        view.ahead(Kind::Utterances, &found, Ahead::Records)?;
+        let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let found = self.encoder()?.encode_tokens(&texts, &options)?;
         let context: Vec<&TokenVectors> = said.iter().collect();
@@ -60,12 +64,24 @@ impl Searcher {
         };
         Ok(found.iter().map(score).collect())
     }
+}
 
-    fn text_of(&self, candidate: &Candidate) -> Result<String> {
-        let dialogue = self.snapshot.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
-        let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
-        Ok(turn.map(|turn| turn.text).unwrap_or_default())
-    }
+fn by_cosine(view: &dyn View, query: &Query, best: &[Candidate]) -> Result<Vec<f32>> {
+    let Some(vector) = &query.vector else { return Err(needs_meaning("exact")) };
+    let unknown: Vec<Found> =
+        best.iter().filter(|candidate| candidate.cosine.is_none()).map(Candidate::found).collect();
+    view.ahead(query.kind, &unknown, Ahead::Vectors)?;
+    let score = |candidate: &Candidate| match candidate.cosine {
+        Some(cosine) => Ok(cosine),
+        None => Ok(view.cosine(query.kind, &candidate.found(), vector)?.unwrap_or(f32::MIN)),
+    };
+    best.iter().map(score).collect()
+}
+
+fn text_of(view: &dyn View, candidate: &Candidate) -> Result<String> {
+    let dialogue = view.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
+    let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
+    Ok(turn.map(|turn| turn.text).unwrap_or_default())
 }
 
 fn needs_meaning(by: &str) -> Error {

@@ -144,7 +144,7 @@ impl Searcher {
     fn best_of(&self, request: &RespondRequest) -> Result<Vec<Reply>> {
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).filter(|turn| !turn.trim().is_empty()).collect();
-        let options = TextOptions { prompt: self.dense()?.vectors().recipe().prompt.clone() };
+        let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let context = self.average(&said, &weights(said.len(), request.decay), &mut Vec::new())?;
         let texts: Vec<&str> = request.candidates.iter().map(String::as_str).collect();
         let vectors = self.encoder()?.encode(&texts, &options)?.vectors;
@@ -169,7 +169,7 @@ impl Searcher {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();
         let query = context.pop().unwrap_or_default();
-        if request.mode == Some(Mode::Bm25) || self.vectors().is_none() {
+        if request.mode == Some(Mode::Bm25) || self.engine.recipe().is_none() {
             // Words alone know nothing of what was said before.
             context.clear();
         }
@@ -207,6 +207,6 @@ impl Searcher {
 
     /// Whether answering needs the encoder, and which.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
-        !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.vectors().is_some()
+        !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     index::{
         Admitted,
         dense::{self, BuildOptions},
+        lexical::Lexical,
         vectors::{Mode as Writing, Recipe, VectorWriter, Wanted, fill},
     },
     store::{Prepared, Store},
@@ -127,10 +128,11 @@ proptest! {
         let of = if whole { Of::Dialogues } else { Of::Utterances };
         let filter: Filter = text.parse().unwrap();
         // What the index says it admits is what the records say.
-        let by_records = Admitted::by_records(searcher.snapshot(), &filter, of.kind()).unwrap();
-        let by_facts = searcher.lexical().unwrap().select(searcher.snapshot(), &filter, of.kind()).unwrap().unwrap();
-        for d in searcher.snapshot().dialogues().map(Result::unwrap) {
-            let seq = searcher.snapshot().seq_of(d.id.key()).unwrap();
+        let index = searcher.embedded("test").unwrap();
+        let by_records = Admitted::by_records(index.snapshot(), &filter, of.kind()).unwrap();
+        let by_facts = index.lexical().unwrap().select(index.snapshot(), &filter, of.kind()).unwrap().unwrap();
+        for d in index.snapshot().dialogues().map(Result::unwrap) {
+            let seq = index.snapshot().seq_of(d.id.key()).unwrap();
             match of {
                 Of::Dialogues => {
                     prop_assert_eq!(by_records.holds(seq, None), filter.matches(&d));
@@ -148,7 +150,7 @@ proptest! {
             let all = SearchRequest { k: 1000, ..request(mode, of) };
             let mut wanted = Vec::new();
             for id in ids(&searcher, &all) {
-                let (d, turn) = searcher.snapshot().find(&id).unwrap();
+                let (d, turn) = searcher.embedded("test").unwrap().snapshot().find(&id).unwrap();
                 let turn = turn.and_then(|n| d.turns.iter().find(|t| t.number == n));
                 if turn.map_or_else(|| filter.matches(&d), |turn| filter.matches_turn(&d, turn)) {
                     wanted.push(id);
@@ -274,7 +276,7 @@ fn what_others_are_like_is_not_among_them() {
     let request = SearchRequest { like: Some("d77".to_owned()), ..SearchRequest::default() };
     assert!(searcher.search(&request).unwrap_err().to_string().contains("no dialogue `d77`"));
     // A dialogue from outside finds the one that says the same.
-    let twin = searcher.snapshot().find("d07").unwrap().0;
+    let twin = searcher.embedded("test").unwrap().snapshot().find("d07").unwrap().0;
     let outside = Dialogue { id: crate::ids::DialogueId::new("elsewhere").unwrap(), ..twin };
     let request = SearchRequest { dialogue: Some(Box::new(outside)), ..SearchRequest::default() };
     assert_eq!(ids(&searcher, &request)[0], "d07");
@@ -323,7 +325,7 @@ fn percentiles_grow_with_the_cosine_and_cut_where_they_say() {
 #[test]
 fn more_hits_than_there_are_is_all_of_them() {
     let (_dir, searcher) = some_index();
-    let turns = searcher.snapshot().totals().turns as usize;
+    let turns = searcher.embedded("test").unwrap().snapshot().totals().turns as usize;
     let all = SearchRequest { k: 100_000, ..request(Mode::Dense, Of::Utterances) };
     assert_eq!(ids(&searcher, &all).len(), turns);
     let behind = SearchRequest { offset: turns, ..all };

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     Searcher,
-    find::Lists,
+    find::{Lists, lists},
     fuse::{Candidate, fuse},
     query::{Known, Query, kind_of},
     request::{Fusion, Method, Mode, SearchRequest},
@@ -15,7 +15,10 @@ use super::{
 use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
-    index::vectors::Kind,
+    index::{
+        engine::{Ahead, View},
+        vectors::Kind,
+    },
     measures::ranking::{RELEVANT, Ranking},
 };
 
@@ -108,7 +111,7 @@ impl Searcher {
                     format!(
                         "`{id}` is not in {}, or is not what is looked for: utterances (billing-001#3), or, with \"of\": \
                          \"dialogues\", dialogues (billing-001)",
-                        self.root.display()
+                        self.engine.place()
                     )
                 },
             );
@@ -152,9 +155,9 @@ impl Searcher {
 
     /// Whether an id is one that a request could find.
     fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
-        let kind = kind_of(request, &self.snapshot).ok();
-        self.snapshot
-            .find(id)
+        let view = self.engine.view();
+        let kind = kind_of(request, view.as_ref()).ok();
+        view.find(id)
             .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
     }
 
@@ -163,19 +166,19 @@ impl Searcher {
         let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
         request.check()?;
-        let query = self.query(&request, Mode::Hybrid, &Known::new())?;
-        let filtered = match &request.filter {
-            Some(filter) => Some(self.filtered(filter, query.kind, Mode::Hybrid)?),
-            None => None,
-        };
-        let lists = self.lists(&request, &query, filtered.as_deref(), candidates, &mut Default::default())?;
-        let judge = Judge {
-            searcher: self,
-            query: &query,
-            lists,
-            relevant: &labelled.relevant,
-            seen: RefCell::default(),
-        };
+        let mut view = self.engine.view();
+        let query = self.query(view.as_ref(), &request, Mode::Hybrid, &Known::new())?;
+        if let Some(filter) = &request.filter {
+            view.admit(filter, query.kind, Mode::Hybrid.ways())?;
+        }
+        let view = view.as_ref();
+        let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
+        for of in [&lists.dense, &lists.bm25] {
+            view.ahead(query.kind, of, Ahead::Records)?;
+            view.ahead(query.kind, of, Ahead::Vectors)?;
+        }
+        let judge =
+            Judge { view, query: &query, lists, relevant: &labelled.relevant, seen: RefCell::default() };
         fusions.iter().map(|fusion| judge.quality(fusion)).collect()
     }
 }
@@ -187,7 +190,7 @@ fn same(a: &Fusion, b: &Fusion) -> bool {
 
 /// One request's lists, and what was read for them.
 struct Judge<'a> {
-    searcher: &'a Searcher,
+    view: &'a dyn View,
     query: &'a Query,
     lists: Lists,
     relevant: &'a [String],
@@ -209,7 +212,7 @@ impl Judge<'_> {
                 return Ok(*known);
             }
             let cosine = match &self.query.vector {
-                Some(vector) => self.searcher.cosine(self.query.kind, candidate, vector)?,
+                Some(vector) => self.view.cosine(self.query.kind, &candidate.found(), vector)?,
                 None => None,
             };
             self.seen.borrow_mut().cosines.insert(at, cosine);
@@ -240,7 +243,7 @@ impl Judge<'_> {
         if let Some(known) = self.seen.borrow().ids.get(&key) {
             return Ok(known.clone());
         }
-        let id = self.searcher.snapshot.record(key)?.map(|(_, dialogue)| dialogue.id);
+        let id = self.view.record(key)?.map(|(_, dialogue)| dialogue.id);
         self.seen.borrow_mut().ids.insert(key, id.clone());
         Ok(id)
     }

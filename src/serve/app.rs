@@ -15,7 +15,9 @@ use crate::{
     corpus::{Dialogue, filter::Filter},
     encoder::Encoder,
     error::{Class, Error, Result},
+    ids::DialogueId,
     search::{Replies, RespondRequest, Response, SearchRequest, Searcher},
+    store::Snapshot,
 };
 
 /// What a server is made of; cheap to clone.
@@ -155,13 +157,24 @@ impl Opened {
         Opened { searcher, encoder, without_encoder, surveys: Surveys::default() }
     }
 
+    /// The records of an index on this machine; an error that names what is not possible elsewhere.
+    pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
+        Ok(self.searcher.embedded(what)?.snapshot())
+    }
+
+    /// A dialogue as it is now.
+    pub(super) fn dialogue(&self, id: &str) -> Result<Option<Dialogue>> {
+        let found = self.searcher.engine().view().record(DialogueId::new(id)?.key())?;
+        Ok(found.map(|(_, dialogue)| dialogue))
+    }
+
     /// Answers, with what the asker may see.
     pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
         request.check()?;
-        let snapshot = self.searcher.snapshot();
+        let view = self.searcher.engine().view();
         if let Some(id) = &request.like {
             let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
-            let (dialogue, _) = snapshot.find(id).map_err(|e| match e.class() {
+            let (dialogue, _) = view.find(id).map_err(|e| match e.class() {
                 Class::Input => hidden(),
                 _ => e.into(),
             })?;
@@ -178,7 +191,7 @@ impl Opened {
             // What a turn says of itself does not make its dialogue somebody's.
             let mut kept = Vec::with_capacity(found.hits.len());
             for hit in found.hits {
-                let (dialogue, _) = snapshot.find(&hit.dialogue)?;
+                let (dialogue, _) = view.find(&hit.dialogue)?;
                 if filter.matches(&dialogue) {
                     kept.push(hit);
                 }
@@ -204,7 +217,7 @@ impl Opened {
             let mut kept = Vec::with_capacity(found.replies.len());
             for reply in found.replies {
                 let may = match &reply.said {
-                    Some(said) => filter.matches(&self.searcher.snapshot().find(&said.dialogue)?.0),
+                    Some(said) => filter.matches(&self.searcher.engine().view().find(&said.dialogue)?.0),
                     None => true,
                 };
                 if may {

@@ -13,7 +13,6 @@ use super::{
 use crate::{
     corpus::{Turn, filter::Filter},
     error::{IoContext, Result},
-    ids::DialogueId,
     search::{Hit, Mode, Of, SearchRequest},
 };
 
@@ -199,7 +198,7 @@ fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &
         _ => {
             let GetDialogue { id, index } = read(arguments)?;
             let opened = asker.index(app, index.as_deref().or(unsaid))?.now();
-            let there = opened.searcher.snapshot().get(&DialogueId::new(id.as_str())?)?;
+            let there = opened.dialogue(&id)?;
             let seen = there.filter(|dialogue| asker.may_see(dialogue));
             let seen = seen.ok_or_else(|| Problem::not_found(format!("there is no dialogue `{id}`")))?;
             return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));

@@ -26,7 +26,7 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let app = App::open(indexes, &keeper, &options)?;
     let printer = context.printer;
     for (name, opened) in app.opened() {
-        let totals = opened.searcher.snapshot().totals();
+        let totals = opened.searcher.engine().totals();
         let how = match (&opened.encoder, &opened.without_encoder) {
             (Some(encoder), _) => {
                 format!("by words and meaning ({}, {})", encoder.name(), encoder.describe())

@@ -9,6 +9,7 @@
 
 mod facts;
 mod parse;
+pub mod tree;
 
 use std::{borrow::Cow, cmp::Ordering};
 

@@ -62,6 +62,11 @@ fn any_of(terms: &[Term]) -> Box<dyn Query> {
 }
 
 impl Lexical {
+    /// Terms that an analysis has given.
+    pub fn of_terms(&self, terms: Vec<String>) -> LexicalQuery {
+        LexicalQuery::sum_over(terms, self.utterances.fields.text)
+    }
+
     /// The words of a text, whatever signs stand between them.
     pub fn words(&self, text: &str) -> LexicalQuery {
         LexicalQuery::sum_over(self.analyzer.terms(text), self.utterances.fields.text)

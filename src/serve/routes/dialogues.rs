@@ -41,7 +41,7 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
         .run(move || {
             // What may not be seen is not there.
             let nothing = || Problem::not_found(format!("there is no dialogue `{id}`"));
-            let dialogue = opened.searcher.snapshot().get(&DialogueId::new(id.as_str())?)?;
+            let dialogue = opened.dialogue(&id)?;
             dialogue.filter(|dialogue| asker.may_see(dialogue)).ok_or_else(nothing)
         })
         .await?;
@@ -87,7 +87,7 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
 
 /// The place behind a dialogue that may be seen.
 fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Position> {
-    let snapshot = opened.searcher.snapshot();
+    let snapshot = opened.snapshot("listing dialogues")?;
     let id = DialogueId::new(id)?;
     let place = match snapshot.get(&id)?.filter(may_see) {
         Some(_) => snapshot.behind(&id)?,
@@ -113,7 +113,7 @@ impl Walk {
     async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
         let (opened, filter, at) = (self.opened.clone(), self.filter.clone(), self.at);
         let step = move || {
-            let mut records = opened.searcher.snapshot().records_from(at);
+            let mut records = opened.snapshot("listing dialogues")?.records_from(at);
             let mut found = Vec::new();
             for _ in 0..CHUNK {
                 if found.len() == most {

@@ -46,10 +46,9 @@ pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
     };
     let plain = |name, about, value: f64| Gauge { name, about, values: vec![(Vec::new(), value)] };
     let vectors = |opened: &crate::serve::Opened| {
-        let dense = opened.searcher.vectors();
-        dense.map_or(0, |dense| Kind::ALL.map(|kind| dense.vectors().rows(kind)).iter().sum()) as f64
+        Kind::ALL.map(|kind| opened.searcher.engine().rows(kind)).iter().sum::<u64>() as f64
     };
-    let totals = |opened: &crate::serve::Opened| opened.searcher.snapshot().totals();
+    let totals = |opened: &crate::serve::Opened| opened.searcher.engine().totals();
     let text = app.metrics.text(&[
         plain("turnwise_queue_waiting", "Requests that wait for their turn.", app.pool.waiting() as f64),
         plain("turnwise_queue_running", "Requests that are worked on.", app.pool.running() as f64),
@@ -58,7 +57,7 @@ pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
         of("turnwise_index_turns", "Turns of an index.", &|o| totals(o).turns as f64),
         of("turnwise_index_vectors", "Vectors of an index.", &vectors),
         of("turnwise_index_generation", "The generation of an index.", &|o| {
-            o.searcher.snapshot().generation() as f64
+            o.searcher.engine().generation() as f64
         }),
     ]);
     Ok(body::of(text, "text/plain; version=0.0.4; charset=utf-8"))

@@ -33,13 +33,13 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
 }
 
 fn about(name: &str, opened: &Arc<Opened>, asker: &Asker) -> Result<Value> {
-    let snapshot = opened.searcher.snapshot();
+    let engine = opened.searcher.engine();
     let (dialogues, turns) = match asker.filter() {
-        None => (snapshot.totals().dialogues, snapshot.totals().turns),
+        None => (engine.totals().dialogues, engine.totals().turns),
         // Counted one by one: what may not be seen is not counted.
         Some(filter) => {
             let mut seen = (0, 0);
-            for dialogue in snapshot.dialogues() {
+            for dialogue in opened.snapshot("counting what a key may see")?.dialogues() {
                 let dialogue = dialogue?;
                 if filter.matches(&dialogue) {
                     seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
@@ -48,8 +48,7 @@ fn about(name: &str, opened: &Arc<Opened>, asker: &Asker) -> Result<Value> {
             seen
         }
     };
-    let model = opened.searcher.vectors().map(|dense| {
-        let recipe = dense.vectors().recipe();
+    let model = engine.recipe().map(|recipe| {
         json!({
             "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
             "runs": opened.encoder.as_ref().map(|encoder| encoder.describe()),
@@ -57,8 +56,8 @@ fn about(name: &str, opened: &Arc<Opened>, asker: &Asker) -> Result<Value> {
         })
     });
     Ok(json!({
-        "name": name, "dialogues": dialogues, "turns": turns, "generation": snapshot.generation(),
-        "created": snapshot.created(), "model": model,
+        "name": name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
+        "created": opened.searcher.engine().embedded().map(|index| index.snapshot().created()), "model": model,
     }))
 }
 

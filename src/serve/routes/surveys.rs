@@ -56,7 +56,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
             return Err(Problem::unavailable("this index has no vectors, and its topics are found by them")
                 .hint("`turnwise encode -i INDEX` gives it some"));
         };
-        let analyzer = opened.searcher.analyzer();
+        let analyzer = opened.searcher.engine().analyzer();
         let wanted = Wanted {
             k: k.map(|k| k as usize),
             seed,
@@ -66,7 +66,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
             analyzer,
             filter,
         };
-        let clusters = clusters(opened.searcher.snapshot(), dense.vectors(), &wanted, &|| false)?;
+        let clusters = clusters(opened.snapshot("finding topics")?, dense.vectors(), &wanted, &|| false)?;
         bytes(&Topics { schema: "turnwise/clusters/1", seed, analyzer: analyzer.to_string(), clusters })
     })
     .await
@@ -74,7 +74,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
 
 pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
     surveyed(call, "stats".to_owned(), |opened, filter| {
-        let snapshot = opened.searcher.snapshot();
+        let snapshot = opened.snapshot("counting everything")?;
         let statistics = statistics(snapshot, filter, &|_| {}, &mut |_| Ok(()))?;
         bytes(&Held { schema: "turnwise/stats/1", generation: snapshot.generation(), statistics })
     })

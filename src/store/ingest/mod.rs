@@ -3,6 +3,7 @@
 //! An ingest can be stopped at any moment and started again with the same inputs and options: it goes on behind the
 //! last record that was acknowledged.
 
+mod home;
 mod reading;
 mod run;
 mod tally;
@@ -18,9 +19,10 @@ use crate::{
         walk::{Plan, Source},
     },
     error::Result,
-    store::{Store, directory::KeyMap, ingest::run::Run},
+    store::{directory::KeyMap, ingest::run::Run},
 };
 
+pub use home::Home;
 pub use tally::{Ingested, Tally};
 
 /// Dialogues that are acknowledged together, unless told otherwise.
@@ -76,15 +78,15 @@ pub struct Control<'a> {
     pub resumed: &'a mut dyn FnMut(u64),
 }
 
-/// Reads everything in a plan into a store.
+/// Reads everything in a plan into a store, or into another home of dialogues.
 pub fn ingest(
-    store: &mut Store,
+    store: &mut dyn Home,
     plan: Plan,
     options: &IngestOptions,
     control: Control<'_>,
 ) -> Result<Ingested> {
     let fingerprint = fingerprint(&plan.sources, options);
-    let mark = store.unfinished_ingest().filter(|m| fingerprint.as_ref() == Some(&m.fingerprint)).cloned();
+    let mark = store.unfinished().filter(|m| fingerprint.as_ref() == Some(&m.fingerprint));
     let mut run = Run {
         rejects: Rejects::open(options.rejects.clone(), mark.as_ref().map_or(0, |m| m.rejects_bytes))?,
         fingerprint: fingerprint.unwrap_or_default(),
@@ -105,7 +107,7 @@ pub fn ingest(
         (run.control.resumed)(mark.records);
     }
     if options.cleaning.dedupe {
-        run.texts.extend(run.store.view().text_keys());
+        run.store.texts(&mut |text, id| drop(run.texts.insert(text, id)))?;
     }
     let ended = run.read_all(plan.sources);
     run.finish(ended)

@@ -17,10 +17,10 @@ use crate::{
     error::{Error, Reject, Result},
     ids::IdKey,
     store::{
-        IngestMark, Put, Store,
+        IngestMark, Put,
         directory::KeyMap,
         ingest::{
-            Control, IngestOptions, Ingested,
+            Control, Home, IngestOptions, Ingested,
             reading::{Chunk, OTHERS, Ready, lock, read_sources, ready},
         },
     },
@@ -32,7 +32,7 @@ const BATCH_BYTES: usize = 8 << 20;
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
 pub(super) struct Run<'a, 'c> {
-    pub(super) store: &'a mut Store,
+    pub(super) store: &'a mut dyn Home,
     pub(super) options: &'a IngestOptions,
     pub(super) control: Control<'c>,
     pub(super) fingerprint: String,
@@ -105,6 +105,14 @@ impl Run<'_, '_> {
             }
         }
         let ready: Vec<_> = rest.into_par_iter().map(|item| ready(item, options)).collect();
+        let coming: Vec<IdKey> = ready
+            .iter()
+            .filter_map(|(item, _)| match item {
+                Ready::Dialogue(prepared, _) => Some(prepared.id),
+                _ => None,
+            })
+            .collect();
+        self.store.ahead(&coming)?;
         for (item, cleaned) in ready {
             let before = self.outcome.tally;
             add(&mut self.outcome.tally.cleaned, cleaned);
@@ -132,7 +140,7 @@ impl Run<'_, '_> {
             Ready::Dialogue(prepared, id) => (prepared, id),
         };
         if let Some(only) = &self.options.only
-            && self.store.view().get(&id)?.is_some_and(|there| !only.matches(&there))
+            && self.store.get(&id)?.is_some_and(|there| !only.matches(&there))
         {
             let path = self.names.get(source).cloned().unwrap_or_default();
             let id = Some(id.to_string());

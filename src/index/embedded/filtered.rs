@@ -1,19 +1,19 @@
 //! What a filter admits, kept for the searches that follow with the same one.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use super::{Searcher, request::Mode};
+use super::Embedded;
 use crate::{
     corpus::filter::Filter,
     error::Result,
-    index::{Admitted, dense::Among, lexical::Selected, vectors::Kind},
+    index::{Admitted, Ways, dense::Among, lexical::Selected, vectors::Kind},
 };
 
 /// So many filters are remembered.
 const REMEMBERED: usize = 8;
 
 /// What a filter admits of a kind, in the forms in which it is asked for.
-pub(super) struct Filtered {
+pub struct Filtered {
     filter: String,
     kind: Kind,
     admitted: Arc<Admitted>,
@@ -24,11 +24,13 @@ pub(super) struct Filtered {
 }
 
 impl Filtered {
-    pub(super) fn admitted(&self) -> &Admitted {
+    /// What it admits.
+    pub fn admitted(&self) -> &Admitted {
         &self.admitted
     }
 
-    pub(super) fn selected(&self) -> Option<&Selected> {
+    /// The same as the index by words needs it, if that could tell.
+    pub fn selected(&self) -> Option<&Selected> {
         self.selected.as_ref()
     }
 
@@ -37,38 +39,38 @@ impl Filtered {
     }
 }
 
-impl Searcher {
+impl Embedded {
     /// What a filter admits.
-    pub(super) fn filtered(&self, filter: &Filter, kind: Kind, mode: Mode) -> Result<Arc<Filtered>> {
+    pub fn filtered(&self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Arc<Filtered>> {
         let filtered = match self.remembered(filter, kind) {
             Some(known) => known,
             None => {
-                let new = Arc::new(self.work_out(filter, kind, mode)?);
-                let mut all = self.filters.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let new = Arc::new(self.work_out(filter, kind, ways)?);
+                let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
                 all.truncate(REMEMBERED - 1);
                 all.insert(0, Arc::clone(&new));
                 new
             }
         };
-        if let (Some(dense), true) = (&self.dense, mode != Mode::Bm25) {
+        if let (Some(dense), true) = (&self.dense, ways.meaning) {
             filtered.among.get_or_init(|| dense.among(kind, Arc::clone(&filtered.admitted)));
         }
         Ok(filtered)
     }
 
     fn remembered(&self, filter: &Filter, kind: Kind) -> Option<Arc<Filtered>> {
-        let mut all = self.filters.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().position(|known| known.kind == kind && known.filter == filter.as_str())?;
         let known = all.remove(at);
         all.insert(0, Arc::clone(&known));
         Some(known)
     }
 
-    fn work_out(&self, filter: &Filter, kind: Kind, mode: Mode) -> Result<Filtered> {
+    fn work_out(&self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Filtered> {
         let selected = match &self.lexical {
             Ok(lexical) => match lexical.select(&self.snapshot, filter, kind) {
                 // Where the index by words is not needed, that it is damaged is no reason to give up.
-                Err(_) if mode == Mode::Dense => None,
+                Err(_) if !ways.words => None,
                 other => other?,
             },
             Err(_) => None,
