@@ -139,8 +139,10 @@ fn nothing_but_the_server_needs_an_asynchronous_runtime() {
     let mut all = Vec::new();
     sources(&root.join("src"), &mut all);
     for file in all {
-        let inside = file.strip_prefix(root.join("src")).unwrap().starts_with("serve");
+        let inner = file.strip_prefix(root.join("src")).unwrap();
+        // The client of Milvus is asynchronous; one file knows that.
+        let may = inner.starts_with("serve") || inner.ends_with("index/milvus/connection.rs");
         let text = fs::read_to_string(&file).unwrap();
-        assert!(inside || !text.contains("tokio::"), "{} is asynchronous", file.display());
+        assert!(may || !text.contains("tokio::"), "{} is asynchronous", file.display());
     }
 }

@@ -64,6 +64,9 @@ pub(crate) struct GlobalArgs {
     /// The index: a name (looked for in ./indexes) or a path with a slash
     #[arg(short, long, global = true, value_name = "NAME|PATH")]
     pub(crate) index: Option<String>,
+    /// Search and fill a Milvus in place of an index on this machine: milvus://host:19530/chats
+    #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "index")]
+    pub(crate) engine: Option<String>,
     /// How results are printed
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,

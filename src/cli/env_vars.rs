@@ -3,6 +3,10 @@
 /// The settings that an environment variable can give, with what they mean. `config show` lists them.
 pub(crate) const PREFIX: &str = "TURNWISE_";
 
+/// What lets in to a Milvus: `user:password` or a key.
+#[cfg(feature = "milvus")]
+pub(crate) const MILVUS_TOKEN: &str = "TURNWISE_MILVUS_TOKEN";
+
 /// Keys of `serve`.
 #[cfg(feature = "serve")]
 pub(crate) const KEYS: &str = "TURNWISE_API_KEYS";

@@ -23,6 +23,12 @@ pub(crate) fn list(folder: &Path) -> Vec<String> {
 impl Context<'_> {
     /// The folder that `-i` (or the setting `index`) means: a path as it is, a plain name in the folder of indexes.
     pub(crate) fn index(&self) -> Result<PathBuf> {
+        if let Some(address) = &self.settings.engine {
+            return Err(Error::Input {
+                message: format!("this needs an index on this machine, and {address} is none"),
+                hint: Some("name an index with -i".to_owned()),
+            });
+        }
         let Some(name) = &self.settings.index else {
             let known = list(&self.settings.indexes_dir);
             return Err(Error::Input {

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod embeddings;
 mod encoders;
+mod engines;
 mod env_vars;
 mod indexes;
 pub mod memory;

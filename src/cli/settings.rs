@@ -25,12 +25,17 @@ pub(crate) struct Definition {
 }
 
 /// All settings.
-pub(crate) const DEFINITIONS: [Definition; 14] = [
+pub(crate) const DEFINITIONS: [Definition; 15] = [
     Definition { key: "index", default: "", about: "the index used where -i is not given" },
     Definition {
         key: "indexes_dir",
         default: "indexes",
         about: "the folder in which indexes are looked for by name",
+    },
+    Definition {
+        key: "engine",
+        default: "",
+        about: "the Milvus that is filled and searched where -i is not given (milvus://host:19530/chats)",
     },
     Definition {
         key: "models_dir",
@@ -95,6 +100,8 @@ impl fmt::Display for Origin {
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,
     pub(crate) indexes_dir: PathBuf,
+    /// The address of what is searched in place of an index on this machine.
+    pub(crate) engine: Option<String>,
     /// Empty for the user's own.
     pub(crate) models_dir: PathBuf,
     pub(crate) format: Format,
@@ -151,6 +158,7 @@ impl Settings {
             }
         };
         flag("index", "--index", args.index.clone());
+        flag("engine", "--engine", args.engine.clone());
         flag("format", "--format", args.format.map(|f| f.to_string()));
         flag("progress", "--no-progress", args.no_progress.then(|| "false".to_owned()));
         flag("threads", "--threads", args.threads.map(|n| n.to_string()));
@@ -160,6 +168,7 @@ impl Settings {
         let threads: usize = typed(&layers, "threads", "a number")?;
         Ok(Settings {
             index: Some(get("index")).filter(|name| !name.is_empty()),
+            engine: Some(get("engine")).filter(|address| !address.is_empty() && args.index.is_none()),
             indexes_dir: get("indexes_dir").into(),
             models_dir: get("models_dir").into(),
             format: typed(&layers, "format", "text, json or jsonl")?,

@@ -143,6 +143,8 @@ pub struct Capabilities {
     pub percentiles: bool,
     /// Whatever goes over all dialogues: topics, duplicates, statistics, counts by values.
     pub surveys: bool,
+    /// How many of a list it gives at most.
+    pub deepest: usize,
 }
 
 /// What a list found, before its record is read.

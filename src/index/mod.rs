@@ -8,6 +8,8 @@ pub mod embedded;
 pub mod engine;
 #[cfg(feature = "lexical")]
 pub mod lexical;
+#[cfg(feature = "milvus")]
+pub mod milvus;
 mod sealed;
 pub mod vectors;
 

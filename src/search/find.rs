@@ -57,7 +57,8 @@ impl Searcher {
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
-        let mut depth = wanted.max(reranked).max(fused).min(DEEPEST);
+        let deepest = DEEPEST.min(self.engine.capabilities().deepest);
+        let mut depth = wanted.max(reranked).max(fused).min(deepest);
         // What others are like is found first and then left out.
         depth += usize::from(query.itself.is_some());
         let too_low = Cell::new(0);
@@ -77,10 +78,10 @@ impl Searcher {
                 Hits { engine: self.engine(), view, request, query: &query, mode, fusion, too_low: &too_low }
                     .of(ranked)
             })?;
-            if hits.len() >= request.k || lists.exhausted || depth >= DEEPEST {
+            if hits.len() >= request.k || lists.exhausted || depth >= deepest {
                 break (lists, hits);
             }
-            depth = depth.saturating_mul(4).min(DEEPEST);
+            depth = depth.saturating_mul(4).min(deepest);
         };
         let analyzer = self.engine.analyzer();
         let Query { text, words, effective, warnings, .. } = query;
@@ -124,6 +125,12 @@ impl Searcher {
         }
         if request.exact && !can.exact {
             return refused("looking at every vector (--exact)", "leave --exact out");
+        }
+        if request.offset + request.k > can.deepest {
+            return refused(
+                &format!("more than {} hits", can.deepest),
+                "ask for fewer, or narrow them by a filter",
+            );
         }
         if request.min_percentile.is_some() && !can.percentiles {
             return refused("a least percentile", "take a least score (--min-score)");

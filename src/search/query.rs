@@ -155,7 +155,9 @@ impl Searcher {
             });
         }
         if mode != Mode::Dense {
-            query.words = Some(self.engine.telling(&like.text(), kind, TELLING)?);
+            let words = self.engine.telling(&like.text(), kind, TELLING)?;
+            query.warnings.extend(words.warnings.iter().cloned());
+            query.words = Some(words);
         }
         let words = query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default();
         query.effective = Some(Effective { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());

@@ -23,6 +23,8 @@ mod http;
 mod hub;
 mod hybrid;
 mod interrupts;
+#[cfg(feature = "milvus")]
+mod milvus;
 mod mining;
 mod models;
 #[cfg(feature = "serve")]

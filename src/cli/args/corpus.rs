@@ -51,6 +51,9 @@ pub(crate) struct IngestArgs {
     pub(crate) language: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
+    /// With --engine: the model that makes the vectors of a name that is new there
+    #[arg(long, value_name = "NAME|FOLDER")]
+    pub(crate) model: Option<String>,
     /// Give what came no vectors; `encode` does that later
     #[arg(long)]
     pub(crate) no_encode: bool,

@@ -1,5 +1,7 @@
 //! `turnwise delete`.
 
+mod far;
+
 use serde::Serialize;
 
 use crate::{
@@ -26,6 +28,9 @@ struct Deleted {
 }
 
 pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
+    if context.settings.engine.is_some() {
+        return far::delete(args, context);
+    }
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
     let mut deleted = Deleted {

@@ -1,5 +1,7 @@
 //! `turnwise ingest`.
 
+mod far;
+
 use std::{
     io::{self, Write},
     path::Path,
@@ -23,16 +25,26 @@ use crate::{
         progress::Progress,
         signals,
     },
+    corpus::walk::Plan,
     error::{Error, Result},
     index::dense,
     store::{
         Snapshot, Store,
-        ingest::{Control, IngestOptions, Ingested, ingest},
+        ingest::{Control, Home, IngestOptions, Ingested, ingest},
     },
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    let root = context.index()?;
+    if args.model.is_some() && context.settings.engine.is_none() {
+        return Err(Error::Input {
+            message: "--model is for --engine: an index keeps the model of its vectors".to_owned(),
+            hint: Some("`turnwise encode -i INDEX --model MODEL` gives it another".to_owned()),
+        });
+    }
+    let root = match context.settings.engine {
+        Some(_) => None,
+        None => Some(context.index()?),
+    };
     let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
     commands::must_not_be_read(args.rejects.file.as_slice(), plan.sources.iter().map(|s| s.name.as_str()))?;
     let options = IngestOptions {
@@ -47,34 +59,14 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         batch: context.settings.batch,
     };
     let files = Files::of(&plan);
-    let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
+    let Some(root) = root else {
+        let encode = context.settings.ingest_encode && !args.no_encode;
+        return far::ingest(args.model.as_deref(), encode, (plan, files), &options, context);
+    };
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.set_segment_bytes(context.settings.segment_bytes);
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
-
-    let mut progress = Progress::new(context.printer, "ingesting", "dialogues", total);
-    let bytes_read = options.read.bytes_read.clone();
-    let progress_cell = std::cell::RefCell::new(&mut progress);
-    let outcome = ingest(
-        &mut store,
-        plan,
-        &options,
-        Control {
-            stop: signals::stop(),
-            progress: &mut |tally| {
-                progress_cell.borrow_mut().set(bytes_read.load(Ordering::Relaxed), tally.records);
-            },
-            acknowledged: &mut |tally| {
-                context.printer.detail(format!("acknowledged: {} records", tally.records));
-            },
-            resumed: &mut |records| {
-                let text = format!("going on after record {}, where the last run stopped", grouped(records));
-                progress_cell.borrow().say(&text);
-            },
-        },
-    );
-    let seconds = progress.seconds();
-    drop(progress);
+    let (outcome, seconds) = read_into(&mut store, plan, &options, context);
     // Whatever happened, what was acknowledged is left in good order for the next start.
     let totals = store.view().totals();
     let closed = store.close();
@@ -111,6 +103,43 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     if let Some(e) = failed {
         return Err(e);
     }
+    verdict(&ingested)
+}
+
+/// Reads everything into a home of dialogues, and shows how far it has come.
+fn read_into(
+    home: &mut dyn Home,
+    plan: Plan,
+    options: &IngestOptions,
+    context: &Context<'_>,
+) -> (Result<Ingested>, f64) {
+    let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
+    let mut progress = Progress::new(context.printer, "ingesting", "dialogues", total);
+    let bytes_read = options.read.bytes_read.clone();
+    let progress_cell = std::cell::RefCell::new(&mut progress);
+    let outcome = ingest(
+        home,
+        plan,
+        options,
+        Control {
+            stop: signals::stop(),
+            progress: &mut |tally| {
+                progress_cell.borrow_mut().set(bytes_read.load(Ordering::Relaxed), tally.records);
+            },
+            acknowledged: &mut |tally| {
+                context.printer.detail(format!("acknowledged: {} records", tally.records));
+            },
+            resumed: &mut |records| {
+                let text = format!("going on after record {}, where the last run stopped", grouped(records));
+                progress_cell.borrow().say(&text);
+            },
+        },
+    );
+    (outcome, progress.seconds())
+}
+
+/// Whether an ingest was one, with what it could not read.
+fn verdict(ingested: &Ingested) -> Result<()> {
     let tally = &ingested.tally;
     match tally.damaged_files {
         0 if tally.records > 0 && tally.rejected == tally.records => {

@@ -127,7 +127,7 @@ struct Own {
 
 impl Keeper for Own {
     fn encoder(&self, recipe: &Recipe, index: &Path) -> Result<Arc<dyn Encoder>> {
-        search::encoder_of(recipe, index, &self.owned.context())
+        search::encoder_of(recipe, &index.display().to_string(), &self.owned.context())
     }
 
     fn derive(&self, index: &Path) {

@@ -13,10 +13,21 @@ use crate::{
 };
 
 pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
-    let snapshot = context.snapshot()?;
     let mut found = Vec::new();
-    for id in ids {
-        found.push(snapshot.find(id)?);
+    match context.settings.engine {
+        Some(_) => {
+            let searcher = context.searcher()?;
+            let view = searcher.engine().view();
+            for id in ids {
+                found.push(view.find(id)?);
+            }
+        }
+        None => {
+            let snapshot = context.snapshot()?;
+            for id in ids {
+                found.push(snapshot.find(id)?);
+            }
+        }
     }
     let dialogues: Vec<&Dialogue> = found.iter().map(|(dialogue, _)| dialogue).collect();
     context.printer.results(&dialogues, |out| {

@@ -107,7 +107,10 @@ pub fn ingest(
         (run.control.resumed)(mark.records);
     }
     if options.cleaning.dedupe {
-        run.store.texts(&mut |text, id| drop(run.texts.insert(text, id)))?;
+        let texts = &mut run.texts;
+        run.store.texts(&mut |text, id| {
+            texts.insert(text, id);
+        })?;
     }
     let ended = run.read_all(plan.sources);
     run.finish(ended)

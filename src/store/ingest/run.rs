@@ -175,7 +175,16 @@ impl Run<'_, '_> {
                 None => drop(self.texts.insert(prepared.text, prepared.id)),
             }
         }
-        let stored = match self.store.put(&prepared)? {
+        let put = match self.store.put(&prepared) {
+            // A home may not take what another one does.
+            Err(Error::Data { message, .. }) => {
+                let path = self.names.get(source).cloned().unwrap_or_default();
+                return self.reject(Reject { path, line: None, id: Some(id.to_string()), reason: message });
+            }
+            put => put?,
+        };
+        let tally = &mut self.outcome.tally;
+        let stored = match put {
             Put::Unchanged => {
                 tally.unchanged += 1;
                 return Ok(());

@@ -73,7 +73,7 @@ fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
 
 /// Opens the index, and the encoder where a request needs it.
 fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> {
-    let searcher = Searcher::open(context.existing_index()?)?;
+    let searcher = context.searcher()?;
     for request in requests {
         if let Some(recipe) = searcher.needs_encoder(request)? {
             return with_encoder(searcher, &recipe, context);
@@ -84,11 +84,12 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
 
 /// Gives a searcher the encoder that made the vectors, which alone can make a query for them.
 fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
-    searcher.with_encoder(encoder_of(recipe, &context.existing_index()?, context)?)
+    let encoder = encoder_of(recipe, &searcher.engine().place(), context)?;
+    searcher.with_encoder(encoder)
 }
 
 /// Opens the encoder that made an index's vectors.
-pub(super) fn encoder_of(recipe: &Recipe, index: &Path, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
+pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),
         tokens: recipe.tokens.clone(),
@@ -97,8 +98,7 @@ pub(super) fn encoder_of(recipe: &Recipe, index: &Path, context: &Context<'_>) -
     let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| {
         let hint = match e.hint() {
             Some(_) if Path::new(&recipe.model).is_absolute() && !Path::new(&recipe.model).exists() => format!(
-                "if the model lies elsewhere now, `turnwise encode -i {} --model FOLDER` tells the index where",
-                index.display()
+                "if the model lies elsewhere now, `turnwise encode -i {index} --model FOLDER` tells the index where"
             ),
             Some(hint) => hint.to_owned(),
             None => return e,

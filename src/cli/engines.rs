@@ -1,0 +1,72 @@
+//! From `--engine ADDRESS` to something that is searched and filled.
+
+use crate::{cli::Context, error::Result, search::Searcher};
+
+#[cfg(feature = "milvus")]
+mod milvus {
+    use crate::{
+        cli::{Context, env_vars},
+        error::{Error, Result},
+        index::milvus::{Milvus, Target},
+        search::Searcher,
+    };
+
+    impl Context<'_> {
+        /// What `--engine` names, with what lets in.
+        pub(crate) fn far(&self) -> Result<Target> {
+            let address = self.settings.engine.as_deref().unwrap_or_default();
+            let target: Target = address.parse()?;
+            let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
+            if token.is_some() && !target.tls && !is_here(&target.host) {
+                return Err(Error::Input {
+                    message: format!("{target} would be sent a password that everybody on the way can read"),
+                    hint: Some("write milvuss:// for an encrypted connection".to_owned()),
+                });
+            }
+            Ok(target.with_token(token))
+        }
+
+        pub(super) fn far_searcher(&self) -> Result<Searcher> {
+            Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
+        }
+    }
+
+    fn is_here(host: &str) -> bool {
+        host == "localhost" || host == "[::1]" || host.starts_with("127.")
+    }
+}
+
+#[cfg(not(feature = "milvus"))]
+mod milvus {
+    use crate::{
+        cli::Context,
+        error::{Error, Result},
+        search::Searcher,
+    };
+
+    /// What stands in for an address.
+    pub(crate) enum Nothing {}
+
+    impl Context<'_> {
+        pub(crate) fn far(&self) -> Result<Nothing> {
+            Err(Error::Unavailable {
+                message: "this turnwise was built without Milvus, and --engine needs it".to_owned(),
+                hint: Some("`cargo build --release --features milvus` builds one with it".to_owned()),
+            })
+        }
+
+        pub(super) fn far_searcher(&self) -> Result<Searcher> {
+            match self.far()? {}
+        }
+    }
+}
+
+impl Context<'_> {
+    /// What is searched: the Milvus of `--engine`, or the index of `-i`.
+    pub(crate) fn searcher(&self) -> Result<Searcher> {
+        match self.settings.engine {
+            Some(_) => self.far_searcher(),
+            None => Searcher::open(self.existing_index()?),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! One request's look at Milvus. Everything is far: what will be asked for is fetched at once, and kept.
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
+
+use super::{
+    engine::{DEEPEST, Milvus, columns},
+    expression, names,
+    rows::{Answer, Version, key_of, key_text, row_id},
+    target::Graph,
+};
+use crate::{
+    corpus::{Dialogue, Turn, filter::Filter},
+    encoder::vectors::cosine,
+    error::{Error, Result},
+    ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId},
+    index::{
+        engine::{Ahead, Found, List, View, Ways, Words},
+        lexical::TermScore,
+        vectors::Kind,
+    },
+};
+
+/// How many candidates a walk keeps at least: with fewer a small server's walks miss much of what a filter admits.
+const WALK: usize = 512;
+/// So many names are asked for at once.
+const AT_ONCE: usize = 1_000;
+
+type Vectors = HashMap<String, Option<Vec<f32>>>;
+
+pub(super) struct MilvusView<'a> {
+    engine: &'a Milvus,
+    /// What every row must fit.
+    filter: String,
+    records: RefCell<HashMap<IdKey, Option<(Seq, Dialogue)>>>,
+    /// By the names of rows.
+    vectors: RefCell<Vectors>,
+}
+
+impl<'a> MilvusView<'a> {
+    pub(super) fn of(engine: &'a Milvus) -> Self {
+        MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
+    }
+
+    /// The best of a kind by some vectors of theirs.
+    fn best(
+        &self,
+        kind: Kind,
+        field: &str,
+        query: SearchVectors,
+        k: usize,
+        filter: &str,
+    ) -> Result<Vec<Found>> {
+        let connection = &self.engine.connection;
+        let request = SearchRequest::builder()
+            .collection_name(self.engine.collection(kind))
+            .vector_field(field)
+            .vectors(query)
+            .filter(filter)
+            .output_fields(["key", "version", "turn", "dialogue"])
+            .limit(k as i64)
+            .extra_params(self.depth(field, k))
+            .consistency_level(connection.consistency())
+            .build();
+        let answer = connection.ask("searching", async { connection.client.search(request?).await })?;
+        answer
+            .results()
+            .get_results()
+            .first()
+            .map_or(Ok(Vec::new()), |result| self.found(kind, field == "sparse", result))
+    }
+
+    /// How far a walk through an index goes.
+    fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
+        let (name, most) = match self.engine.connection.target.graph {
+            _ if field == "sparse" => return HashMap::new(),
+            Graph::Hnsw => ("ef", usize::MAX),
+            Graph::DiskAnn => ("search_list", 65_535),
+            Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+        };
+        HashMap::from([(name.to_owned(), (2 * k).max(WALK).min(most).to_string())])
+    }
+
+    fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Found>> {
+        let answer = Answer::of(result.get_output_fields());
+        let (keys, versions, turns) =
+            (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
+        let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
+        if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
+            return Err(self.odd("columns of different lengths"));
+        }
+        let mut found = Vec::with_capacity(scores.len());
+        for (n, id) in ids.iter().enumerate() {
+            let row = Found {
+                dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
+                seq: Version(versions[n]).seq(),
+                turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
+                // Servers give BM25's as a score or as a distance, which is less than 0.
+                score: if words { scores[n].abs() } else { scores[n] },
+            };
+            found.push((row, id));
+        }
+        // Equally good ones come in any order, and their ranks are summed up: they get one order everywhere.
+        found.sort_by(|(a, x), (b, y)| {
+            b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn)))
+        });
+        Ok(found.into_iter().map(|(row, _)| row).collect())
+    }
+
+    fn odd(&self, what: &str) -> Error {
+        Error::Unavailable {
+            message: format!(
+                "{} gave what turnwise did not put there: {what}",
+                self.engine.connection.target
+            ),
+            hint: Some("does something else write to its collections?".to_owned()),
+        }
+    }
+
+    /// Reads records that are not known yet.
+    fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
+        let unknown: Vec<IdKey> = {
+            let known = self.records.borrow();
+            let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
+            different.into_iter().collect()
+        };
+        for some in unknown.chunks(AT_ONCE) {
+            let names: Vec<String> = some.iter().map(|key| names::quoted(&key_text(*key))).collect();
+            let filter = format!("key in [{}]", names.join(", "));
+            let wanted = ["key", "version", "piece", "pieces", "json"];
+            let results = self.engine.connection.rows(&self.engine.records(), filter, &wanted)?;
+            let read = self.put_together(&columns(&results))?;
+            let mut known = self.records.borrow_mut();
+            for key in some {
+                let record = read.get(key).map(|(version, dialogue)| (version.seq(), dialogue.clone()));
+                known.insert(*key, record);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes dialogues of their pieces. The first piece says which version counts.
+    fn put_together(&self, answer: &Answer<'_>) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
+        let (keys, versions) = (answer.texts("key"), answer.numbers("version"));
+        let (numbers, counts, texts) =
+            (answer.numbers("piece"), answer.numbers("pieces"), answer.texts("json"));
+        let row = |n: usize| Some((*versions.get(n)?, *numbers.get(n)?, *counts.get(n)?, texts.get(n)?));
+        let mut first: HashMap<IdKey, (i64, i64)> = HashMap::new();
+        let mut pieces: HashMap<(IdKey, i64), BTreeMap<i64, &str>> = HashMap::new();
+        for (n, key) in keys.iter().enumerate() {
+            let (Some(key), Some((version, number, count, text))) = (key_of(key), row(n)) else {
+                return Err(self.odd("a piece of a record without its columns"));
+            };
+            if number == 0 {
+                first.insert(key, (version, count));
+            }
+            pieces.entry((key, version)).or_default().insert(number, text);
+        }
+        let mut read = HashMap::new();
+        for (key, (version, count)) in first {
+            let Some(pieces) = pieces.get(&(key, version)).filter(|pieces| pieces.len() as i64 == count)
+            else {
+                return Err(self.odd("a record of which pieces are missing"));
+            };
+            let json: String = pieces.values().copied().collect();
+            let dialogue =
+                serde_json::from_str(&json).map_err(|e| self.odd(&format!("a record that is none: {e}")))?;
+            read.insert(key, (Version(version), dialogue));
+        }
+        Ok(read)
+    }
+
+    /// Reads vectors of rows that are not known yet.
+    fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
+        if self.engine.manifest.recipe.is_none() {
+            return Ok(());
+        }
+        let unknown: Vec<String> = {
+            let known = self.vectors.borrow();
+            let different: HashSet<String> = rows.filter(|row| !known.contains_key(row)).collect();
+            different.into_iter().collect()
+        };
+        let connection = &self.engine.connection;
+        for some in unknown.chunks(AT_ONCE) {
+            let names: Vec<String> = some.iter().map(|row| names::quoted(row)).collect();
+            let filter = format!("id in [{}]", names.join(", "));
+            let results = connection.rows(&self.engine.collection(kind), filter, &["id", "vector"])?;
+            let mut known = self.vectors.borrow_mut();
+            known.extend(some.iter().map(|row| (row.clone(), None)));
+            let answer = columns(&results);
+            for (row, vector) in answer.texts("id").iter().zip(answer.vectors("vector")) {
+                known.insert(row.clone(), Some(vector.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the vectors of all turns of dialogues.
+    fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
+        let different: HashSet<IdKey> = dialogues.collect();
+        let mut rows = Vec::new();
+        self.fetch_records(different.iter().copied())?;
+        for (key, record) in self.records.borrow().iter().filter(|(key, _)| different.contains(key)) {
+            if let Some((seq, dialogue)) = record {
+                let name = |turn: &Turn| row_id(*key, Version::of_seq(*seq), Some(turn.number));
+                rows.extend(dialogue.turns.iter().map(name));
+            }
+        }
+        self.fetch_vectors(Kind::Utterances, rows.into_iter())
+    }
+}
+
+fn turn_of(number: i64) -> TurnNo {
+    TurnNo(u32::try_from(number).unwrap_or(0))
+}
+
+fn name_of(found: &Found) -> String {
+    row_id(found.dialogue, Version::of_seq(found.seq), found.turn)
+}
+
+impl View for MilvusView<'_> {
+    fn admit(&mut self, filter: &Filter, kind: Kind, _: Ways) -> Result<Option<u64>> {
+        self.filter = expression::of(filter, kind)?;
+        Ok(None)
+    }
+
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<List> {
+        let k = k.min(DEEPEST);
+        // Without a direction nothing is near, and Milvus would take whatever it is given.
+        if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
+            return Ok(List { found: Vec::new(), exhausted: true });
+        }
+        let found =
+            self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)?;
+        Ok(List { exhausted: found.len() < k, found })
+    }
+
+    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+        let k = k.min(DEEPEST);
+        let text = names::terms(words.terms.iter().map(String::as_str));
+        let query = SearchVectors::EmbeddedText(vec![text]);
+        let mut found = self.best(kind, "sparse", query, k, &self.filter)?;
+        let exhausted = found.len() < k;
+        found.retain(|found| found.score > 0.0);
+        Ok(List { exhausted, found })
+    }
+
+    fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+        if let Some((_, dialogue)) = self.record(DialogueId::new(id)?.key())? {
+            return Ok((dialogue, None));
+        }
+        if let Ok(utterance) = id.parse::<UtteranceId>()
+            && let Some((_, dialogue)) = self.record(utterance.dialogue.key())?
+        {
+            if dialogue.turns.iter().any(|turn| turn.number == utterance.turn) {
+                return Ok((dialogue, Some(utterance.turn)));
+            }
+            let last = dialogue.turns.last().map_or(0, |turn| turn.number.0);
+            return Err(Error::input(format!(
+                "{} has no turn {}; its last is {last}",
+                utterance.dialogue, utterance.turn
+            )));
+        }
+        Err(Error::Input {
+            message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
+            hint: Some("`turnwise search` finds ids".to_owned()),
+        })
+    }
+
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>> {
+        self.fetch_records([dialogue].into_iter())?;
+        Ok(self.records.borrow().get(&dialogue).cloned().flatten())
+    }
+
+    fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
+        let kind = if turn.is_some() { Kind::Utterances } else { Kind::Dialogues };
+        let version = Version::of_dialogue(dialogue)?;
+        let row = row_id(dialogue.id.key(), version, turn.map(|turn| turn.number));
+        self.fetch_vectors(kind, [row.clone()].into_iter())?;
+        Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
+    }
+
+    fn cosine(&self, kind: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>> {
+        let row = name_of(found);
+        self.fetch_vectors(kind, [row.clone()].into_iter())?;
+        let known = self.vectors.borrow();
+        Ok(known.get(&row).and_then(Option::as_ref).map(|stored| cosine(vector, stored)))
+    }
+
+    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+        let text = names::terms(words.terms.iter().map(String::as_str));
+        let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
+        let best =
+            self.best(Kind::Utterances, "sparse", SearchVectors::EmbeddedText(vec![text]), 1, &only)?;
+        Ok(best.first().and_then(|found| found.turn))
+    }
+
+    fn explain(&self, _: Kind, _: &Words, _: &DialogueId, _: Option<TurnNo>) -> Result<Vec<TermScore>> {
+        Ok(Vec::new())
+    }
+
+    fn ahead(&self, kind: Kind, of: &[Found], what: Ahead) -> Result<()> {
+        match what {
+            Ahead::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
+            Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
+            Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
+        }
+    }
+}

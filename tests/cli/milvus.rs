@@ -1,0 +1,113 @@
+//! `--engine`: the program in front of a Milvus, with the sample dialogues.
+
+#[path = "../engines/server.rs"]
+mod server;
+
+use serde_json::Value;
+
+use crate::support::{Outcome, SAMPLES, Turnwise};
+use server::Server;
+
+/// The sample dialogues in an index and in a Milvus, with the same vectors.
+fn both() -> Option<(Turnwise, Server, String)> {
+    let server = Server::start()?;
+    let t = Turnwise::new();
+    let engine = format!("--engine {}", server.target("chats"));
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    t.ok("encode -i x --model ./fitted");
+    t.ok("index build -i x");
+    let told = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
+    assert!(
+        told.contains("280  added") && told.contains("now holds 280 dialogues with 3,208 turns"),
+        "{told}"
+    );
+    Some((t, server, engine))
+}
+
+fn ids(found: &Value) -> Vec<String> {
+    found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_same_commands_give_the_same_answers() {
+    let Some((t, mut server, engine)) = both() else { return };
+    let alike = |command: &str| {
+        let (here, there) = (t.json(&format!("{command} -i x")), t.json(&format!("{command} {engine}")));
+        let (here, there) = (ids(&here), ids(&there));
+        let common = here.iter().filter(|id| there.contains(id)).count();
+        assert!(here.len() == there.len() && common * 10 >= here.len() * 9, "{command}\n{here:?}\n{there:?}");
+        assert_eq!(here[..3], there[..3], "{command}");
+    };
+    for command in [
+        "search parcel",
+        "search parcel --mode dense -k 20",
+        "search refund --mode bm25 -k 20",
+        "search refund --of dialogues --mode dense",
+        "search parcel --filter role=user -k 20",
+        "search refund --filter domain=deliveries --group dialogue",
+        "search parcel --rerank exact",
+        "similar deliveries-001 --mode dense",
+        "similar deliveries-001#1",
+    ] {
+        alike(command);
+    }
+    let shown = t.ok(&format!("corpus show {engine} deliveries-001"));
+    assert_eq!(shown, t.ok("corpus show -i x deliveries-001"));
+    // The same again changes nothing; what is gone is gone.
+    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(told.contains("280  unchanged"), "{told}");
+    assert_eq!(t.ok(&format!("delete {engine} deliveries-001 deliveries-002")), "2 dialogues deleted\n");
+    let gone = t.run(&format!("corpus show {engine} deliveries-001"));
+    assert!(gone.code == 2 && gone.err.contains("holds no dialogue `deliveries-001`"), "{gone:?}");
+    let none = t.run(&format!("delete {engine} deliveries-001"));
+    assert!(none.code == 2 && none.err.contains("holds none of 1 dialogue that were named"), "{none:?}");
+    let told = t.ok(&format!("delete {engine} --filter domain=deliveries"));
+    assert!(told.ends_with(" dialogues deleted\n"), "{told}");
+    // A server that started anew is found as it was left.
+    server.restart();
+    let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
+    assert!(told.contains("unchanged") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    alike("search parcel");
+}
+
+#[test]
+fn without_vectors_it_is_searched_by_words() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    let engine = format!("--engine {}", server.target("words"));
+    t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
+    let found = t.json(&format!("search parcel {engine}"));
+    assert!(found["mode"] == "bm25" && ids(&found).len() == 10, "{found}");
+    let refused = t.run(&format!("search parcel --mode dense {engine}"));
+    assert!(refused.code == 2 && refused.err.contains("have no vectors"), "{refused:?}");
+}
+
+#[test]
+fn what_needs_an_index_says_so() {
+    let t = Turnwise::new();
+    t.ok(&format!("ingest -i x {SAMPLES}"));
+    for command in ["stats", "verify", "index build", "clusters", "encode", "bench ann"] {
+        let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
+        assert!(
+            refused.code == 2 && refused.err.contains("needs an index on this machine"),
+            "{command}: {refused:?}"
+        );
+    }
+    for (command, code, says) in [
+        ("search parcel --engine milvus://127.0.0.1:1/chats", 6, "Milvus at 127.0.0.1:1 cannot be reached"),
+        ("search parcel --engine localhost/chats", 2, "is no address of Milvus"),
+        ("search parcel --engine milvus://me:secret@h/chats", 2, "holds no user and no password"),
+        ("search parcel -i x --engine milvus://h/chats", 2, "cannot be used with"),
+        ("ingest -i x --model m x.jsonl", 2, "--model is for --engine"),
+    ] {
+        let refused = t.run(command);
+        assert!(
+            refused.code == code && refused.err.contains(says) && !refused.err.contains("secret"),
+            "{command}: {refused:?}"
+        );
+    }
+    let mut command = t.command(&["search", "parcel", "--engine", "milvus://db.example/chats"]);
+    let refused = Outcome::of(command.env("TURNWISE_MILVUS_TOKEN", "root:Milvus").output().unwrap());
+    assert!(refused.code == 2 && refused.err.contains("everybody on the way can read"), "{refused:?}");
+}

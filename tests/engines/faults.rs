@@ -1,0 +1,196 @@
+//! What goes wrong past one machine: told in one sentence, with nothing lost and nothing half there.
+
+use std::{
+    net::TcpListener,
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use turnwise::{
+    Error, Result,
+    corpus::Dialogue,
+    encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions},
+    error::Class,
+    index::milvus::{Milvus, MilvusHome, Target},
+    search::{Mode, SearchRequest, Searcher},
+    store::{Prepared, Put, ingest::Home},
+};
+
+use crate::{
+    corpus::dialogue,
+    places::{Far, Place, encoder},
+    server::Server,
+    words::Words,
+};
+
+fn opened(target: &Target) -> Error {
+    Milvus::open(target).err().unwrap()
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_at_once() {
+    let target: Target = "milvus://127.0.0.1:1/chats?timeout=3".parse().unwrap();
+    let begun = Instant::now();
+    let e = opened(&target);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(e.class(), Class::Unavailable);
+    assert!(e.to_string().starts_with("Milvus at 127.0.0.1:1 cannot be reached"), "{e}");
+    assert!(e.hint().unwrap().contains("is it running"));
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("milvus://{}/chats?timeout=1&attempts=2", silent.local_addr().unwrap());
+    let begun = Instant::now();
+    let e = opened(&address.parse().unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(e.class(), Class::Unavailable, "{e}");
+}
+
+#[test]
+fn what_is_missing_or_of_somebody_else_is_told() {
+    let Some(server) = Server::start() else { return };
+    let target = server.target("nothing");
+    let e = opened(&target);
+    assert_eq!(e.to_string(), format!("there are no dialogues at {target}"));
+    assert!(e.hint().unwrap().starts_with("`turnwise ingest --engine milvus://"));
+    // A collection that somebody else made, with Milvus' own client.
+    let script = format!(
+        "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').create_collection('theirs', dimension=4)",
+        server.port
+    );
+    let made = Command::new(server.python()).args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for e in [opened(&server.target("theirs")), MilvusHome::open(&server.target("theirs")).err().unwrap()] {
+        assert!(e.to_string().contains("turnwise did not make it"), "{e}");
+    }
+}
+
+#[test]
+fn vectors_of_another_encoder_do_not_get_in_nor_are_searched() {
+    let Some(server) = Server::start() else { return };
+    let place = Far { target: server.target("chats") };
+    place.ingest(&[dialogue(1, 1)]);
+    let other: Arc<dyn Encoder> = Arc::new(Words { salt: 1 });
+    let refused = MilvusHome::open_or_create(
+        &place.target,
+        Default::default(),
+        Some(Words { salt: 1 }.recipe()),
+        Some(other.clone()),
+    );
+    let e = refused.err().unwrap();
+    assert!(e.class() == Class::Input && e.to_string().contains("are of hashed words"), "{e}");
+    let engine = Milvus::open(&place.target).unwrap();
+    let e = Searcher::of(Box::new(engine)).with_encoder(other).err().unwrap();
+    assert!(e.to_string().contains("made by another encoder"), "{e}");
+}
+
+#[test]
+fn a_server_that_dies_in_an_ingest_loses_nothing_that_was_acknowledged() {
+    let Some(mut server) = Server::start() else { return };
+    let target: Target = format!("{}?timeout=3&attempts=2", server.target("chats")).parse().unwrap();
+    let place = Far { target };
+    let dialogues: Vec<_> = (0..60).map(|n| dialogue(n, 1)).collect();
+    let mut home = place.home();
+    let put = |home: &mut MilvusHome, some: &[Dialogue]| {
+        some.iter().map(|d| home.put(&Prepared::new(d).unwrap())).collect::<Result<Vec<_>>>()
+    };
+    put(&mut home, &dialogues[..30]).unwrap();
+    home.commit(None).unwrap();
+    put(&mut home, &dialogues[30..]).unwrap();
+    server.kill();
+    let e = home.commit(None).unwrap_err();
+    assert!(e.class() == Class::Unavailable && e.to_string().contains("127.0.0.1"), "{e}");
+    drop(home);
+    server.restart();
+    let there = |n: usize| place.searcher().engine().view().find(&format!("d{n:04}")).is_ok();
+    assert!((0..30).all(there));
+    // The same again goes on where it stopped.
+    let puts = place.ingest(&dialogues);
+    assert!(puts[..30].iter().all(|put| *put == Put::Unchanged));
+    assert!((0..60).all(there));
+    let totals = place.searcher().engine().totals();
+    assert_eq!(totals.dialogues, 60, "a dialogue is there twice");
+    assert_eq!(totals.turns as usize, dialogues.iter().map(|d| d.turns.len()).sum::<usize>());
+}
+
+/// An encoder that breaks its promises.
+struct Broken(f32);
+
+impl Encoder for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+
+    fn dim(&self) -> usize {
+        encoder().dim()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        encoder().fingerprint()
+    }
+
+    fn describe(&self) -> String {
+        "broken".to_owned()
+    }
+
+    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
+        let mut encoded = encoder().encode(texts, options)?;
+        encoded.vectors.row_mut(0).fill(self.0);
+        Ok(encoded)
+    }
+
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        encoder().encode_dialogues(dialogues, options)
+    }
+}
+
+#[test]
+fn what_is_no_vector_does_not_leave_the_house() {
+    let Some(server) = Server::start() else { return };
+    let target = server.target("chats");
+    for (number, says) in [(f32::NAN, "a number that is none"), (0.0, "no direction")] {
+        let recipe = Some(Words { salt: 0 }.recipe());
+        let broken: Arc<dyn Encoder> = Arc::new(Broken(number));
+        let mut home = MilvusHome::open_or_create(&target, Default::default(), recipe, Some(broken)).unwrap();
+        home.put(&Prepared::new(&dialogue(1, 1)).unwrap()).unwrap();
+        let e = home.commit(None).unwrap_err();
+        assert!(
+            e.class() == Class::Data && e.to_string().contains(says) && e.to_string().contains("d0001"),
+            "{e}"
+        );
+        assert_eq!(home.totals().unwrap().turns, 0);
+    }
+}
+
+#[test]
+fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
+    let Some(server) = Server::start() else { return };
+    let place = Far { target: server.target("chats") };
+    place.ingest(&[dialogue(1, 1), dialogue(2, 1)]);
+    let searcher = place.searcher();
+    let asked = |change: &dyn Fn(&mut SearchRequest)| {
+        let mut request = SearchRequest { query: "card".to_owned(), ..SearchRequest::default() };
+        change(&mut request);
+        let e = searcher.search(&request).err().unwrap();
+        assert_eq!(e.class(), Class::Input, "{e}");
+        e.to_string()
+    };
+    let mode = Some(Mode::Bm25);
+    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy's language"));
+    assert!(asked(&|r| r.exact = true).contains("every vector"));
+    assert!(asked(&|r| r.min_percentile = Some(50.0)).contains("a least percentile"));
+    assert!(asked(&|r| r.k = 20_000).contains("more than 16384 hits"));
+    assert!(asked(&|r| r.filter = Some("text=card".parse().unwrap())).contains("comparing whole texts"));
+    assert!(
+        asked(&|r| {
+            r.filter = Some("text~card".parse().unwrap());
+            r.of = turnwise::search::Of::Dialogues;
+        })
+        .contains("texts of whole dialogues")
+    );
+    let e = searcher.facets(None, &["domain".to_owned()], 3).err().unwrap();
+    assert!(e.to_string().contains("counting dialogues by values"), "{e}");
+}

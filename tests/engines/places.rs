@@ -1,0 +1,138 @@
+//! Where dialogues are kept and searched: an index on this machine, or a Milvus.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tempfile::TempDir;
+use turnwise::{
+    corpus::{Dialogue, filter::Filter},
+    encoder::{Encoder, ahead::Options},
+    ids::DialogueId,
+    index::{
+        lexical::Lexical,
+        vectors::{Mode, VectorWriter, Wanted, fill},
+    },
+    search::Searcher,
+    store::{Prepared, Put, Snapshot, Store},
+};
+
+use crate::words::Words;
+
+/// Somewhere.
+pub trait Place: Sync {
+    fn name(&self) -> String;
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put>;
+    /// How many were there.
+    fn delete(&self, ids: &[DialogueId]) -> u64;
+    fn delete_fitting(&self, filter: &Filter) -> u64;
+    fn searcher(&self) -> Searcher;
+}
+
+/// An index on this machine.
+pub struct Here {
+    _folder: TempDir,
+    root: PathBuf,
+}
+
+impl Here {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Here { root: folder.path().join("index"), _folder: folder }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
+        let mut store = Store::open_or_create(&self.root, "test").unwrap();
+        let outcome = change(&mut store);
+        store.commit(None).unwrap();
+        store.close().unwrap();
+        let snapshot = Snapshot::open(&self.root).unwrap();
+        // Made anew: what was replaced still counts in the statistics of words until Tantivy merges.
+        Lexical::remove(&self.root).unwrap();
+        Lexical::update(&self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
+        let encoder = Words { salt: 0 };
+        let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::GoOn, "test").unwrap();
+        let wanted = Wanted { utterances: true, dialogues: true, chunk: 256 };
+        let options = Options::default();
+        fill(&snapshot, &mut writer, &encoder, &wanted, &options, &|| false, &mut |_| {}).unwrap();
+        writer.finish().unwrap();
+        outcome
+    }
+}
+
+impl Place for Here {
+    fn name(&self) -> String {
+        "an index on this machine".to_owned()
+    }
+
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put> {
+        self.change(|store| {
+            dialogues.iter().map(|d| store.put(&Prepared::new(d).unwrap()).unwrap()).collect()
+        })
+    }
+
+    fn delete(&self, ids: &[DialogueId]) -> u64 {
+        self.change(|store| ids.iter().map(|id| u64::from(store.delete(id).unwrap())).sum())
+    }
+
+    fn delete_fitting(&self, filter: &Filter) -> u64 {
+        let snapshot = Snapshot::open(&self.root).unwrap();
+        let ids: Vec<DialogueId> =
+            snapshot.dialogues().map(Result::unwrap).filter(|d| filter.matches(d)).map(|d| d.id).collect();
+        self.delete(&ids)
+    }
+
+    fn searcher(&self) -> Searcher {
+        Searcher::open(&self.root).unwrap().with_encoder(encoder()).unwrap()
+    }
+}
+
+pub fn encoder() -> Arc<dyn Encoder> {
+    Arc::new(Words { salt: 0 })
+}
+
+/// A name in a Milvus.
+#[cfg(feature = "milvus")]
+pub struct Far {
+    pub target: turnwise::index::milvus::Target,
+}
+
+#[cfg(feature = "milvus")]
+impl Far {
+    pub fn home(&self) -> turnwise::index::milvus::MilvusHome {
+        let recipe = Some(Words { salt: 0 }.recipe());
+        turnwise::index::milvus::MilvusHome::open_or_create(
+            &self.target,
+            Default::default(),
+            recipe,
+            Some(encoder()),
+        )
+        .unwrap()
+    }
+}
+
+#[cfg(feature = "milvus")]
+impl Place for Far {
+    fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put> {
+        use turnwise::store::ingest::Home;
+        let mut home = self.home();
+        let puts = dialogues.iter().map(|d| home.put(&Prepared::new(d).unwrap()).unwrap()).collect();
+        home.commit(None).unwrap();
+        puts
+    }
+
+    fn delete(&self, ids: &[DialogueId]) -> u64 {
+        self.home().delete(ids).unwrap()
+    }
+
+    fn delete_fitting(&self, filter: &Filter) -> u64 {
+        self.home().delete_fitting(filter).unwrap()
+    }
+
+    fn searcher(&self) -> Searcher {
+        let engine = turnwise::index::milvus::Milvus::open(&self.target).unwrap();
+        Searcher::of(Box::new(engine)).with_encoder(encoder()).unwrap()
+    }
+}
