@@ -48,7 +48,7 @@ fn the_same_commands_give_the_same_answers() {
         "search refund --filter domain=deliveries --group dialogue",
         "search parcel --rerank exact",
         "similar deliveries-001 --mode dense",
-        "similar deliveries-001#1",
+        "similar deliveries-001#1 --mode dense",
     ] {
         alike(command);
     }

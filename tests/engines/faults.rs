@@ -61,7 +61,7 @@ fn what_is_missing_or_of_somebody_else_is_told() {
         "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').create_collection('theirs', dimension=4)",
         server.port
     );
-    let made = Command::new(server.python()).args(["-c", &script]).output().unwrap();
+    let made = Command::new(server.program.with_file_name("python")).args(["-c", &script]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     for e in [opened(&server.target("theirs")), MilvusHome::open(&server.target("theirs")).err().unwrap()] {
         assert!(e.to_string().contains("turnwise did not make it"), "{e}");
@@ -151,18 +151,30 @@ impl Encoder for Broken {
 fn what_is_no_vector_does_not_leave_the_house() {
     let Some(server) = Server::start() else { return };
     let target = server.target("chats");
-    for (number, says) in [(f32::NAN, "a number that is none"), (0.0, "no direction")] {
+    let home = |number: f32| {
         let recipe = Some(Words { salt: 0 }.recipe());
         let broken: Arc<dyn Encoder> = Arc::new(Broken(number));
         let mut home = MilvusHome::open_or_create(&target, Default::default(), recipe, Some(broken)).unwrap();
         home.put(&Prepared::new(&dialogue(1, 1)).unwrap()).unwrap();
-        let e = home.commit(None).unwrap_err();
-        assert!(
-            e.class() == Class::Data && e.to_string().contains(says) && e.to_string().contains("d0001"),
-            "{e}"
-        );
-        assert_eq!(home.totals().unwrap().turns, 0);
-    }
+        home
+    };
+    let mut broken = home(f32::NAN);
+    let e = broken.commit(None).unwrap_err();
+    assert!(
+        e.class() == Class::Data && e.to_string().starts_with("d0001: a vector has a number that is none"),
+        "{e}"
+    );
+    assert_eq!(broken.totals().unwrap().turns, 0);
+    // Without a direction it is near nothing, and found by its words all the same.
+    home(0.0).commit(None).unwrap();
+    let searcher = Far { target }.searcher();
+    let first = &dialogue(1, 1).turns[0];
+    let found = |mode| {
+        let request =
+            SearchRequest { query: first.text.clone(), mode: Some(mode), k: 50, ..SearchRequest::default() };
+        searcher.search(&request).unwrap().hits.iter().any(|hit| hit.turn == *first)
+    };
+    assert!(found(Mode::Bm25) && !found(Mode::Dense));
 }
 
 #[test]

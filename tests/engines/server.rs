@@ -1,5 +1,8 @@
 //! A Milvus for one node, the Milvus project's own, that a test starts and stops.
 
+// Why nothing was tested is said.
+#![allow(clippy::print_stderr)]
+
 use std::{
     net::{TcpListener, TcpStream},
     path::PathBuf,
@@ -17,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     child: Child,
     pub port: u16,
-    program: PathBuf,
+    /// Beside it lies the Python that has Milvus' own client.
+    pub program: PathBuf,
     data: TempDir,
 }
 
@@ -69,11 +73,6 @@ impl Server {
             assert!(begun.elapsed() < PATIENCE, "the server does not begin");
             thread::sleep(Duration::from_millis(50));
         }
-    }
-
-    /// The Python that has Milvus' own client.
-    pub fn python(&self) -> PathBuf {
-        self.program.with_file_name("python")
     }
 
     pub fn target(&self, name: &str) -> turnwise::index::milvus::Target {

@@ -319,16 +319,12 @@ fn vectors(encoder: &dyn Encoder, options: &Options, of: &[Of<'_>]) -> Result<Ve
 
 /// Milvus takes any numbers, and what it then finds is anything.
 fn check(vector: &[f32], dialogue: &Dialogue) -> Result<()> {
-    let what = match () {
-        () if !vector.iter().all(|v| v.is_finite()) => "a number that is none",
-        () if vector.iter().all(|v| *v == 0.0) => "no direction (all zeros)",
-        () => return Ok(()),
-    };
+    if vector.iter().all(|v| v.is_finite()) {
+        return Ok(());
+    }
     Err(Error::Data {
-        message: format!("{}: a vector has {what}, and Milvus cannot find it", dialogue.id),
-        hint: Some(
-            "an encoder that knows none of a text's words gives such vectors; take another model".to_owned(),
-        ),
+        message: format!("{}: a vector has a number that is none (NaN or infinity)", dialogue.id),
+        hint: Some("take the model in another precision, or another model".to_owned()),
     })
 }
 

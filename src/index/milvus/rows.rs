@@ -167,6 +167,7 @@ pub(super) struct Rows {
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
+    directed: Vec<bool>,
     bytes: usize,
     cut: u64,
 }
@@ -218,10 +219,15 @@ impl Rows {
         self.cut
     }
 
-    /// The vectors of all rows, in their order.
+    /// The vectors of all rows, in their order. One without a direction cannot be near anything, and Milvus would find it
+    /// all the same: it does not get it, and the row says that the vector in its place is none.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
         self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
+        self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
         self.vectors = vectors;
+        for (vector, _) in self.vectors.iter_mut().zip(&self.directed).filter(|(_, directed)| !**directed) {
+            vector.iter_mut().take(1).for_each(|v| *v = 1.0);
+        }
     }
 
     pub(super) fn into_columns(self) -> Vec<FieldData> {
@@ -240,6 +246,7 @@ impl Rows {
         ];
         if !self.vectors.is_empty() {
             columns.push(FieldData::FloatVector { name: "vector".into(), values: self.vectors });
+            columns.push(FieldData::Bool { name: "directed".into(), values: self.directed });
         }
         columns
     }
@@ -353,6 +360,13 @@ impl<'a> Answer<'a> {
         }
     }
 
+    pub(super) fn flags(&self, name: &str) -> &'a [bool] {
+        match self.0.get(name) {
+            Some(FieldData::Bool { values, .. }) => values,
+            _ => &[],
+        }
+    }
+
     pub(super) fn vectors(&self, name: &str) -> &'a [Vec<f32>] {
         match self.0.get(name) {
             Some(FieldData::FloatVector { values, .. }) => values,
@@ -364,6 +378,7 @@ impl<'a> Answer<'a> {
 fn column_name(column: &FieldData) -> &str {
     match column {
         FieldData::VarChar { name, .. }
+        | FieldData::Bool { name, .. }
         | FieldData::Int64 { name, .. }
         | FieldData::FloatVector { name, .. } => name,
         _ => "",

@@ -205,7 +205,9 @@ fn rows(dim: Option<usize>) -> CollectionSchema {
         .add_field(field("sparse", DataType::SparseFloatVector))
         .add_function(bm25);
     match dim {
-        Some(dim) => schema.add_field(field("vector", DataType::FloatVector).dimension(dim as u32)),
+        Some(dim) => schema
+            .add_field(field("vector", DataType::FloatVector).dimension(dim as u32))
+            .add_field(field("directed", DataType::Bool)),
         None => schema,
     }
 }

@@ -48,31 +48,25 @@ impl<'a> MilvusView<'a> {
     }
 
     /// The best of a kind by some vectors of theirs.
-    fn best(
-        &self,
-        kind: Kind,
-        field: &str,
-        query: SearchVectors,
-        k: usize,
-        filter: &str,
-    ) -> Result<Vec<Found>> {
+    fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<List> {
         let connection = &self.engine.connection;
+        let directed = (field == "vector").then_some("directed");
         let request = SearchRequest::builder()
             .collection_name(self.engine.collection(kind))
             .vector_field(field)
             .vectors(query)
             .filter(filter)
-            .output_fields(["key", "version", "turn", "dialogue"])
+            .output_fields(["key", "version", "turn", "dialogue"].into_iter().chain(directed))
             .limit(k as i64)
             .extra_params(self.depth(field, k))
             .consistency_level(connection.consistency())
             .build();
         let answer = connection.ask("searching", async { connection.client.search(request?).await })?;
-        answer
-            .results()
-            .get_results()
-            .first()
-            .map_or(Ok(Vec::new()), |result| self.found(kind, field == "sparse", result))
+        let Some(result) = answer.results().get_results().first() else {
+            return Ok(List { found: Vec::new(), exhausted: true });
+        };
+        let found = self.found(kind, field == "sparse", result)?;
+        Ok(List { exhausted: result.get_scores().len() < k, found })
     }
 
     /// How far a walk through an index goes.
@@ -94,8 +88,9 @@ impl<'a> MilvusView<'a> {
         if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
             return Err(self.odd("columns of different lengths"));
         }
+        let directed = answer.flags("directed");
         let mut found = Vec::with_capacity(scores.len());
-        for (n, id) in ids.iter().enumerate() {
+        for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
             let row = Found {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
                 seq: Version(versions[n]).seq(),
@@ -189,11 +184,13 @@ impl<'a> MilvusView<'a> {
         for some in unknown.chunks(AT_ONCE) {
             let names: Vec<String> = some.iter().map(|row| names::quoted(row)).collect();
             let filter = format!("id in [{}]", names.join(", "));
-            let results = connection.rows(&self.engine.collection(kind), filter, &["id", "vector"])?;
+            let results =
+                connection.rows(&self.engine.collection(kind), filter, &["id", "vector", "directed"])?;
             let mut known = self.vectors.borrow_mut();
             known.extend(some.iter().map(|row| (row.clone(), None)));
             let answer = columns(&results);
-            for (row, vector) in answer.texts("id").iter().zip(answer.vectors("vector")) {
+            let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
+            for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
                 known.insert(row.clone(), Some(vector.clone()));
             }
         }
@@ -235,19 +232,16 @@ impl View for MilvusView<'_> {
         if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
             return Ok(List { found: Vec::new(), exhausted: true });
         }
-        let found =
-            self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)?;
-        Ok(List { exhausted: found.len() < k, found })
+        self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)
     }
 
     fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let k = k.min(DEEPEST);
         let text = names::terms(words.terms.iter().map(String::as_str));
         let query = SearchVectors::EmbeddedText(vec![text]);
-        let mut found = self.best(kind, "sparse", query, k, &self.filter)?;
-        let exhausted = found.len() < k;
-        found.retain(|found| found.score > 0.0);
-        Ok(List { exhausted, found })
+        let mut list = self.best(kind, "sparse", query, k, &self.filter)?;
+        list.found.retain(|found| found.score > 0.0);
+        Ok(list)
     }
 
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
@@ -297,7 +291,7 @@ impl View for MilvusView<'_> {
         let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
         let best =
             self.best(Kind::Utterances, "sparse", SearchVectors::EmbeddedText(vec![text]), 1, &only)?;
-        Ok(best.first().and_then(|found| found.turn))
+        Ok(best.found.first().and_then(|found| found.turn))
     }
 
     fn explain(&self, _: Kind, _: &Words, _: &DialogueId, _: Option<TurnNo>) -> Result<Vec<TermScore>> {
