@@ -4,7 +4,7 @@ mod admitted;
 pub mod dense;
 #[cfg(feature = "lexical")]
 pub mod lexical;
-mod sealed;
+pub(crate) mod sealed;
 pub mod vectors;
 
 pub use admitted::Admitted;

@@ -32,6 +32,7 @@ mod search;
 #[cfg(feature = "serve")]
 mod serve;
 mod settings;
+mod shards;
 mod sources;
 mod summary;
 mod support;
