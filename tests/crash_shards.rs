@@ -44,7 +44,7 @@ fn corpus(folder: &Path) {
 
 fn start(folder: &Path, shard: usize) -> Child {
     let shard = format!("{shard}/{SHARDS}");
-    let args = ["encode", "-q", "in.jsonl", "--out", "shards", "--model", "fitted", "--shard", &shard];
+    let args = ["encode", "-q", "in.jsonl", "--out", "shards", "--model", "./fitted", "--shard", &shard];
     program(folder).args(args).spawn().unwrap()
 }
 

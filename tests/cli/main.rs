@@ -33,6 +33,9 @@ mod search;
 mod serve;
 mod settings;
 mod shards;
+mod shards_launchers;
+#[cfg(feature = "remote")]
+mod shards_remote;
 mod sources;
 mod summary;
 mod support;

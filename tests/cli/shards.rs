@@ -1,6 +1,9 @@
 //! `encode --shard` and `--assemble` through the program: parts that come in any order, are lost, torn, mixed up or made
 //! by another encoder, and the index that comes of them.
 
+// Why something was not tested is said.
+#![allow(clippy::print_stderr)]
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +13,7 @@ use std::{
 use serde_json::Value;
 use turnwise::index::vectors::{Kind, VectorReader};
 
-use crate::support::{Turnwise, record, records};
+use crate::support::{Outcome, Turnwise, record, records};
 
 /// Every vector of an index, by kind and key.
 pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
@@ -253,6 +256,7 @@ fn wrong_arguments_are_told_with_a_way_out() {
         ("encode --shard 4/4 in.jsonl --out s", "shards are counted from 0"),
         ("encode --shard 1/4 in.jsonl", "--out <PLACE>"),
         ("encode in.jsonl -i x", "--shard <I/N>"),
+        ("encode --assemble s -i x", "'--assemble <PLACE>' cannot be used with '--model <MODEL>'"),
         ("encode --shard 0/1 - --out s", "a shard is not read from standard input"),
         ("encode --shard 0/1 none.jsonl --out s", "cannot open none.jsonl"),
     ] {
@@ -275,4 +279,38 @@ fn an_input_that_breaks_off_makes_no_shard() {
         &["an input could not be read to its end: cut.jsonl.gz", "nothing of shard 0/2 was written"],
     );
     assert_eq!(names(&t.path("shards")), Vec::<String>::new());
+}
+
+/// On a file system of its own, which nothing else notices.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_leaves_nothing() {
+    let (t, model) = corpus(400);
+    fs::create_dir(t.path("shards")).unwrap();
+    let program = env!("CARGO_BIN_EXE_turnwise");
+    let script = format!(
+        "mount -t tmpfs -o size=24k none shards || exit 99
+        {program} encode --no-progress --shard 0/2 in.jsonl --out shards --model {model} >&2
+        code=$?; ls -A shards; exit $code"
+    );
+    let mut command = t.command(&[]);
+    let environment: Vec<_> =
+        command.get_envs().map(|(k, v)| (k.to_owned(), v.map(|v| v.to_owned()))).collect();
+    command = std::process::Command::new("unshare");
+    command.args(["-rm", "sh", "-c", &script]).current_dir(t.path(""));
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let outcome = match command.output() {
+        Ok(output) => Outcome::of(output),
+        Err(e) => return eprintln!("skipped: no unshare: {e}"),
+    };
+    if outcome.code != 6 && outcome.err.contains("unshare:") || outcome.code == 99 {
+        return eprintln!("skipped: no file system of its own here: {}", outcome.err);
+    }
+    outcome.says(6, &["No space left on device", "hint: free some space and run the same command again"]);
+    assert_eq!(outcome.out, "", "something is left");
 }

@@ -121,7 +121,7 @@ pub(crate) struct ShardArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "arrow", requires = "shard")]
     pub(crate) to: ShardTarget,
     /// Put the shards of this place into the index, once all are there
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["of", "model", "precision", "prompt", "dialogue_mode", "pooling", "token_pooling", "layers", "max_tokens"])]
     pub(crate) assemble: Option<String>,
 }
 

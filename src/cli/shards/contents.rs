@@ -2,7 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::{ids::IdKey, index::vectors::Kind};
+use crate::{
+    corpus::Dialogue,
+    ids::IdKey,
+    index::vectors::{Kind, dialogue_key, utterance_key},
+};
 
 /// The name of a row in a data file: `utterances/5f3a…`.
 pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
@@ -23,6 +27,14 @@ pub(super) fn named_row(id: &str) -> Option<(Kind, IdKey)> {
         *byte = (digit(0)? * 16 + digit(1)?) as u8;
     }
     Some((kind, IdKey(key)))
+}
+
+/// The keys of what a dialogue gives to a kind.
+pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
+    match kind {
+        Kind::Utterances => dialogue.turns.iter().map(|turn| utterance_key(&turn.text)).collect(),
+        Kind::Dialogues => vec![dialogue_key(dialogue)],
+    }
 }
 
 /// The keys that a shard has, each once.
@@ -78,7 +90,9 @@ mod tests {
     fn the_digest_is_of_what_is_there_and_not_of_its_order() {
         let of = |keys: &[(Kind, &str)]| {
             let mut contents = Contents::default();
-            keys.iter().for_each(|(kind, text)| drop(contents.add(*kind, IdKey::of(text))));
+            for (kind, text) in keys {
+                contents.add(*kind, IdKey::of(text));
+            }
             contents.digest()
         };
         let [u, d] = Kind::ALL;

@@ -23,7 +23,7 @@ mod shard;
 mod survey;
 
 pub(crate) use assemble::{Destination, is_whole, load};
-pub(crate) use contents::{Contents, row_id};
+pub(crate) use contents::{Contents, keys, row_id};
 pub(crate) use place::{Place, Temporary, open, write};
 pub(crate) use record::{Data, FORMAT, Record};
 pub(crate) use redo::{again, command};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    error::{Error, IoContext, Result},
+    error::{IoContext, Result},
     store::files,
 };
 
@@ -62,7 +62,7 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
         #[cfg(feature = "remote")]
         Some(_) => Ok(Box::new(super::remote::Remote::open(name)?)),
         #[cfg(not(feature = "remote"))]
-        Some((scheme, _)) => Err(Error::Unavailable {
+        Some((scheme, _)) => Err(crate::error::Error::Unavailable {
             message: format!(
                 "this turnwise was built without object stores, and {name} is in one ({scheme})"
             ),

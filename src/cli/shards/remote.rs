@@ -69,6 +69,13 @@ fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
     Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
 }
 
+/// The next bytes of a file.
+fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
+    let mut part = Vec::new();
+    Read::take(file, PART_BYTES as u64).read_to_end(&mut part).at("read", path)?;
+    Ok(part)
+}
+
 impl Place for Remote {
     fn name(&self) -> &str {
         &self.name
@@ -102,23 +109,22 @@ impl Place for Remote {
         let mut source = File::open(&file.path).at("open", &file.path)?;
         let bytes = source.metadata().at("read", &file.path)?.len();
         let path = self.path(name);
-        let mut part = |bytes: usize| -> Result<Vec<u8>> {
-            let mut part = Vec::with_capacity(bytes);
-            source.by_ref().take(bytes as u64).read_to_end(&mut part).at("read", &file.path)?;
-            Ok(part)
-        };
         // What is put in parts is not there until the last one is.
         self.runtime.block_on(async {
             let failed = |e: object_store::Error| self.failed("write", name, &e);
             if bytes <= PART_BYTES as u64 {
-                let all = PutPayload::from(part(PART_BYTES)?);
+                let all = PutPayload::from(part(&mut source, &file.path)?);
                 return self.store.put(&path, all).await.map(drop).map_err(failed);
             }
             let upload = self.store.put_multipart(&path).await.map_err(failed)?;
             let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
             for _ in 0..bytes.div_ceil(PART_BYTES as u64) {
-                upload.wait_for_capacity(PARTS_AT_ONCE).await.map_err(failed)?;
-                upload.put(part(PART_BYTES)?.into());
+                if let Err(e) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
+                    // The first error is the one to tell.
+                    let _ = upload.abort().await;
+                    return Err(failed(e));
+                }
+                upload.put(part(&mut source, &file.path)?.into());
             }
             upload.finish().await.map(drop).map_err(failed)
         })
@@ -140,7 +146,7 @@ impl Place for Remote {
                 let part = self.store.get_range(&path, from..to).await.map_err(failed)?;
                 out.write_all(&part).at("write", &file.path)?;
             }
-            Ok(())
+            Ok::<(), Error>(())
         })?;
         Ok(file)
     }

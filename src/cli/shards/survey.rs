@@ -19,9 +19,9 @@ pub(crate) struct Set {
     /// Data files that no record names: what was replaced, or whose writer was killed.
     pub(crate) left_over: Vec<String>,
     missing: Vec<u32>,
-    /// Shards that must be made again, and why.
-    torn: Vec<(u32, String)>,
-    /// Files that must go away, and why.
+    /// Shards that must be made again, and what is wrong with them.
+    wrong: Vec<(Shard, String)>,
+    /// Files that must go away, and what they are.
     foreign: Vec<(String, String)>,
     again: Vec<String>,
 }
@@ -41,18 +41,22 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
         set.take(name, Record::read(&text, name), &mut found);
     }
     set.agree(&mut found);
-    for (number, record) in found {
+    for record in found.into_values() {
         match (bytes.get(record.data.file.as_str()), record.data.bytes) {
-            (None, _) => set.torn.push((number, format!("{} is not there", record.data.file))),
-            (Some(there), committed) if *there != committed => set.torn.push((
-                number,
-                format!("{} has {there} bytes, and {committed} were committed", record.data.file),
-            )),
+            (None, _) => set.reject(record.shard, &format!("{} is not there", record.data.file)),
+            (Some(there), committed) if *there != committed => {
+                let name = &record.data.file;
+                set.reject(
+                    record.shard,
+                    &format!("{name} has {there} bytes, and {committed} were committed"),
+                );
+            }
             _ => set.records.push(record),
         }
     }
     let known = |number: &u32| {
-        set.records.iter().any(|r| r.shard.number == *number) || set.torn.iter().any(|(n, _)| n == number)
+        set.records.iter().any(|r| r.shard.number == *number)
+            || set.wrong.iter().any(|(shard, _)| shard.number == *number)
     };
     set.missing = (0..of).filter(|number| !known(number)).collect();
     let named = |name: &str| set.records.iter().any(|r| r.data.file == name);
@@ -91,7 +95,7 @@ impl Set {
                 self.foreign.push((name.to_owned(), format!("a duplicate of {}", record.shard)));
             }
             Ok(record) => drop(found.insert(shard.number, record)),
-            Err(e) if own_name => self.torn.push((shard.number, e.to_string())),
+            Err(e) if own_name => self.reject(shard, &e.to_string()),
             Err(e) => self.foreign.push((name.to_owned(), e.to_string())),
         }
     }
@@ -108,20 +112,21 @@ impl Set {
         groups.sort_by_key(|(_, numbers)| std::cmp::Reverse(numbers.len()));
         let Some((most, _)) = groups.first() else { return };
         self.again.clone_from(&most.command);
-        let others: Vec<(u32, String)> = groups[1..]
-            .iter()
-            .flat_map(|(other, numbers)| {
-                numbers.iter().map(|n| (*n, most.conflict(other).unwrap_or_default()))
-            })
-            .collect();
-        others.iter().for_each(|(number, _)| drop(found.remove(number)));
-        self.torn.extend(others);
+        let mut others = Vec::new();
+        for (other, numbers) in &groups[1..] {
+            let why = most.conflict(other).unwrap_or_default();
+            others.extend(numbers.iter().map(|number| (Shard { number: *number, of: self.of }, why.clone())));
+        }
+        for (shard, why) in others {
+            found.remove(&shard.number);
+            self.wrong.push((shard, format!("{shard} {why}")));
+        }
     }
 
-    /// Takes a shard out of those that are complete.
-    pub(crate) fn reject(&mut self, shard: Shard, why: String) {
+    /// Takes a shard for torn, and out of those that are complete.
+    pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
         self.records.retain(|record| record.shard != shard);
-        self.torn.push((shard.number, why));
+        self.wrong.push((shard, format!("{shard} is torn: {why}")));
     }
 
     /// Whether every shard is there, once and whole; if not, what is wrong, and what mends it.
@@ -133,13 +138,7 @@ impl Set {
             1 => wrong.push(format!("{missing} is missing")),
             _ => wrong.push(format!("{missing} are missing")),
         }
-        wrong.extend(self.torn.iter().map(|(number, why)| {
-            let shard = Shard { number: *number, of: self.of };
-            match why.starts_with("is ") || why.starts_with("has ") {
-                true => format!("{shard} {why}"),
-                false => format!("{shard} is torn: {why}"),
-            }
-        }));
+        wrong.extend(self.wrong.iter().map(|(_, what)| what.clone()));
         wrong.extend(self.foreign.iter().map(|(name, why)| format!("{name} is foreign: {why}")));
         if wrong.is_empty() {
             return Ok(());
@@ -156,8 +155,8 @@ impl Set {
     }
 
     fn mended_by(&self, place: &str) -> String {
-        let redone =
-            Shards::of(self.of, self.missing.iter().chain(self.torn.iter().map(|(n, _)| n)).copied());
+        let wrong = self.wrong.iter().map(|(shard, _)| &shard.number);
+        let redone = Shards::of(self.of, self.missing.iter().chain(wrong).copied());
         let foreign: Vec<&str> = self.foreign.iter().map(|(name, _)| name.as_str()).collect();
         let mut steps = Vec::new();
         if !foreign.is_empty() {

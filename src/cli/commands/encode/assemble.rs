@@ -17,7 +17,7 @@ use crate::{
     },
     error::{Error, Result},
     ids::IdKey,
-    index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter, dialogue_key, utterance_key},
+    index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter},
     store::Snapshot,
 };
 
@@ -72,7 +72,7 @@ fn look_into(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<
     for (done, record) in set.records.clone().iter().enumerate() {
         stop_if_asked("nothing was put into the index")?;
         if !shards::is_whole(place, record)? {
-            set.reject(record.shard, format!("{} is not what was committed", record.data.file));
+            set.reject(record.shard, &format!("{} is not what was committed", record.data.file));
         }
         progress.set(done as u64 + 1, done as u64 + 1);
     }
@@ -149,11 +149,8 @@ fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Res
         stop_if_asked("what was put in stays; run the same command again")?;
         let dialogue = dialogue?;
         for kind in record.kinds() {
-            let lacks = |key: &IdKey| u64::from(!writer.contains(kind, key));
-            without[kind as usize] += match kind {
-                Kind::Utterances => dialogue.turns.iter().map(|turn| lacks(&utterance_key(&turn.text))).sum(),
-                Kind::Dialogues => lacks(&dialogue_key(&dialogue)),
-            };
+            let lacks = |key: &&IdKey| !writer.contains(kind, key);
+            without[kind as usize] += shards::keys(kind, &dialogue).iter().filter(lacks).count() as u64;
         }
     }
     for kind in record.kinds() {

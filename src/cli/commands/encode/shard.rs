@@ -24,7 +24,7 @@ use crate::{
     },
     encoder::{Encoder, ahead},
     error::{Error, Result},
-    index::vectors::{Kind, Recipe, dialogue_key, utterance_key},
+    index::vectors::{Kind, Recipe},
 };
 
 pub(super) fn run(
@@ -92,11 +92,8 @@ impl Work<'_> {
         let mut items = self.items(record.shard)?;
         while let Some(Item { dialogue, .. }) = items.next()? {
             for kind in self.choice.kinds() {
-                match kind {
-                    Kind::Utterances => dialogue.turns.iter().for_each(|turn| {
-                        contents.add(kind, utterance_key(&turn.text));
-                    }),
-                    Kind::Dialogues => drop(contents.add(kind, dialogue_key(&dialogue))),
+                for key in shards::keys(kind, &dialogue) {
+                    contents.add(kind, key);
                 }
             }
         }
