@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde_json::Value;
@@ -41,8 +42,22 @@ fn data_file(folder: &Path, shard: &str) -> PathBuf {
     folder.join(names(folder).into_iter().find(named).unwrap())
 }
 
+/// The Python that has what these tests need.
+pub fn python() -> Option<PathBuf> {
+    let folder = match std::env::var_os("TURNWISE_SCALE") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/turnwise/scale"),
+    };
+    let python = folder.join("bin/python");
+    if python.exists() {
+        return Some(python);
+    }
+    eprintln!("skipped: {} is not there; tests/scale.sh installs it", python.display());
+    None
+}
+
 /// A corpus in an index without vectors, and a model.
-fn corpus(dialogues: usize) -> (Turnwise, String) {
+pub fn corpus(dialogues: usize) -> (Turnwise, String) {
     let t = Turnwise::new();
     let model = t.model();
     t.write("in.jsonl", records(dialogues));
@@ -256,6 +271,7 @@ fn wrong_arguments_are_told_with_a_way_out() {
         ("encode --shard 4/4 in.jsonl --out s", "shards are counted from 0"),
         ("encode --shard 1/4 in.jsonl", "--out <PLACE>"),
         ("encode in.jsonl -i x", "--shard <I/N>"),
+        ("encode -i x --from csv", "--from says how files are read, and encode reads an index"),
         ("encode --assemble s -i x", "'--assemble <PLACE>' cannot be used with '--model <MODEL>'"),
         ("encode --shard 0/1 - --out s", "a shard is not read from standard input"),
         ("encode --shard 0/1 none.jsonl --out s", "cannot open none.jsonl"),
@@ -296,7 +312,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     let mut command = t.command(&[]);
     let environment: Vec<_> =
         command.get_envs().map(|(k, v)| (k.to_owned(), v.map(|v| v.to_owned()))).collect();
-    command = std::process::Command::new("unshare");
+    command = Command::new("unshare");
     command.args(["-rm", "sh", "-c", &script]).current_dir(t.path(""));
     for (name, value) in environment {
         match value {
@@ -313,4 +329,39 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     }
     outcome.says(6, &["No space left on device", "hint: free some space and run the same command again"]);
     assert_eq!(outcome.out, "", "something is left");
+}
+
+/// Tables and shards of the package that everybody else reads and writes them with.
+#[test]
+fn parquet_goes_in_and_python_reads_what_comes_out() {
+    let Some(python) = python() else { return };
+    let t = Turnwise::new();
+    let model = t.model();
+    let python = |script: &str| {
+        let done = Command::new(&python).args(["-c", script]).current_dir(t.path("")).output().unwrap();
+        let done = Outcome::of(done);
+        assert_eq!(done.code, 0, "{done:?}");
+        done.out
+    };
+    python(
+        "import pyarrow as pa, pyarrow.parquet as pq
+ids = [f'd{n}' for n in range(40)]
+lists = [[{'role': 'user', 'content': f'text {n}'}, {'role': 'assistant', 'content': 'one\\nmoment'}] for n in range(40)]
+pq.write_table(pa.table({'id': ids, 'messages': lists, 'rating': [None, 5] * 20}), 'lists.parquet')
+turns = {'id': sum(([i, i] for i in ids), []), 'role': ['user', 'agent'] * 40}
+turns['text'] = sum(([pair[0]['content'], pair[1]['content']] for pair in lists), [])
+pq.write_table(pa.table(turns), 'turns.parquet', compression='zstd')",
+    );
+    for (table, format) in [("lists", "arrow"), ("turns", "safetensors")] {
+        t.ok(&format!("ingest -i {table} {table}.parquet --no-encode"));
+        t.ok(&format!("encode --shard 0-2/3 {table}.parquet --out {table} --to {format} --model {model}"));
+        let done = t.json(&format!("encode --assemble {table} -i {table}"));
+        assert_eq!((&done["new"], &done["without"]), (&(41 + 40).into(), &0.into()), "{table}: {done}");
+    }
+    let read = python(
+        "import glob, pyarrow as pa
+tables = [pa.ipc.open_file(name).read_all() for name in glob.glob('lists/*.arrow')]
+print(len(tables), sum(len(table) for table in tables), tables[0]['embedding'].type, tables[0]['id'][0].as_py()[:11])",
+    );
+    assert_eq!(read.trim(), "3 83 fixed_size_list<item: float not null>[16] utterances/");
 }

@@ -1,44 +1,14 @@
 //! The launchers of `examples/scale`: the Ray driver with workers killed, the others by the commands that they hold.
 
-// Why nothing was tested is said.
-#![allow(clippy::print_stderr)]
-
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
-    shards::vectors,
-    support::{Outcome, Turnwise, records},
+    shards::{corpus, python, vectors},
+    support::{Outcome, Turnwise},
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_turnwise");
-
-/// The Python that has what these tests need.
-pub fn python() -> Option<PathBuf> {
-    let folder = match std::env::var_os("TURNWISE_SCALE") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/turnwise/scale"),
-    };
-    let python = folder.join("bin/python");
-    if python.exists() {
-        return Some(python);
-    }
-    eprintln!("skipped: {} is not there; tests/scale.sh installs it", python.display());
-    None
-}
-
-/// A corpus in an index without vectors, and a model.
-fn corpus() -> (Turnwise, String) {
-    let t = Turnwise::new();
-    let model = t.model();
-    t.write("in.jsonl", records(60));
-    t.ok("ingest -i x in.jsonl --no-encode");
-    (t, model)
-}
 
 /// A command with turnwise on its path, in the folder of the test and without settings from outside.
 fn command(t: &Turnwise, program: impl AsRef<Path>) -> Command {
@@ -76,7 +46,7 @@ fn are_whole(t: &Turnwise, model: &str, shards: u64) {
 #[test]
 fn a_ray_driver_whose_workers_are_killed_makes_every_shard_once() {
     let Some(python) = python() else { return };
-    let (t, model) = corpus();
+    let (t, model) = corpus(60);
     // Slow enough for a worker to be killed while it waits for its shard.
     let slow = t.path("slow");
     fs::write(&slow, format!("#!/bin/sh\nsleep 0.7\nexec {PROGRAM} \"$@\"\n")).unwrap();
@@ -92,7 +62,7 @@ fn a_ray_driver_whose_workers_are_killed_makes_every_shard_once() {
 
 #[test]
 fn the_array_of_slurm_makes_every_shard() {
-    let (t, model) = corpus();
+    let (t, model) = corpus(60);
     for task in 0..3 {
         let mut job = command(&t, Path::new(ROOT).join("examples/scale/slurm.sh"));
         job.env("SLURM_ARRAY_TASK_ID", task.to_string()).env("SLURM_CPUS_PER_TASK", "1");
@@ -104,7 +74,7 @@ fn the_array_of_slurm_makes_every_shard() {
 
 #[test]
 fn the_indexed_job_of_kubernetes_makes_every_shard() {
-    let (t, model) = corpus();
+    let (t, model) = corpus(60);
     let job = fs::read_to_string(Path::new(ROOT).join("examples/scale/kubernetes.yaml")).unwrap();
     let script = job.lines().find_map(|line| line.trim().strip_prefix("- exec ")).unwrap();
     assert!(job.contains("completions: 100") && job.contains("{ name: SHARDS, value: \"100\" }"));

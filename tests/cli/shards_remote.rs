@@ -9,8 +9,7 @@ use std::{
 };
 
 use crate::{
-    shards::vectors,
-    shards_launchers::python,
+    shards::{python, vectors},
     support::{Outcome, SAMPLES, Turnwise, records},
 };
 

@@ -57,6 +57,12 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
         return shard::run(shards, place, args, open, context);
     }
+    if let Some(option) = args.read.given() {
+        return Err(Error::Input {
+            message: format!("{option} says how files are read, and encode reads an index"),
+            hint: Some("files are encoded with --shard I/N, or by `turnwise embed`".to_owned()),
+        });
+    }
     let encoded = encode(args, open, context)?;
     embed::tell_spent(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
     context.printer.result(&encoded, |out| encoded.write(out))

@@ -83,8 +83,67 @@ impl Record {
         sealed::sealed(self).map(String::into_bytes)
     }
 
+    /// Reads one that has this name.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
-        sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)
+        let record: Record = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
+        // What it names is read, and removed when it is replaced: nothing but a file of its own place.
+        let file = &record.data.file;
+        match Shard::named(file) == Some(record.shard) && !file.contains(['/', '\\']) {
+            true => Ok(record),
+            false => Err(Error::data(format!("{name}: `{file}` is no data file of {}", record.shard))),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
+
+    /// The record of a shard by the encoder with this salt.
+    pub(in crate::cli::shards) fn record(shard: Shard, salt: u8) -> Record {
+        let encoder = HashEncoder { salt, ..HashEncoder::default() };
+        Record {
+            format: FORMAT,
+            turnwise: "test".to_owned(),
+            shard,
+            recipe: Recipe::of(&encoder, "test", "auto", &Tokens::default(), &Options::default()),
+            utterances: Some(3),
+            dialogues: None,
+            contents: "0".to_owned(),
+            data: Data {
+                file: format!("{}-abc.arrow", shard.stem()),
+                target: Target::Arrow,
+                bytes: 5,
+                blake3: "0".to_owned(),
+            },
+            command: ["encode", "in.jsonl"].map(str::to_owned).to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_only_if_it_is_sound() {
+        let record = record(Shard { number: 1, of: 4 }, 0);
+        let bytes = record.to_bytes().unwrap();
+        assert_eq!(Record::read(&bytes, "x.json").unwrap(), record);
+        for at in [0, bytes.len() / 2, bytes.len() - 3] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 4;
+            assert!(Record::read(&bytes, "x.json").is_err(), "{at}");
+        }
+        assert!(Record::read(&bytes[..bytes.len() - 10], "x.json").is_err());
+    }
+
+    #[test]
+    fn a_record_names_no_file_of_another_place() {
+        for file in
+            ["../shard-00001-of-00004-a.arrow", "shard-00001-of-00004/../../x", "shard-00002-of-00004-a"]
+        {
+            let mut record = record(Shard { number: 1, of: 4 }, 0);
+            record.data.file = file.to_owned();
+            let e = Record::read(&record.to_bytes().unwrap(), "x.json").unwrap_err();
+            assert!(e.to_string().contains("is no data file of 1/4"), "{e}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What lies in a place: the shards that are complete, and everything that stands against putting them together, by
 //! name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, Record, Shard, Shards, command};
 use crate::error::{Error, Result};
@@ -41,27 +41,14 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
         set.take(name, Record::read(&text, name), &mut found);
     }
     set.agree(&mut found);
-    for record in found.into_values() {
-        match (bytes.get(record.data.file.as_str()), record.data.bytes) {
-            (None, _) => set.reject(record.shard, &format!("{} is not there", record.data.file)),
-            (Some(there), committed) if *there != committed => {
-                let name = &record.data.file;
-                set.reject(
-                    record.shard,
-                    &format!("{name} has {there} bytes, and {committed} were committed"),
-                );
-            }
-            _ => set.records.push(record),
-        }
-    }
-    let known = |number: &u32| {
-        set.records.iter().any(|r| r.shard.number == *number)
-            || set.wrong.iter().any(|(shard, _)| shard.number == *number)
-    };
-    set.missing = (0..of).filter(|number| !known(number)).collect();
-    let named = |name: &str| set.records.iter().any(|r| r.data.file == name);
+    found.into_values().for_each(|record| set.keep(record, &bytes));
+    let known: BTreeSet<u32> =
+        set.records.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
+    set.missing = (0..of).filter(|number| !known.contains(number)).collect();
+    let named: BTreeSet<&str> = set.records.iter().map(|r| r.data.file.as_str()).collect();
     let is_data = |name: &&str| Shard::named(name).is_some() && !name.ends_with(".json");
-    set.left_over = bytes.keys().copied().filter(is_data).filter(|n| !named(n)).map(str::to_owned).collect();
+    let left_over = bytes.into_keys().filter(is_data).filter(|name| !named.contains(name));
+    set.left_over = left_over.map(str::to_owned).collect();
     Ok(set)
 }
 
@@ -123,6 +110,21 @@ impl Set {
         }
     }
 
+    /// Keeps a record whose data file is there, as far as its length tells.
+    fn keep(&mut self, record: Record, bytes: &BTreeMap<&str, u64>) {
+        let (name, committed) = (&record.data.file, record.data.bytes);
+        match bytes.get(name.as_str()) {
+            None => self.reject(record.shard, &format!("{name} is not there")),
+            Some(there) if *there != committed => {
+                self.reject(
+                    record.shard,
+                    &format!("{name} has {there} bytes, and {committed} were committed"),
+                );
+            }
+            Some(_) => self.records.push(record),
+        }
+    }
+
     /// Takes a shard for torn, and out of those that are complete.
     pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
         self.records.retain(|record| record.shard != shard);
@@ -166,5 +168,61 @@ impl Set {
             steps.push(format!("`{}` makes exactly what is missing", command(&self.again, &redone, place)));
         }
         steps.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cli::shards::{open, record::tests::record};
+
+    /// A place with these shards of so many, each by the encoder with its salt.
+    fn place(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Place>) {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, salt) in shards {
+            let record = record(Shard { number: *number, of }, *salt);
+            fs::write(folder.path().join(&record.data.file), b"bytes").unwrap();
+            fs::write(folder.path().join(record.shard.record_name()), record.to_bytes().unwrap()).unwrap();
+        }
+        let place = open(folder.path().to_str().unwrap()).unwrap();
+        (folder, place)
+    }
+
+    fn refused(place: &dyn Place) -> (String, String) {
+        let e = survey(place).unwrap().complete("here").unwrap_err();
+        (e.to_string(), e.hint().unwrap())
+    }
+
+    #[test]
+    fn all_shards_of_one_encoder_are_complete() {
+        let (folder, place) = place(3, &[(0, 0), (1, 0), (2, 0)]);
+        fs::write(folder.path().join("shard-00001-of-00003-old.arrow"), b"replaced").unwrap();
+        fs::write(folder.path().join("notes.txt"), b"mine").unwrap();
+        let set = survey(place.as_ref()).unwrap();
+        set.complete("here").unwrap();
+        assert_eq!(
+            (set.records.len(), set.left_over),
+            (3, vec!["shard-00001-of-00003-old.arrow".to_owned()])
+        );
+    }
+
+    #[test]
+    fn what_most_shards_agree_on_holds_for_all() {
+        let (_folder, place) = place(5, &[(0, 1), (1, 0), (2, 0), (4, 1), (3, 0)]);
+        let (message, hint) = refused(place.as_ref());
+        assert!(message.contains("0/5 is of another encoder") && message.contains("4/5 is of"), "{message}");
+        assert_eq!(hint, "`turnwise encode --shard=0,4/5 --out=here in.jsonl` makes exactly what is missing");
+    }
+
+    #[test]
+    fn a_long_list_is_cut_and_the_command_is_whole() {
+        let (folder, place) = place(30, &(0..30).map(|n| (n, 0)).collect::<Vec<_>>());
+        for number in 0..20 {
+            fs::remove_file(folder.path().join(record(Shard { number, of: 30 }, 0).data.file)).unwrap();
+        }
+        let (message, hint) = refused(place.as_ref());
+        assert!(message.ends_with("and 12 more") && hint.contains("--shard=0-19/30"), "{message} {hint}");
     }
 }
