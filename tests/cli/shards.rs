@@ -131,6 +131,23 @@ fn what_is_done_is_not_done_again_whatever_the_order_of_the_inputs() {
 }
 
 #[test]
+fn two_that_make_the_same_shard_at_once_leave_one() {
+    let (t, model) = corpus(300);
+    for round in 0..5 {
+        let line = format!("encode --shard 0/1 in.jsonl --out shards{round} --model {model}");
+        let words: Vec<&str> = line.split(' ').collect();
+        let both: Vec<_> = (0..3).map(|_| t.command(&words).spawn().unwrap()).collect();
+        for one in both {
+            let outcome = Outcome::of(one.wait_with_output().unwrap());
+            assert_eq!(outcome.code, 0, "{outcome:?}");
+        }
+        assert_eq!(names(&t.path(&format!("shards{round}"))).len(), 2);
+        let done = t.json(&format!("encode --assemble shards{round} -i x"));
+        assert_eq!(done["rows"], 601, "{done}");
+    }
+}
+
+#[test]
 fn several_shards_are_made_by_one_command_and_an_index_is_read_as_well() {
     let (t, model) = corpus(30);
     let done = t.json(&format!("encode --shard 0-2,4/5 -i x --out shards --model {model} --of utterances"));
