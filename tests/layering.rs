@@ -115,7 +115,7 @@ fn the_rooms_are_those_of_the_architecture() {
 }
 
 #[test]
-fn nothing_but_the_server_needs_an_asynchronous_runtime() {
+fn nothing_but_the_server_and_clients_needs_an_asynchronous_runtime() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let needed = |features: &[&str]| {
         let mut tree = Command::new(env!("CARGO"));
@@ -135,13 +135,18 @@ fn nothing_but_the_server_needs_an_asynchronous_runtime() {
             "{runtime} came in"
         );
     }
-    assert!(names(&needed(&["--features", "serve"])).contains(&"tokio".to_owned()));
+    for asynchronous in ["serve", "remote", "milvus"] {
+        assert!(names(&needed(&["--features", asynchronous])).contains(&"tokio".to_owned()));
+    }
     let mut all = Vec::new();
     sources(&root.join("src"), &mut all);
     for file in all {
         let inner = file.strip_prefix(root.join("src")).unwrap();
-        // The client of Milvus is asynchronous; one file knows that.
-        let may = inner.starts_with("serve") || inner.ends_with("index/milvus/connection.rs");
+        // The clients of object stores and of Milvus are asynchronous; one file each waits for them, so that nobody else has to.
+        let waits = ["cli/shards/remote.rs", "index/milvus/connection.rs"]
+            .iter()
+            .any(|file| inner == Path::new(file));
+        let may = inner.starts_with("serve") || waits;
         let text = fs::read_to_string(&file).unwrap();
         assert!(may || !text.contains("tokio::"), "{} is asynchronous", file.display());
     }

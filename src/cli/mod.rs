@@ -14,6 +14,7 @@ mod plots;
 mod printer;
 mod progress;
 mod settings;
+mod shards;
 mod signals;
 mod watching;
 

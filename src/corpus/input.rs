@@ -104,6 +104,13 @@ impl Input {
         if head.starts_with(b"PK\x03\x04") {
             return Err(refused("this is a zip archive", "unpack it (unzip FILE) and give the folder"));
         }
+        #[cfg(not(feature = "parquet"))]
+        if head.starts_with(b"PAR1") {
+            return Err(refused(
+                "this turnwise was built without Parquet",
+                "build it with `--features parquet`",
+            ));
+        }
         if head.starts_with(&[0xef, 0xbb, 0xbf]) {
             head.drain(..3);
         }

@@ -10,7 +10,7 @@ pub mod engine;
 pub mod lexical;
 #[cfg(feature = "milvus")]
 pub mod milvus;
-mod sealed;
+pub(crate) mod sealed;
 pub mod vectors;
 
 pub use admitted::Admitted;

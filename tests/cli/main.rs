@@ -34,6 +34,10 @@ mod search;
 #[cfg(feature = "serve")]
 mod serve;
 mod settings;
+mod shards;
+mod shards_launchers;
+#[cfg(feature = "remote")]
+mod shards_remote;
 mod sources;
 mod summary;
 mod support;

@@ -23,6 +23,19 @@ pub(crate) struct ReadArgs {
     pub(crate) max_record_mb: Option<usize>,
 }
 
+impl ReadArgs {
+    /// An option that was given, if any was.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.from.is_some(), "--from"),
+            (self.map.is_some(), "--map"),
+            (self.strip_nicks, "--strip-nicks"),
+            (self.max_record_mb.is_some(), "--max-record-mb"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
     /// List rejected records in this file, as JSON lines

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs};
-use crate::cli::embeddings;
+use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parsed};
+use crate::cli::{embeddings, shards::Shards};
 
 #[derive(Debug, Args)]
 #[command(after_help = EMBED_FORMATS)]
@@ -86,7 +86,11 @@ impl From<VectorTarget> for embeddings::Target {
 }
 
 #[derive(Debug, Default, Args)]
+#[command(after_help = SHARDS)]
 pub(crate) struct EncodeArgs {
+    /// With --shard: files and folders (walked), or the folder of an index; without any, the index that -i names
+    #[arg(value_name = "INPUT", requires = "shard")]
+    pub(crate) inputs: Vec<PathBuf>,
     /// What gets vectors; what the index has already if not given, and both where it has none
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) of: Option<AnyOf>,
@@ -97,4 +101,49 @@ pub(crate) struct EncodeArgs {
     pub(crate) encoder: EncoderArgs,
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
+    #[command(flatten)]
+    pub(crate) shards: ShardArgs,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Encoding in parts, by many processes.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Shards")]
+pub(crate) struct ShardArgs {
+    /// Encode this part of the dialogues into files: I of N, counted from 0; several are 3,7-9/100
+    #[arg(long, value_name = "I/N", value_parser = parsed::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
+    pub(crate) shard: Option<Shards>,
+    /// Where shards are written: a folder, or s3://, gs://, az://
+    #[arg(long, value_name = "PLACE", requires = "shard")]
+    pub(crate) out: Option<String>,
+    /// The format of a shard
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "arrow", requires = "shard")]
+    pub(crate) to: ShardTarget,
+    /// Put the shards of this place into the index, once all are there
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["of", "model", "precision", "prompt", "dialogue_mode", "pooling", "token_pooling", "layers", "max_tokens"])]
+    pub(crate) assemble: Option<String>,
+}
+
+const SHARDS: &str = "\
+With --shard, INPUT is divided by the ids of its dialogues, and one part is encoded into a file of PLACE. Whoever runs it \
+again does what is not done yet. `encode --assemble PLACE -i INDEX` then checks that all parts are there and gives their \
+vectors to the index (docs/scale.md).";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ShardTarget {
+    /// Arrow IPC
+    #[default]
+    Arrow,
+    /// The tensors `embeddings` and `ids`
+    Safetensors,
+}
+
+impl From<ShardTarget> for embeddings::Target {
+    fn from(target: ShardTarget) -> Self {
+        match target {
+            ShardTarget::Arrow => embeddings::Target::Arrow,
+            ShardTarget::Safetensors => embeddings::Target::Safetensors,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! `turnwise encode`: the vectors of an index.
 
+mod assemble;
+mod shard;
 #[cfg(test)]
 mod tests;
 
@@ -48,7 +50,20 @@ pub(super) struct Encoded {
 }
 
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
-    let encoded = encode(args, &|model, settings| encoders::open(context, model, settings), context)?;
+    let open: Open<'_> = &|model, settings| encoders::open(context, model, settings);
+    if let Some(place) = &args.shards.assemble {
+        return assemble::run(place, args.replace, context);
+    }
+    if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
+        return shard::run(shards, place, args, open, context);
+    }
+    if let Some(option) = args.read.given() {
+        return Err(Error::Input {
+            message: format!("{option} says how files are read, and encode reads an index"),
+            hint: Some("files are encoded with --shard I/N, or by `turnwise embed`".to_owned()),
+        });
+    }
+    let encoded = encode(args, open, context)?;
     embed::tell_spent(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
     context.printer.result(&encoded, |out| encoded.write(out))
 }
@@ -170,6 +185,12 @@ impl Choice {
             dialogues,
         }
     }
+
+    /// What the vectors will be by this encoder.
+    fn recipe(&self, encoder: &dyn Encoder) -> Recipe {
+        let precision = self.precision.map_or("auto", |p| p.name());
+        Recipe::of(encoder, &encoders::lasting_name(&self.model), precision, &self.tokens, &self.options)
+    }
 }
 
 fn with(
@@ -179,9 +200,7 @@ fn with(
     root: &Path,
     context: &Context<'_>,
 ) -> Result<Encoded> {
-    let model = encoders::lasting_name(&choice.model);
-    let precision = choice.precision.map_or("auto", |p| p.name());
-    let recipe = Recipe::of(encoder, &model, precision, &choice.tokens, &choice.options);
+    let recipe = choice.recipe(encoder);
     let mode = if replace { Mode::Replace } else { Mode::GoOn };
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &recipe, mode, context.command_line)?;
@@ -221,7 +240,7 @@ fn with(
     Ok(Encoded {
         schema: "turnwise/encode/1",
         index: root.display().to_string(),
-        model,
+        model: recipe.model,
         encoder: encoder.name().to_owned(),
         fingerprint: encoder.fingerprint().to_string(),
         runs: encoder.describe(),

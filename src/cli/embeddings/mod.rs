@@ -4,6 +4,7 @@
 mod arrow;
 mod jsonl;
 mod npy;
+pub(crate) mod reading;
 mod safetensors;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     cli::output::Output,
     encoder::Vectors,
@@ -23,7 +26,8 @@ use crate::{
 };
 
 /// A format of such a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Target {
     Npy,
     Safetensors,

@@ -49,6 +49,25 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn what_shards_are_written_in_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["v.arrow", "v.safetensors"] {
+        let path = written(&dir.path().join(name));
+        let mut got = Vec::new();
+        reading::each(&path, Target::of(&path).unwrap(), &mut |id, row| {
+            got.push((id.to_owned(), row.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        let expected: Vec<_> = ids().into_iter().zip(ROWS.map(|row| row.to_vec())).collect();
+        assert_eq!(got, expected, "{name}");
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(reading::each(&path, Target::of(&path).unwrap(), &mut |_, _| Ok(())).is_err(), "{name}");
+    }
+}
+
+#[test]
 fn numpy_files_say_what_they_hold() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = fs::read(written(&dir.path().join("v.npy"))).unwrap();

@@ -20,6 +20,8 @@ mod mdc;
 mod messages;
 mod metalwoz;
 mod multiwoz;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod place;
 mod response_tsv;
 mod self_dialogue;
@@ -126,6 +128,8 @@ pub trait Format: Send + Sync {
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
+        #[cfg(feature = "parquet")]
+        &parquet::Parquet,
         &messages::Messages,
         &sharegpt::ShareGpt,
         &slack::Slack,

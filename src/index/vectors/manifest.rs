@@ -71,7 +71,7 @@ impl Recipe {
     }
 
     /// Whether vectors of both may stand beside each other; if not, what is different, for people.
-    pub(super) fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
+    pub fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
         let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
         if self.fingerprint != other.fingerprint || self.dim != other.dim {
             let words = |r: &Recipe| match r.tokens.to_string() {

@@ -1,0 +1,210 @@
+//! `turnwise encode --assemble`: the vectors of all shards into an index.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        Context,
+        printer::{BOLD, DIM, counted, grouped},
+        progress::Progress,
+        shards::{self, Destination, Place, Record, Set, survey},
+        signals,
+    },
+    error::{Error, Result},
+    ids::IdKey,
+    index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter},
+    store::Snapshot,
+};
+
+/// What was done, for people and for programs.
+#[derive(Serialize)]
+struct Assembled {
+    schema: &'static str,
+    index: String,
+    place: String,
+    shards: usize,
+    encoder: String,
+    fingerprint: String,
+    /// Rows of all shards.
+    rows: u64,
+    /// Those that the index did not have, from here or from a shard before.
+    new: u64,
+    utterance_vectors: u64,
+    dialogue_vectors: u64,
+    /// Utterances and dialogues of the index that no shard had.
+    without: u64,
+    seconds: f64,
+}
+
+pub(super) fn run(place: &str, replace: bool, context: &Context<'_>) -> Result<()> {
+    let root = context.existing_index()?;
+    let place = shards::open(place)?;
+    let mut set = survey(place.as_ref())?;
+    look_into(place.as_ref(), &mut set, context)?;
+    set.complete(place.name())?;
+    if let [first, ..] = set.left_over.as_slice() {
+        let n = set.left_over.len() as u64;
+        context.printer.detail(format!("{} in no record, the first: {first}", counted(n, "data file")));
+    }
+    let assembled = assemble(place.as_ref(), &set.records, &root, replace, context)?;
+    context.printer.result(&assembled, |out| assembled.write(out))?;
+    if assembled.without > 0 {
+        context
+            .printer
+            .hint(format!("`turnwise encode -i {}` makes those that no shard has", root.display()));
+    }
+    Ok(())
+}
+
+/// Compares the bytes of all shards with their records before any is used, where they are at hand. Those that must be
+/// fetched are compared when they are.
+fn look_into(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<()> {
+    if !place.is_near() {
+        return Ok(());
+    }
+    let total = set.records.len() as u64;
+    let mut progress = Progress::new(context.printer, "checking", "shards", Some(total));
+    for (done, record) in set.records.clone().iter().enumerate() {
+        stop_if_asked("nothing was put into the index")?;
+        if !shards::is_whole(place, record)? {
+            set.reject(record.shard, &format!("{} is not what was committed", record.data.file));
+        }
+        progress.set(done as u64 + 1, done as u64 + 1);
+    }
+    Ok(())
+}
+
+fn assemble(
+    place: &dyn Place,
+    records: &[Record],
+    root: &Path,
+    replace: bool,
+    context: &Context<'_>,
+) -> Result<Assembled> {
+    let [first, ..] = records else { return Err(Error::Internal("no shards were found complete".into())) };
+    let mode = if replace { Mode::Replace } else { Mode::GoOn };
+    if !replace {
+        fits(first, root, place.name())?;
+    }
+    let snapshot = Snapshot::open(root)?;
+    let mut writer = VectorWriter::open(root, &first.recipe, mode, context.command_line)?;
+    let total = records.iter().flat_map(|r| Kind::ALL.into_iter().filter_map(|kind| r.rows(kind))).sum();
+    let mut progress = Progress::new(context.printer, "assembling", "rows", Some(total));
+    let (mut rows, mut new) = (0, 0);
+    for record in records {
+        stop_if_asked("what was put in stays; run the same command again")?;
+        let loaded = shards::load(place, record, &mut writer)?;
+        rows += loaded.rows;
+        new += loaded.new;
+        progress.set(rows, rows);
+        context.printer.detail(format!("shard {}: {} new", record.shard, counted(loaded.new, "row")));
+    }
+    let without = reach(&snapshot, &mut writer, first)?;
+    let seconds = progress.seconds();
+    drop(progress);
+    let [utterance_vectors, dialogue_vectors] = Kind::ALL.map(|kind| writer.rows(kind));
+    writer.finish()?;
+    Ok(Assembled {
+        schema: "turnwise/encode-assemble/1",
+        index: root.display().to_string(),
+        place: place.name().to_owned(),
+        shards: records.len(),
+        encoder: first.recipe.name.clone(),
+        fingerprint: first.recipe.fingerprint.to_string(),
+        rows,
+        new,
+        utterance_vectors,
+        dialogue_vectors,
+        without,
+        seconds,
+    })
+}
+
+/// Whether the vectors of shards may stand beside those that the index has.
+fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
+    let Some(reader) = VectorReader::open(root)? else { return Ok(()) };
+    let dialogues_too = reader.rows(Kind::Dialogues) > 0 && record.dialogues.is_some();
+    let Some(what) = reader.recipe().conflict(&record.recipe, dialogues_too) else { return Ok(()) };
+    let index = root.display();
+    Err(Error::Input {
+        message: format!("{index} holds {what}, which made the shards in {place}"),
+        hint: Some(format!(
+            "`turnwise encode --assemble {place} -i {index} --replace` puts them in the place of what is there; or make \
+             the shards again with --model {}",
+            reader.recipe().model
+        )),
+    })
+}
+
+/// Looks for dialogues of the index that no shard had, and counts what they lack. If they lack nothing, the vectors have
+/// come to the end of the log; otherwise the next `encode` looks at all.
+fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
+    let mut without = [0u64; 2];
+    for dialogue in snapshot.dialogues() {
+        stop_if_asked("what was put in stays; run the same command again")?;
+        let dialogue = dialogue?;
+        for kind in record.kinds() {
+            let lacks = |key: &&IdKey| !writer.contains(kind, key);
+            without[kind as usize] += shards::keys(kind, &dialogue).iter().filter(lacks).count() as u64;
+        }
+    }
+    for kind in record.kinds() {
+        let before = writer.manifest().extent(kind).reached.as_ref();
+        let at = match without[kind as usize] {
+            0 => snapshot.end(),
+            _ => Reached::place_in(before, snapshot),
+        };
+        writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
+    }
+    Ok(without.iter().sum())
+}
+
+fn stop_if_asked(hint: &str) -> Result<()> {
+    match signals::stopped() {
+        true => Err(Error::Interrupted { hint: Some(hint.to_owned()) }),
+        false => Ok(()),
+    }
+}
+
+impl Destination for VectorWriter {
+    fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
+        VectorWriter::put(self, kind, key, row)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        VectorWriter::commit(self)
+    }
+}
+
+impl Assembled {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} of {} put together in {:.1} s {DIM}({} rows/s){DIM:#}",
+            counted(self.shards as u64, "shard"),
+            self.place,
+            self.seconds,
+            grouped((self.rows as f64 / self.seconds.max(1e-3)) as u64)
+        )?;
+        let mut row = |n: u64, what: &str| match n {
+            0 => Ok(()),
+            _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
+        };
+        row(self.new, "vectors added")?;
+        row(self.rows - self.new, "known already: the same text is in another shard, or in the index")?;
+        row(self.without, "utterances and dialogues of the index are in no shard")?;
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#} now holds {} and {} by {}",
+            self.index,
+            counted(self.utterance_vectors, "utterance vector"),
+            counted(self.dialogue_vectors, "dialogue vector"),
+            self.encoder
+        )
+    }
+}

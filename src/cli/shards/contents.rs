@@ -1,0 +1,103 @@
+//! What is in a shard: the keys of what was encoded, by which an unchanged input is known again.
+
+use std::collections::HashSet;
+
+use crate::{
+    corpus::Dialogue,
+    ids::IdKey,
+    index::vectors::{Kind, dialogue_key, utterance_key},
+};
+
+/// The name of a row in a data file: `utterances/5f3a…`.
+pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
+    format!("{}/{key:?}", kind.name())
+}
+
+/// What such a name means.
+pub(super) fn named_row(id: &str) -> Option<(Kind, IdKey)> {
+    let (kind, digits) = id.split_once('/')?;
+    let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
+    let digits = digits.as_bytes();
+    let mut key = [0; 16];
+    if digits.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? * 16 + digit(1)?) as u8;
+    }
+    Some((kind, IdKey(key)))
+}
+
+/// The keys of what a dialogue gives to a kind.
+pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
+    match kind {
+        Kind::Utterances => dialogue.turns.iter().map(|turn| utterance_key(&turn.text)).collect(),
+        Kind::Dialogues => vec![dialogue_key(dialogue)],
+    }
+}
+
+/// The keys that a shard has, each once.
+#[derive(Default)]
+pub(crate) struct Contents {
+    kinds: [HashSet<IdKey>; 2],
+}
+
+impl Contents {
+    /// Whether this key is new.
+    pub(crate) fn add(&mut self, kind: Kind, key: IdKey) -> bool {
+        self.kinds[kind as usize].insert(key)
+    }
+
+    /// How many there are of a kind.
+    pub(crate) fn count(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize].len() as u64
+    }
+
+    /// A hash of all of them, whatever the order in which they came.
+    pub(crate) fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for kind in Kind::ALL {
+            let mut keys: Vec<&IdKey> = self.kinds[kind as usize].iter().collect();
+            keys.sort_unstable();
+            hasher.update(kind.name().as_bytes()).update(&(keys.len() as u64).to_le_bytes());
+            for key in keys {
+                hasher.update(&key.0);
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_named_by_kind_and_key() {
+        let key = IdKey::of("hello");
+        for kind in Kind::ALL {
+            assert_eq!(named_row(&row_id(kind, &key)), Some((kind, key)));
+        }
+        for wrong in
+            ["", "utterances", "utterances/12", "words/00000000000000000000000000000000", "dialogue#1"]
+        {
+            assert_eq!(named_row(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_digest_is_of_what_is_there_and_not_of_its_order() {
+        let of = |keys: &[(Kind, &str)]| {
+            let mut contents = Contents::default();
+            for (kind, text) in keys {
+                contents.add(*kind, IdKey::of(text));
+            }
+            contents.digest()
+        };
+        let [u, d] = Kind::ALL;
+        assert_eq!(of(&[(u, "a"), (u, "b"), (d, "a")]), of(&[(d, "a"), (u, "b"), (u, "a"), (u, "b")]));
+        assert_ne!(of(&[(u, "a"), (u, "b")]), of(&[(u, "a"), (d, "b")]));
+        assert_ne!(of(&[(u, "a")]), of(&[]));
+    }
+}

@@ -1,0 +1,149 @@
+//! What says that a shard is there: a small sealed file, written after everything else of it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cli::{embeddings::Target, shards::Shard},
+    error::{Error, Result},
+    index::{
+        sealed,
+        vectors::{Kind, Recipe},
+    },
+};
+
+/// The version of the files' format that this build writes and reads.
+pub(crate) const FORMAT: u32 = 1;
+
+/// A shard that is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) format: u32,
+    /// The turnwise that wrote it.
+    pub(crate) turnwise: String,
+    pub(crate) shard: Shard,
+    /// What made the vectors.
+    pub(crate) recipe: Recipe,
+    /// Rows of utterances; `None` if none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) utterances: Option<u64>,
+    /// Rows of dialogues, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dialogues: Option<u64>,
+    /// A hash of the keys of all rows: what was encoded, whatever the order and the files it came from.
+    pub(crate) contents: String,
+    pub(crate) data: Data,
+    /// The words of the command that made it, without the shard and the place.
+    pub(crate) command: Vec<String>,
+}
+
+/// The file of a shard's rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Data {
+    pub(crate) file: String,
+    pub(crate) target: Target,
+    pub(crate) bytes: u64,
+    pub(crate) blake3: String,
+}
+
+impl Record {
+    /// Rows of a kind; `None` if none were asked for.
+    pub(crate) fn rows(&self, kind: Kind) -> Option<u64> {
+        match kind {
+            Kind::Utterances => self.utterances,
+            Kind::Dialogues => self.dialogues,
+        }
+    }
+
+    /// The kinds that were asked for.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        Kind::ALL.into_iter().filter(|kind| self.rows(*kind).is_some())
+    }
+
+    /// Why the rows of this one may not stand beside those of another; for people.
+    pub(crate) fn conflict(&self, other: &Record) -> Option<String> {
+        let names = |record: &Record| record.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
+        if self.kinds().ne(other.kinds()) {
+            return Some(format!("has {}, and the others {}", names(other), names(self)));
+        }
+        let what = self.recipe.conflict(&other.recipe, self.dialogues.is_some())?;
+        Some(format!("is of another encoder; the others hold {what}"))
+    }
+
+    /// Whether it was made as is asked for; its contents may still be others.
+    pub(crate) fn is_made_by(&self, kinds: &[Kind], recipe: &Recipe, target: Target) -> bool {
+        self.kinds().eq(kinds.iter().copied())
+            && self.recipe.conflict(recipe, self.dialogues.is_some()).is_none()
+            && self.data.target == target
+    }
+
+    /// The bytes of the record's file.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
+        sealed::sealed(self).map(String::into_bytes)
+    }
+
+    /// Reads one that has this name.
+    pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
+        let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
+        let record: Record = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
+        // What it names is read, and removed when it is replaced: nothing but a file of its own place.
+        let file = &record.data.file;
+        match Shard::named(file) == Some(record.shard) && !file.contains(['/', '\\']) {
+            true => Ok(record),
+            false => Err(Error::data(format!("{name}: `{file}` is no data file of {}", record.shard))),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
+
+    /// The record of a shard by the encoder with this salt.
+    pub(in crate::cli::shards) fn record(shard: Shard, salt: u8) -> Record {
+        let encoder = HashEncoder { salt, ..HashEncoder::default() };
+        Record {
+            format: FORMAT,
+            turnwise: "test".to_owned(),
+            shard,
+            recipe: Recipe::of(&encoder, "test", "auto", &Tokens::default(), &Options::default()),
+            utterances: Some(3),
+            dialogues: None,
+            contents: "0".to_owned(),
+            data: Data {
+                file: format!("{}-abc.arrow", shard.stem()),
+                target: Target::Arrow,
+                bytes: 5,
+                blake3: "0".to_owned(),
+            },
+            command: ["encode", "in.jsonl"].map(str::to_owned).to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_only_if_it_is_sound() {
+        let record = record(Shard { number: 1, of: 4 }, 0);
+        let bytes = record.to_bytes().unwrap();
+        assert_eq!(Record::read(&bytes, "x.json").unwrap(), record);
+        for at in [0, bytes.len() / 2, bytes.len() - 3] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 4;
+            assert!(Record::read(&bytes, "x.json").is_err(), "{at}");
+        }
+        assert!(Record::read(&bytes[..bytes.len() - 10], "x.json").is_err());
+    }
+
+    #[test]
+    fn a_record_names_no_file_of_another_place() {
+        for file in
+            ["../shard-00001-of-00004-a.arrow", "shard-00001-of-00004/../../x", "shard-00002-of-00004-a"]
+        {
+            let mut record = record(Shard { number: 1, of: 4 }, 0);
+            record.data.file = file.to_owned();
+            let e = Record::read(&record.to_bytes().unwrap(), "x.json").unwrap_err();
+            assert!(e.to_string().contains("is no data file of 1/4"), "{e}");
+        }
+    }
+}

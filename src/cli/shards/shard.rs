@@ -1,0 +1,163 @@
+//! Which part of a corpus: `3/100` is the fourth of a hundred.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    ids::DialogueId,
+};
+
+/// More than anybody needs, and few enough for the names of files.
+const MOST: u32 = 99_999;
+
+/// One part of a corpus that is divided into `of`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Shard {
+    /// Counted from 0, as launchers count.
+    pub(crate) number: u32,
+    pub(crate) of: u32,
+}
+
+impl Shard {
+    /// Whether a dialogue is in it. That depends on the id alone.
+    pub(crate) fn holds(self, id: &DialogueId) -> bool {
+        let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
+        head % u64::from(self.of.max(1)) == u64::from(self.number)
+    }
+
+    /// What the names of its files begin with.
+    pub(crate) fn stem(self) -> String {
+        format!("shard-{:05}-of-{:05}", self.number, self.of)
+    }
+
+    /// The name of its record.
+    pub(crate) fn record_name(self) -> String {
+        format!("{}.json", self.stem())
+    }
+
+    /// The shard that the name of a file begins with.
+    pub(crate) fn named(name: &str) -> Option<Shard> {
+        let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
+        let of = rest.strip_prefix("-of-")?.get(..5)?;
+        let shard = Shard { number: number.parse().ok()?, of: of.parse().ok()? };
+        (shard.number < shard.of).then_some(shard)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+/// Some shards of one division: `3/100`, `0-9,42/100`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shards {
+    pub(crate) of: u32,
+    numbers: Vec<u32>,
+}
+
+impl Shards {
+    /// These, in order.
+    pub(crate) fn of(of: u32, numbers: impl IntoIterator<Item = u32>) -> Self {
+        let mut numbers: Vec<u32> = numbers.into_iter().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Shards { of, numbers }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Shard> + '_ {
+        self.numbers.iter().map(|number| Shard { number: *number, of: self.of })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+impl FromStr for Shards {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |why: String| Error::Input {
+            message: format!("`{text}` {why}"),
+            hint: Some("the fourth of a hundred is 3/100; several are 3,7-9/100".to_owned()),
+        };
+        let (parts, of) = text.split_once('/').ok_or_else(|| wrong("names no shard".to_owned()))?;
+        let of: u32 = of.trim().parse().map_err(|_| wrong("names no shard".to_owned()))?;
+        if of == 0 || of > MOST {
+            return Err(wrong(format!("divides into no number from 1 to {MOST}")));
+        }
+        let mut numbers = Vec::new();
+        for part in parts.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number =
+                |text: &str| text.trim().parse::<u32>().map_err(|_| wrong("names no shard".to_owned()));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last || last >= of {
+                return Err(wrong(format!("is not among 0 to {}: shards are counted from 0", of - 1)));
+            }
+            numbers.extend(first..=last);
+        }
+        Ok(Shards::of(of, numbers))
+    }
+}
+
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.numbers.as_slice();
+        while let Some(first) = rest.first() {
+            let run =
+                rest.iter().zip(*first..).take_while(|(number, expected)| **number == *expected).count();
+            match run {
+                1 => write!(f, "{first}")?,
+                _ => write!(f, "{first}-{}", first + run as u32 - 1)?,
+            }
+            rest = rest.get(run..).unwrap_or_default();
+            f.write_str(if rest.is_empty() { "" } else { "," })?;
+        }
+        write!(f, "/{}", self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_written_as_they_are_read() {
+        for text in ["0/1", "3/100", "0-9,42/100", "1,3/4"] {
+            assert_eq!(text.parse::<Shards>().unwrap().to_string(), text);
+        }
+        assert_eq!("3,1,2,2/8".parse::<Shards>().unwrap().to_string(), "1-3/8");
+        for wrong in ["", "3", "4/4", "a/4", "1-/4", "2-1/4", "0/0", "0/100000", "-1/4"] {
+            let e = wrong.parse::<Shards>().unwrap_err();
+            assert!(e.hint().unwrap().contains("3/100"), "{wrong}: {e}");
+        }
+    }
+
+    #[test]
+    fn every_dialogue_is_in_one_shard_and_shards_are_even() {
+        let mut counts = [0; 7];
+        for n in 0..7000 {
+            let id = DialogueId::new(format!("dialogue {n}")).unwrap();
+            let holders: Vec<u32> =
+                (0..7).filter(|number| Shard { number: *number, of: 7 }.holds(&id)).collect();
+            assert_eq!(holders.len(), 1);
+            counts[holders[0] as usize] += 1;
+        }
+        assert!(counts.iter().all(|n| (850..1150).contains(n)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_file_is_told_by_its_name() {
+        let shard = Shard { number: 3, of: 100 };
+        assert_eq!(shard.record_name(), "shard-00003-of-00100.json");
+        assert_eq!(Shard::named("shard-00003-of-00100-abc.arrow"), Some(shard));
+        for other in ["shard-3-of-100.json", "notes.txt", "shard-00100-of-00100.json", "shard-0000é"] {
+            assert_eq!(Shard::named(other), None, "{other}");
+        }
+    }
+}
