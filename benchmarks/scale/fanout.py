@@ -252,8 +252,8 @@ def loss(parts, answers, one, seed):
     share = gone.utterances / sum(part.utterances for part in parts)
     mean = sum(lost.values()) / len(parts)
     print(f"recall@{K} lost without part {gone.number}: {lost[gone.number]:.4f}; it held {share:.4f} of the utterances")
-    print(f"recall@{K} lost without any one part: in the mean over all {mean:.4f} (1/{len(parts)} is {1 / len(parts):.4f}), ", end="")
-    print(f"at best {min(lost.values()):.4f}, at worst {max(lost.values()):.4f}")
+    print(f"recall@{K} lost without any one part: in the mean over all {mean:.4f} ", end="")
+    print(f"(1/{len(parts)} is {1 / len(parts):.4f}), at best {min(lost.values()):.4f}, at worst {max(lost.values()):.4f}")
     must(abs(mean - 1 / len(parts)) < 1e-9, "what is lost in the mean is the share of one part")
     # All hits of a query may be of one dialogue, so that a query counts as one draw and not as ten.
     spread = math.sqrt(share * (1 - share) / len(one))
@@ -292,7 +292,8 @@ def main():
         ]
         held = [part.utterances for part in parts]
         print(f"{len(every):,} dialogues, {sum(held):,} utterances; {len(parts)} of {args.shards} parts hold ", end="")
-        print(f"{min(held):,} to {max(held):,} each, the others nothing; {len(queries)} queries; model: {args.model or 'fitted'}")
+        print(f"{min(held):,} to {max(held):,} each, the others nothing; {len(queries)} queries; ", end="")
+        print(f"model: {args.model or 'fitted'}")
         sizes(program, folder, index, sum(held))
 
         exact = [hits(answer) for answer in ask(program, folder, index, queries, "dense", K, "--exact")]
