@@ -70,6 +70,10 @@ fn contains(column: &str, wanted: &Known<'_>) -> Result<String> {
 }
 
 fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
+    // The corpus is where rows lie: those of others need not be looked at.
+    if let ("source", Known::Text(corpus)) = (field, wanted) {
+        return Ok(format!("corpus == {}", names::quoted(corpus)));
+    }
     let mut facts = vec![names::fact(field, 't', &written(wanted))];
     match wanted {
         Known::Text(_) => {}

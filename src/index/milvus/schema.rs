@@ -76,7 +76,7 @@ impl Connection {
             (
                 manifest.records(name),
                 records(),
-                vec![plain_index("nothing", IndexType::Flat, MetricType::L2)],
+                vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],
             ),
             (manifest.rows(name, Kind::Utterances), rows(dim), self.indexes(dim)),
             (manifest.rows(name, Kind::Dialogues), rows(dim), self.indexes(dim)),
@@ -144,6 +144,7 @@ impl Connection {
         };
         let mut indexes =
             vec![with(plain_index("sparse", IndexType::SparseInvertedIndex, MetricType::Bm25), BM25)];
+        indexes.push(looked_up("key"));
         if dim.is_some() {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
@@ -161,6 +162,11 @@ impl Connection {
 
 fn plain_index(field: &str, kind: IndexType, metric: MetricType) -> IndexParam {
     IndexParam::new().field_name(field).index_type(kind).metric_type(metric)
+}
+
+/// A column in which rows are found by their values.
+fn looked_up(field: &str) -> IndexParam {
+    IndexParam::new().field_name(field).index_type(IndexType::Inverted)
 }
 
 fn text_field(name: &str, longest: usize) -> FieldSchema {
