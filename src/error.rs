@@ -4,12 +4,32 @@
 //! program can show, log or drop it. [`Error::class`] decides the exit code of the command line.
 
 use std::{
+    cell::Cell,
     fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+thread_local! {
+    /// Whether a panic on this thread is expected, caught and turned into an error. A panic hook may ask.
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread is about to be caught and reported as an error.
+pub fn panic_is_caught() -> bool {
+    CAUGHT.get()
+}
+
+/// Calls into a part of others that answers damaged files with a panic; `None` if it did.
+pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
+    CAUGHT.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    CAUGHT.set(false);
+    outcome.ok()
+}
 
 /// Whose fault an error is, and therefore the exit code of a program that ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,14 +4,13 @@
 //! the memory. The writer alone opens it (sled admits one process); readers in other processes use the log.
 
 use std::{
-    cell::Cell,
     fs::{File, TryLockError},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
+pub use crate::error::{caught, panic_is_caught};
 use crate::{
     error::{Error, Result},
     ids::Seq,
@@ -26,16 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const REACHED_KEY: &[u8] = b"";
 /// Stands under that key while the copy is made anew.
 const BEING_MADE: u64 = u64::MAX;
-
-thread_local! {
-    /// Whether a panic on this thread is expected, caught and turned into an error. A panic hook may ask.
-    static CAUGHT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a panic on this thread is about to be caught and reported as an error.
-pub fn panic_is_caught() -> bool {
-    CAUGHT.get()
-}
 
 /// How far this copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,14 +155,6 @@ fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> 
         Some(Err(e)) => Err(Error::corrupt(path, format!("sled reports: {e}"))),
         None => Err(Error::corrupt(path, "sled cannot read its files")),
     }
-}
-
-/// Calls into a part that answers damaged files with a panic; `None` if it did.
-pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
-    CAUGHT.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    CAUGHT.set(false);
-    outcome.ok()
 }
 
 #[cfg(test)]

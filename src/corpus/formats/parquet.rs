@@ -2,6 +2,7 @@
 //! `csv`), columns that hold lists as JSON lines with one dialogue a row, by whichever format knows them.
 
 use std::{
+    fmt::Display,
     fs::File,
     io::{self, BufReader, Read},
     sync::{
@@ -12,7 +13,6 @@ use std::{
 
 use ::parquet::{
     basic::Repetition,
-    errors::ParquetError,
     file::{reader::FileReader, serialized_reader::SerializedFileReader},
     record::{Row, reader::RowIter},
     schema::types::Type,
@@ -24,8 +24,11 @@ use crate::{
         formats::{self, Dialogues, Fit, Format, ReadOptions, csv},
         input::{Input, Probe},
     },
-    error::{Error, IoContext, Result},
+    error::{Error, IoContext, Result, caught},
 };
+
+/// What is told where the reader of Parquet gives up with a panic.
+const CONTRADICTION: &str = "its parts contradict each other";
 
 /// At both ends of such a file.
 const MAGIC: &str = "PAR1";
@@ -53,11 +56,13 @@ impl Format for Parquet {
         })?;
         let file = File::open(&path).at("open", &path)?;
         let bytes = file.metadata().at("read", &path)?.len();
-        let reader = SerializedFileReader::new(file).map_err(|e| broken(&name, &e))?;
+        let reader = caught(|| SerializedFileReader::new(file))
+            .ok_or_else(|| broken(&name, &CONTRADICTION))?
+            .map_err(|e| broken(&name, &e))?;
         let (columns, is_flat) = columns(&reader);
         let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
         let text = Text {
-            rows: reader.into_iter(),
+            rows: Some(reader.into_iter()),
             columns: columns.clone(),
             is_flat,
             line: if is_flat { heading(&columns) } else { Vec::new() },
@@ -98,13 +103,14 @@ fn columns(reader: &SerializedFileReader<File>) -> (Vec<String>, bool) {
     (fields.iter().map(|f| f.name().to_owned()).collect(), fields.iter().all(|f| is_plain(f)))
 }
 
-fn broken(name: &str, e: &ParquetError) -> Error {
+fn broken(name: &str, e: &dyn Display) -> Error {
     Error::data(format!("{name}: this Parquet file cannot be read: {e}"))
 }
 
 /// The rows as text, made as they are asked for.
 struct Text {
-    rows: RowIter<'static>,
+    /// None once it cannot be gone on with.
+    rows: Option<RowIter<'static>>,
     columns: Vec<String>,
     is_flat: bool,
     line: Vec<u8>,
@@ -117,8 +123,7 @@ struct Text {
 impl Read for Text {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.line.len() {
-            let Some(row) = self.rows.next() else { return Ok(0) };
-            let row = row.map_err(io::Error::other)?;
+            let Some(row) = self.next()? else { return Ok(0) };
             self.line = if self.is_flat { cells(&row, &self.columns) } else { object(&row) };
             self.at = 0;
             self.bytes_read.fetch_add(self.bytes_a_row, Ordering::Relaxed);
@@ -126,6 +131,20 @@ impl Read for Text {
         let n = (&self.line[self.at..]).read(buffer)?;
         self.at += n;
         Ok(n)
+    }
+}
+
+impl Text {
+    fn next(&mut self) -> io::Result<Option<Row>> {
+        let Some(rows) = &mut self.rows else { return Ok(None) };
+        match caught(|| rows.next()) {
+            Some(row) => row.transpose().map_err(io::Error::other),
+            None => {
+                // In which state it is nobody knows.
+                self.rows = None;
+                Err(io::Error::other(CONTRADICTION))
+            }
+        }
     }
 }
 
@@ -252,6 +271,32 @@ mod tests {
         );
         let got: Vec<Dialogue> = read(&path).unwrap().into_iter().map(Result::unwrap).collect();
         assert_eq!((got[0].id.as_str(), got[0].turns.len(), got[1].turns[0].text.as_str()), ("a", 2, "bye"));
+    }
+
+    #[test]
+    fn damage_is_told_and_never_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats.parquet");
+        write(
+            &path,
+            FLAT,
+            &[
+                (&["a", "a", "b"], &[], &[]),
+                (&["user"], &[1, 0, 0], &[]),
+                (&["one", "two", "three"], &[], &[]),
+            ],
+        );
+        let good = std::fs::read(&path).unwrap();
+        for at in 4..good.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] ^= bits;
+                std::fs::write(&path, &bad).unwrap();
+                drop(read(&path));
+            }
+            std::fs::write(&path, &good[..at]).unwrap();
+            assert!(read(&path).is_err(), "cut at {at}");
+        }
     }
 
     #[test]
