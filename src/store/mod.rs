@@ -32,6 +32,7 @@ pub mod verify;
 mod weight;
 mod writer;
 
+pub use find::find_by;
 pub use frame::{IngestMark, Prepared, Totals};
 pub use log::Position;
 pub use manifest::Manifest;

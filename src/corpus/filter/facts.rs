@@ -66,7 +66,7 @@ impl Facts {
 }
 
 /// All fields, with those of some metadata.
-fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
+pub(super) fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     use Field::{
         Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Time, Title, Turn, Turns,
     };
@@ -75,7 +75,8 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
         .chain(keys.map(|key| Meta(key.clone())))
 }
 
-fn kept_of_turns(field: &Field) -> bool {
+/// Whether what the turns of a dialogue say is kept with the dialogue: there is too much of some.
+pub(super) fn kept_of_turns(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 

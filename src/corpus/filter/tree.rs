@@ -1,6 +1,9 @@
 //! A filter taken apart, and the values that it is asked of: for engines that answer filters in a language of their own.
 
-use super::{Field, Filter, Found, Node, Op, Test, Value};
+use super::{
+    Field, Filter, Found, Node, Op, Test, Value,
+    facts::{fields, kept_of_turns},
+};
 use crate::corpus::{Dialogue, Time, Turn};
 
 /// A filter's structure.
@@ -105,28 +108,11 @@ fn name(field: &Field) -> String {
 /// Gives every value that a filter may be asked of: of a turn, or of a dialogue as a whole, which leaves out the texts and
 /// the numbers of its turns.
 pub fn values<'a>(dialogue: &'a Dialogue, turn: Option<&'a Turn>, see: &mut dyn FnMut(&str, Known<'a>)) {
-    use Field::{Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Title, Turns};
-    let usual = [
-        Id,
-        Source,
-        Title,
-        Language,
-        Domain,
-        Intent,
-        Role,
-        Speaker,
-        Text,
-        Field::Time,
-        Turns,
-        Field::Turn,
-        Length,
-    ];
     let mut keys: Vec<&String> =
         dialogue.metadata.keys().chain(turn.into_iter().flat_map(|turn| turn.metadata.keys())).collect();
     keys.sort_unstable();
     keys.dedup();
-    let of_metadata = keys.into_iter().map(|key| Meta(key.clone()));
-    for field in usual.into_iter().chain(of_metadata) {
+    for field in fields(keys.into_iter()) {
         let name = name(&field);
         let mut seen = |found: Found<'a>| {
             let known = match found {
@@ -139,8 +125,8 @@ pub fn values<'a>(dialogue: &'a Dialogue, turn: Option<&'a Turn>, see: &mut dyn 
         field.own(dialogue, &mut seen);
         match turn {
             Some(turn) => field.of_turn(dialogue, turn, &mut seen),
-            None if matches!(field, Text | Field::Turn) => {}
-            None => field.of_turns(dialogue, &mut seen),
+            None if kept_of_turns(&field) => field.of_turns(dialogue, &mut seen),
+            None => {}
         }
     }
 }

@@ -18,12 +18,13 @@ use crate::{
     corpus::{Dialogue, Turn, filter::Filter},
     encoder::vectors::cosine,
     error::{Error, Result},
-    ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
     index::{
         engine::{Ahead, Found, List, View, Ways, Words},
         lexical::TermScore,
         vectors::Kind,
     },
+    store::find_by,
 };
 
 /// How many candidates a walk keeps at least: with fewer a small server's walks miss much of what a filter admits.
@@ -245,22 +246,8 @@ impl View for MilvusView<'_> {
     }
 
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
-        if let Some((_, dialogue)) = self.record(DialogueId::new(id)?.key())? {
-            return Ok((dialogue, None));
-        }
-        if let Ok(utterance) = id.parse::<UtteranceId>()
-            && let Some((_, dialogue)) = self.record(utterance.dialogue.key())?
-        {
-            if dialogue.turns.iter().any(|turn| turn.number == utterance.turn) {
-                return Ok((dialogue, Some(utterance.turn)));
-            }
-            let last = dialogue.turns.last().map_or(0, |turn| turn.number.0);
-            return Err(Error::input(format!(
-                "{} has no turn {}; its last is {last}",
-                utterance.dialogue, utterance.turn
-            )));
-        }
-        Err(Error::Input {
+        let get = |id: &DialogueId| Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue));
+        find_by(id, get)?.ok_or_else(|| Error::Input {
             message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
             hint: Some("`turnwise search` finds ids".to_owned()),
         })
