@@ -5,49 +5,46 @@ use std::{
     sync::Arc,
 };
 
-use milvus::v2::{
-    FieldData,
-    request::dml::{DeleteRequest, InsertRequest, UpsertRequest},
-};
-
 use super::{
     connection::Connection,
     engine::columns,
     expression,
+    generations::{Next, next},
+    giving::{Encoding, Giver},
     manifest::Manifest,
-    names,
-    rows::{Pieces, Rows, Version, key_of, key_text, pieces},
+    rows::{self, Version, key_of},
     schema::missing,
     target::Target,
+    writing::{NAMED, Writer, among},
 };
 use crate::{
     corpus::{Dialogue, filter::Filter},
-    encoder::{Encoder, Vectors, ahead::Options},
+    encoder::Encoder,
     error::{Error, Result},
     ids::{DialogueId, IdKey},
     index::vectors::{Kind, Recipe},
-    store::{IngestMark, Prepared, Put, ingest::Home},
+    store::{IngestMark, Prepared, Put, frame::Totals, ingest::Home},
     text::Analyzer,
 };
 
-/// So many rows, or so many of their bytes, go together at most.
-const ROWS: usize = 4_000;
-const BYTES: usize = 16 << 20;
+/// What was looked up is kept of so many dialogues; what comes again then is looked up again.
+const KNOWN: usize = 1_000_000;
+/// Fewer new rows are not worth being put away at once.
+const WORTH_SETTLING: usize = 1_000;
 
 /// A writer.
 pub struct MilvusHome {
-    connection: Connection,
-    manifest: Manifest,
-    analyzer: Analyzer,
-    encoder: Option<Arc<dyn Encoder>>,
-    options: Options,
+    writer: Writer,
     /// What is there of dialogues that were asked for.
     known: HashMap<IdKey, Option<Version>>,
     pending: Vec<(Dialogue, Version)>,
     pending_bytes: usize,
     /// Of these another version is there.
     replaced: HashSet<IdKey>,
-    cut: u64,
+    /// How many rows were written since the server was told to put them away.
+    unsettled: usize,
+    /// The generation whose place this one takes once it is complete; `None` where it is in use already.
+    instead_of: Option<Next>,
 }
 
 impl MilvusHome {
@@ -56,12 +53,35 @@ impl MilvusHome {
         Connection::open(target)?.manifest()
     }
 
-    /// Opens what a name stands for, or makes it: with vectors as the recipe has them, or without any.
+    /// Opens what a name stands for, or makes it: with vectors as the recipe has them, made by the encoder, or without any.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
+    ) -> Result<Self> {
+        let giver = |manifest: &Manifest| {
+            let (recipe, encoder) = (manifest.recipe.as_ref()?, encoder?);
+            Some(Box::new(Encoding::new(encoder, recipe)) as Box<dyn Giver>)
+        };
+        MilvusHome::in_use(target, analyzer, recipe, giver)
+    }
+
+    /// The same, with vectors that somebody has already.
+    pub fn open_or_create_given(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: Option<Box<dyn Giver>>,
+    ) -> Result<Self> {
+        MilvusHome::in_use(target, analyzer, recipe, |_| giver)
+    }
+
+    fn in_use(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: impl FnOnce(&Manifest) -> Option<Box<dyn Giver>>,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let manifest = match connection.manifest()? {
@@ -76,16 +96,21 @@ impl MilvusHome {
                 manifest
             }
         };
-        let fits = match (&manifest.recipe, &encoder) {
-            (Some(recipe), Some(encoder)) => recipe.fingerprint == encoder.fingerprint(),
-            (None, _) => true,
-            (Some(_), None) => false,
-        };
-        if !fits {
-            return Err(other_encoder(target, &manifest, encoder.as_deref()));
-        }
-        let encoder = encoder.filter(|_| manifest.recipe.is_some());
-        MilvusHome::over(connection, manifest, encoder)
+        let giver = giver(&manifest);
+        MilvusHome::over(connection, manifest, giver, None)
+    }
+
+    /// Opens a generation beside the one in use, or goes on with one that was not finished. Nobody sees it before
+    /// [`MilvusHome::finish`].
+    pub fn anew(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: Option<Box<dyn Giver>>,
+    ) -> Result<Self> {
+        let connection = Connection::open(target)?;
+        let next = next(&connection, analyzer, recipe)?;
+        MilvusHome::over(connection, next.manifest.clone(), giver, Some(next))
     }
 
     /// Opens what is there, for taking dialogues out of it.
@@ -93,64 +118,71 @@ impl MilvusHome {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
         connection.load(&manifest)?;
-        MilvusHome::over(connection, manifest, None)
+        MilvusHome::of(connection, manifest, None, None)
     }
 
-    fn over(connection: Connection, manifest: Manifest, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
-        let mut options = Options::default();
-        if let Some(recipe) = &manifest.recipe {
-            options.texts.prompt.clone_from(&recipe.prompt);
-            options.dialogues.prompt.clone_from(&recipe.prompt);
-            (options.dialogues.mode, options.dialogues.pooling) = (recipe.dialogue_mode, recipe.pooling);
+    /// Checks that whoever gives vectors gives those that are there.
+    fn over(
+        connection: Connection,
+        manifest: Manifest,
+        giver: Option<Box<dyn Giver>>,
+        instead_of: Option<Next>,
+    ) -> Result<Self> {
+        let fits = match (&manifest.recipe, &giver) {
+            (Some(recipe), Some(giver)) => recipe.fingerprint == giver.fingerprint(),
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if !fits {
+            return Err(other_encoder(&connection.target, &manifest, giver.as_deref()));
         }
+        let giver = giver.filter(|_| manifest.recipe.is_some());
+        MilvusHome::of(connection, manifest, giver, instead_of)
+    }
+
+    fn of(
+        connection: Connection,
+        manifest: Manifest,
+        giver: Option<Box<dyn Giver>>,
+        instead_of: Option<Next>,
+    ) -> Result<Self> {
         Ok(MilvusHome {
-            analyzer: manifest.analyzer()?,
-            encoder,
-            connection,
-            manifest,
-            options,
+            writer: Writer { analyzer: manifest.analyzer()?, connection, manifest, giver, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,
             replaced: HashSet::new(),
-            cut: 0,
+            unsettled: 0,
+            instead_of,
         })
     }
 
     /// How many rows are longer than Milvus' columns: what came behind is not found by words.
     pub fn cut(&self) -> u64 {
-        self.cut
+        self.writer.cut
     }
 
     /// How many dialogues and turns are there.
-    pub fn totals(&self) -> Result<crate::store::frame::Totals> {
-        let count = |kind| self.connection.count(&self.manifest.rows(&self.connection.target.name, kind));
-        Ok(crate::store::frame::Totals {
-            dialogues: count(Kind::Dialogues)?,
-            turns: count(Kind::Utterances)?,
-        })
+    pub fn totals(&self) -> Result<Totals> {
+        let count = |kind| self.writer.connection.count(&self.writer.collection(kind));
+        Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
-    fn collection(&self, kind: Kind) -> String {
-        self.manifest.rows(&self.connection.target.name, kind)
+    /// Lets the server put away what it was sent, if that is much: searches are slower until it has.
+    pub fn settle(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.unsettled) {
+            few if few < WORTH_SETTLING => Ok(()),
+            _ => self.writer.settle(),
+        }
     }
 
-    fn records(&self) -> String {
-        self.manifest.records(&self.connection.target.name)
-    }
-
-    fn upsert(&self, collection: &str, columns: Vec<FieldData>) -> Result<()> {
-        let rows = InsertRequest::builder().collection_name(collection).columns(columns).build();
-        let write = async {
-            let request = UpsertRequest::builder().insert(rows?).build();
-            self.connection.client.upsert(request?).await
-        };
-        self.connection.ask("writing", write).map(drop)
-    }
-
-    fn delete_where(&self, collection: &str, filter: &str) -> Result<()> {
-        let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
-        self.connection.ask("deleting", async { self.connection.client.delete(request?).await }).map(drop)
+    /// Lets the name stand for what was filled beside what is in use, and removes that. Where this is in use already,
+    /// there is nothing to do.
+    pub fn finish(&mut self) -> Result<()> {
+        match self.instead_of.take() {
+            Some(next) => next.finish(&self.writer.connection),
+            None => Ok(()),
+        }
     }
 
     /// Removes dialogues by their ids; gives how many were there.
@@ -159,14 +191,7 @@ impl MilvusHome {
         self.ahead(&keys)?;
         let there: Vec<IdKey> =
             keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect();
-        for some in there.chunks(ROWS / 4) {
-            let filter = among(some);
-            // Without its record a dialogue does not count any more; the rest is tidying up.
-            self.delete_where(&self.records(), &filter)?;
-            for kind in Kind::ALL {
-                self.delete_where(&self.collection(kind), &filter)?;
-            }
-        }
+        self.writer.delete(&there)?;
         there.iter().for_each(|key| {
             self.known.insert(*key, None);
         });
@@ -178,8 +203,8 @@ impl MilvusHome {
         let expression = expression::of(filter, Kind::Dialogues)?;
         let mut deleted = 0;
         loop {
-            let found =
-                self.connection.rows(&self.collection(Kind::Dialogues), expression.clone(), &["dialogue"])?;
+            let dialogues = self.writer.collection(Kind::Dialogues);
+            let found = self.writer.connection.rows(&dialogues, expression.clone(), &["dialogue"])?;
             let ids: Vec<DialogueId> =
                 columns(&found).texts("dialogue").iter().map(DialogueId::new).collect::<Result<_>>()?;
             if ids.is_empty() {
@@ -193,156 +218,19 @@ impl MilvusHome {
             }
         }
     }
-
-    /// Writes rows in parts that a server takes.
-    fn write(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
-        let mut waiting: [Waiting<'_>; 2] = Default::default();
-        for (dialogue, version) in dialogues {
-            for turn in &dialogue.turns {
-                waiting[0].rows.push(dialogue, Some(turn), *version, self.analyzer)?;
-                waiting[0].of.push(Of::Turn(dialogue, &turn.text));
-            }
-            waiting[1].rows.push(dialogue, None, *version, self.analyzer)?;
-            waiting[1].of.push(Of::Dialogue(dialogue));
-            for kind in Kind::ALL {
-                self.flush(kind, &mut waiting[kind as usize], false)?;
-            }
-        }
-        for kind in Kind::ALL {
-            self.flush(kind, &mut waiting[kind as usize], true)?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, kind: Kind, waiting: &mut Waiting<'_>, all: bool) -> Result<()> {
-        let width = self.manifest.recipe.as_ref().map_or(0, |recipe| recipe.dim);
-        let full =
-            waiting.rows.len() >= ROWS || waiting.rows.bytes() + 4 * width * waiting.rows.len() >= BYTES;
-        if waiting.rows.len() == 0 || !(all || full) {
-            return Ok(());
-        }
-        let Waiting { mut rows, of } = std::mem::take(waiting);
-        self.cut += rows.cut();
-        if let Some(encoder) = &self.encoder {
-            rows.set_vectors(vectors(encoder.as_ref(), &self.options, &of)?);
-        }
-        self.upsert(&self.collection(kind), rows.into_columns())
-    }
-
-    /// Writes records: all their pieces but the first, then those, with which they count.
-    fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
-        let (mut first, mut rest) = (Pieces::default(), Pieces::default());
-        for (dialogue, version) in dialogues {
-            let json = serde_json::to_string(dialogue).map_err(|e| Error::Internal(e.to_string()))?;
-            pieces(dialogue.id.key(), *version, &dialogue.source, &json, &mut first, &mut rest);
-        }
-        for pieces in [rest, first] {
-            if pieces.len() > 0 {
-                self.upsert(&self.records(), pieces.into_columns())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what is left of dialogues as they were before.
-    fn sweep(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
-        let replaced: Vec<(IdKey, Version)> = dialogues
-            .iter()
-            .map(|(dialogue, version)| (dialogue.id.key(), *version))
-            .filter(|(key, _)| self.replaced.contains(key))
-            .collect();
-        for some in replaced.chunks(ROWS / 4) {
-            let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
-            let versions: Vec<String> = some.iter().map(|(_, version)| version.0.to_string()).collect();
-            let filter = format!("{} and version not in [{}]", among(&keys), versions.join(", "));
-            for collection in
-                [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()]
-            {
-                self.delete_where(&collection, &filter)?;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Rows that are not written yet, and what their vectors are of.
-#[derive(Default)]
-struct Waiting<'a> {
-    rows: Rows,
-    of: Vec<Of<'a>>,
-}
-
-enum Of<'a> {
-    Turn(&'a Dialogue, &'a str),
-    Dialogue(&'a Dialogue),
-}
-
-/// The vectors of rows; texts that come again are encoded once.
-fn vectors(encoder: &dyn Encoder, options: &Options, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
-    let mut texts: Vec<&str> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut dialogues: Vec<&Dialogue> = Vec::new();
-    for of in of {
-        match of {
-            Of::Turn(_, text) => {
-                places.entry(text).or_insert_with(|| {
-                    texts.push(text);
-                    texts.len() - 1
-                });
-            }
-            Of::Dialogue(dialogue) => dialogues.push(dialogue),
-        }
-    }
-    let encoded = match texts.is_empty() {
-        true => Vectors::new(encoder.dim()),
-        false => encoder.encode(&texts, &options.texts)?.vectors,
-    };
-    let whole = match dialogues.is_empty() {
-        true => Vectors::new(encoder.dim()),
-        false => encoder.encode_dialogues(&dialogues, &options.dialogues)?.vectors,
-    };
-    let mut next = 0;
-    of.iter()
-        .map(|of| {
-            let (vector, dialogue) = match of {
-                Of::Turn(dialogue, text) => (encoded.row(places[text]), dialogue),
-                Of::Dialogue(dialogue) => {
-                    next += 1;
-                    (whole.row(next - 1), dialogue)
-                }
-            };
-            check(vector, dialogue)?;
-            Ok(vector.to_vec())
-        })
-        .collect()
-}
-
-/// Milvus takes any numbers, and what it then finds is anything.
-fn check(vector: &[f32], dialogue: &Dialogue) -> Result<()> {
-    if vector.iter().all(|v| v.is_finite()) {
-        return Ok(());
-    }
-    Err(Error::Data {
-        message: format!("{}: a vector has a number that is none (NaN or infinity)", dialogue.id),
-        hint: Some("take the model in another precision, or another model".to_owned()),
-    })
-}
-
-fn among(keys: &[IdKey]) -> String {
-    let keys: Vec<String> = keys.iter().map(|key| names::quoted(&key_text(*key))).collect();
-    format!("key in [{}]", keys.join(", "))
-}
-
-fn other_encoder(target: &Target, manifest: &Manifest, encoder: Option<&dyn Encoder>) -> Error {
+fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>) -> Error {
     let there =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
     let here =
-        encoder.map_or("none is here".to_owned(), |e| format!("{} ({}) is here", e.name(), e.fingerprint()));
+        giver.map_or("none is here".to_owned(), |g| format!("{} ({}) is here", g.name(), g.fingerprint()));
     Error::Input {
         message: format!("the vectors at {target} are of {there}, and {here}"),
-        hint: Some(
-            "take the model that made them (--model), or bring the dialogues into another name".to_owned(),
-        ),
+        hint: Some(format!(
+            "take the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` makes \
+             all of them anew, while the old ones stay in use"
+        )),
     }
 }
 
@@ -359,9 +247,9 @@ impl Home for MilvusHome {
 
     fn ahead(&mut self, ids: &[IdKey]) -> Result<()> {
         let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
-        for some in unknown.chunks(ROWS / 4) {
+        for some in unknown.chunks(NAMED) {
             let filter = format!("{} and piece == 0", among(some));
-            let found = self.connection.rows(&self.records(), filter, &["key", "version"])?;
+            let found = self.writer.connection.rows(&self.writer.records(), filter, &["key", "version"])?;
             let found = columns(&found);
             some.iter().for_each(|key| {
                 self.known.insert(*key, None);
@@ -385,10 +273,7 @@ impl Home for MilvusHome {
         let dialogue: Dialogue =
             serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
         // What Milvus does not take is told of the record that has it, before anything of it is written.
-        Rows::default().push(&dialogue, None, version, self.analyzer)?;
-        for turn in &dialogue.turns {
-            Rows::default().push(&dialogue, Some(turn), version, self.analyzer)?;
-        }
+        rows::check(&dialogue)?;
         self.pending_bytes += prepared.json.len();
         self.pending.push((dialogue, version));
         self.known.insert(prepared.id, Some(version));
@@ -415,12 +300,10 @@ impl Home for MilvusHome {
         }
         let dialogues = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
-        self.write(&dialogues)?;
-        self.write_records(&dialogues)?;
-        self.sweep(&dialogues)?;
+        self.writer.write(&dialogues, &self.replaced)?;
         self.replaced.clear();
-        // It could be everything that there is; what comes again is asked for again.
-        if self.known.len() > 1_000_000 {
+        self.unsettled += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
+        if self.known.len() > KNOWN {
             self.known.clear();
         }
         Ok(())

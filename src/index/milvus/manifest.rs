@@ -68,4 +68,18 @@ impl Manifest {
     pub(super) fn records(&self, name: &str) -> String {
         format!("{name}_g{}_records", self.generation)
     }
+
+    /// The names of all its collections.
+    pub(super) fn collections(&self, name: &str) -> [String; 3] {
+        [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
+    }
+
+    /// Whether what the other has could stand here, too.
+    pub(super) fn is_alike(&self, other: &Manifest) -> bool {
+        let made = |manifest: &Manifest| {
+            let recipe = manifest.recipe.as_ref();
+            recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
+        };
+        self.analyzer == other.analyzer && made(self) == made(other)
+    }
 }

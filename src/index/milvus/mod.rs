@@ -18,6 +18,8 @@
 mod connection;
 mod engine;
 mod expression;
+mod generations;
+mod giving;
 mod home;
 mod manifest;
 mod names;
@@ -25,8 +27,10 @@ mod rows;
 mod schema;
 mod target;
 mod view;
+mod writing;
 
 pub use engine::Milvus;
+pub use giving::{Encoding, Giver, Of};
 pub use home::MilvusHome;
 pub use manifest::Manifest;
 pub use target::{Consistency, Graph, Target};

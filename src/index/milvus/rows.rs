@@ -152,6 +152,12 @@ fn is_less(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// Whether Milvus takes all that filters ask of a dialogue and its turns.
+pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
+    Asked::of(dialogue, None)?;
+    dialogue.turns.iter().try_for_each(|turn| Asked::of(dialogue, Some(turn)).map(drop))
+}
+
 /// Rows of turns, or of whole dialogues, column by column.
 #[derive(Default)]
 pub(super) struct Rows {

@@ -7,8 +7,7 @@ use milvus::v2::{
     request::{
         alias::{AlterAliasRequest, CreateAliasRequest, DescribeAliasRequest},
         collection::{
-            CreateCollectionRequest, DescribeCollectionRequest, DropCollectionRequest, HasCollectionRequest,
-            LoadCollectionRequest,
+            CreateCollectionRequest, DescribeCollectionRequest, HasCollectionRequest, LoadCollectionRequest,
         },
     },
 };
@@ -32,9 +31,16 @@ const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 impl Connection {
     /// What a name stands for; `None` if there is nothing of that name.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
-        let Some(collection) = self.aliased()? else { return Ok(None) };
+        match self.aliased()? {
+            Some(collection) => self.manifest_of(&collection),
+            None => Ok(None),
+        }
+    }
+
+    /// What a collection of dialogues says of itself.
+    pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
         let place = self.target.to_string();
-        let request = DescribeCollectionRequest::builder().collection_name(collection.as_str()).build();
+        let request = DescribeCollectionRequest::builder().collection_name(collection).build();
         let described =
             self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
         let properties = described.description().get_properties();
@@ -61,7 +67,7 @@ impl Connection {
         Ok(None)
     }
 
-    fn exists(&self, collection: &str) -> Result<bool> {
+    pub(super) fn exists(&self, collection: &str) -> Result<bool> {
         let request = HasCollectionRequest::builder().collection_name(collection).build();
         let answer =
             self.ask("looking for a collection", async { self.client.has_collection(request?).await })?;
@@ -84,12 +90,7 @@ impl Connection {
         let text = serde_json::to_string(manifest).map_err(|e| Error::Internal(e.to_string()))?;
         for (collection, schema, indexes) in everything {
             // What a making left that was cut short: no name ever stood for it.
-            if self.exists(&collection)? {
-                let request = DropCollectionRequest::builder().collection_name(collection.as_str()).build();
-                self.ask("removing what was left unfinished", async {
-                    self.client.drop_collection(request?).await
-                })?;
-            }
+            self.drop_if_there(&collection)?;
             let request = CreateCollectionRequest::builder()
                 .collection_name(collection.as_str())
                 .description(text.as_str())
@@ -124,13 +125,7 @@ impl Connection {
 
     /// Brings the collections of a generation to where they are searched. Milvus forgets it when it starts anew.
     pub(super) fn load(&self, manifest: &Manifest) -> Result<()> {
-        let name = &self.target.name;
-        let all = [
-            manifest.records(name),
-            manifest.rows(name, Kind::Utterances),
-            manifest.rows(name, Kind::Dialogues),
-        ];
-        for collection in all {
+        for collection in manifest.collections(&self.target.name) {
             let request = LoadCollectionRequest::builder().collection_name(collection.as_str()).build();
             self.ask("loading a collection", async { self.client.load_collection(request?).await })?;
         }

@@ -8,6 +8,9 @@ use crate::{
 };
 
 #[cfg(feature = "milvus")]
+use crate::index::milvus::MilvusHome;
+
+#[cfg(feature = "milvus")]
 pub(super) fn ingest(
     model: Option<&str>,
     encode: bool,
@@ -22,6 +25,7 @@ pub(super) fn ingest(
     let mut home = filling::open(&target, model, encode, context)?;
     let (outcome, seconds) = super::read_into(&mut home, plan, options, context);
     let ingested = outcome?;
+    settle(&mut home, context);
     super::tell_rejects(&ingested, options, context);
     if home.cut() > 0 {
         context.printer.warn(format!(
@@ -35,6 +39,14 @@ pub(super) fn ingest(
     let summary = Summary::new(target.to_string(), files, &ingested, home.totals()?, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
     super::verdict(&ingested)
+}
+
+/// Everything is there already, and found: that the server did not put it away is no failure.
+#[cfg(feature = "milvus")]
+fn settle(home: &mut MilvusHome, context: &Context<'_>) {
+    if let Err(e) = home.settle() {
+        context.printer.warn(format!("searches are slower until Milvus has put away what came: {e}"));
+    }
 }
 
 #[cfg(not(feature = "milvus"))]

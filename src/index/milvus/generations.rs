@@ -1,0 +1,66 @@
+//! A generation beside the one in use: filled unseen, gone on with after a stop, and put in the place of the other in one step.
+
+use milvus::v2::request::collection::DropCollectionRequest;
+
+use super::{connection::Connection, manifest::Manifest};
+use crate::{
+    error::{Error, Result},
+    index::vectors::{Kind, Recipe},
+    text::Analyzer,
+};
+
+/// A generation that nobody sees yet.
+pub(super) struct Next {
+    pub(super) manifest: Manifest,
+    /// The one that is in use.
+    former: Option<Manifest>,
+}
+
+/// The generation behind the one in use: one that was begun with the same recipe is gone on with, another is made anew.
+pub(super) fn next(connection: &Connection, analyzer: Analyzer, recipe: Option<Recipe>) -> Result<Next> {
+    let former = connection.manifest()?;
+    let number = former.as_ref().map_or(1, |former| former.generation + 1);
+    let manifest = Manifest::new(number, analyzer, recipe);
+    let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
+    // It is made last: where it is, the others are.
+    let begun = match connection.exists(&dialogues)? {
+        true => connection.manifest_of(&dialogues),
+        false => Ok(None),
+    };
+    match begun {
+        Ok(Some(begun)) if begun.is_alike(&manifest) => connection.load(&begun)?,
+        // Whatever it is, no name stands for it.
+        Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
+        Err(e) => return Err(e),
+    }
+    Ok(Next { manifest, former })
+}
+
+impl Next {
+    /// Lets the name stand for this generation, and removes the one that it stood for.
+    pub(super) fn finish(self, connection: &Connection) -> Result<()> {
+        connection.switch(&self.manifest)?;
+        match &self.former {
+            Some(former) => connection.remove(former),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Connection {
+    /// Removes the collections of a generation.
+    fn remove(&self, manifest: &Manifest) -> Result<()> {
+        for collection in manifest.collections(&self.target.name) {
+            self.drop_if_there(&collection)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn drop_if_there(&self, collection: &str) -> Result<()> {
+        if !self.exists(collection)? {
+            return Ok(());
+        }
+        let request = DropCollectionRequest::builder().collection_name(collection).build();
+        self.ask("removing a collection", async { self.client.drop_collection(request?).await })
+    }
+}
