@@ -5,6 +5,7 @@ mod build;
 mod corpus;
 mod encoder;
 mod eval;
+mod migrate;
 mod mining;
 mod model;
 mod search;
@@ -24,6 +25,7 @@ pub(crate) use build::{BuildCommand, RecipeArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use eval::EvalArgs;
+pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
@@ -179,6 +181,8 @@ pub(crate) enum Command {
         /// The folder that `backup` wrote
         source: PathBuf,
     },
+    /// Move an index to a Milvus, or what is in a Milvus to an index
+    Migrate(MigrateArgs),
     /// Get models and look at them
     #[command(subcommand)]
     Model(ModelCommand),

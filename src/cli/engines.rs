@@ -14,7 +14,11 @@ mod milvus {
     impl Context<'_> {
         /// What `--engine` names, with what lets in.
         pub(crate) fn far(&self) -> Result<Target> {
-            let address = self.settings.engine.as_deref().unwrap_or_default();
+            self.far_at(self.settings.engine.as_deref().unwrap_or_default())
+        }
+
+        /// What an address names, with what lets in.
+        pub(crate) fn far_at(&self, address: &str) -> Result<Target> {
             let target: Target = address.parse()?;
             let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
             if token.is_some() && !target.tls && !is_here(&target.host) {

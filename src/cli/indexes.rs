@@ -42,7 +42,8 @@ impl Context<'_> {
         Ok(self.folder_of(name))
     }
 
-    fn folder_of(&self, name: &str) -> PathBuf {
+    /// The folder that a name or a path means.
+    pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
         let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
         if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) }
     }

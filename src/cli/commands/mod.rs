@@ -18,6 +18,7 @@ mod export;
 mod index;
 mod ingest;
 mod meta;
+mod migrate;
 mod model;
 mod search;
 #[cfg(feature = "serve")]
@@ -73,6 +74,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Repair => verify::repair(context),
         Command::Backup { target, no_vectors } => backup::backup(&target, !no_vectors, context),
         Command::Restore { source } => backup::restore(&source, context),
+        Command::Migrate(args) => migrate::run(&args, context),
         Command::Model(command) => model::run(command, context),
         Command::Doctor => doctor::run(context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),

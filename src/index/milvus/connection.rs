@@ -108,6 +108,14 @@ fn last(failure: &Failure) -> &Failure {
     }
 }
 
+/// Whether an answer was larger than the client takes.
+pub(super) fn is_too_large(failure: &Failure) -> bool {
+    match last(failure) {
+        Failure::Grpc(status) => status.message().contains("message length too large"),
+        _ => false,
+    }
+}
+
 /// What went wrong, in words.
 pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     let server = target.server();

@@ -1,9 +1,7 @@
 //! Searching in Milvus.
 
-use milvus::v2::{FieldData, QueryResults, request::dql::QueryRequest};
-
 use super::{
-    connection::Connection, manifest::Manifest, rows::Answer, schema::missing, target::Target,
+    connection::Connection, manifest::Manifest, reading::DEEPEST, schema::missing, target::Target,
     view::MilvusView,
 };
 use crate::{
@@ -15,9 +13,6 @@ use crate::{
     store::frame::Totals,
     text::Analyzer,
 };
-
-/// Milvus gives no more of a list.
-pub(super) const DEEPEST: usize = 16_384;
 
 /// Dialogues in a Milvus, ready to be searched.
 pub struct Milvus {
@@ -32,9 +27,15 @@ impl Milvus {
     pub fn open(target: &Target) -> Result<Self> {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        Milvus::of(connection, manifest)
+    }
+
+    /// Opens a generation, and brings it to where it is searched.
+    pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         connection.load(&manifest)?;
+        let name = &connection.target.name;
         let analyzer = manifest.analyzer()?;
-        let count = |kind| connection.count(&manifest.rows(&target.name, kind));
+        let count = |kind| connection.count(&manifest.rows(name, kind));
         let totals = Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? };
         Ok(Milvus { connection, manifest, analyzer, totals })
     }
@@ -46,41 +47,6 @@ impl Milvus {
     pub(super) fn records(&self) -> String {
         self.manifest.records(&self.connection.target.name)
     }
-}
-
-impl Connection {
-    /// How many rows a collection has.
-    pub(super) fn count(&self, collection: &str) -> Result<u64> {
-        let request = QueryRequest::builder()
-            .collection_name(collection)
-            .output_fields(["count(*)"])
-            .consistency_level(self.consistency())
-            .build();
-        let answer = self.ask("counting", async { self.client.query(request?).await })?;
-        let count = match answer.results().get_output_fields().first() {
-            Some(FieldData::Int64 { values, .. }) => values.first().copied().unwrap_or(0),
-            _ => 0,
-        };
-        Ok(count.unsigned_abs())
-    }
-
-    /// The rows that fit an expression, with these of their columns.
-    pub(super) fn rows(&self, collection: &str, filter: String, columns: &[&str]) -> Result<QueryResults> {
-        let request = QueryRequest::builder()
-            .collection_name(collection)
-            .filter(filter)
-            .output_fields(columns.iter().copied())
-            .limit(DEEPEST as i64)
-            .consistency_level(self.consistency())
-            .build();
-        let answer = self.ask("reading", async { self.client.query(request?).await })?;
-        Ok(answer.results().clone())
-    }
-}
-
-/// The columns of an answer by their names.
-pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
-    Answer::of(results.get_output_fields())
 }
 
 impl Engine for Milvus {
@@ -130,7 +96,7 @@ impl Engine for Milvus {
 
     fn how_to_encode_anew(&self) -> String {
         format!(
-            "ingest into another name by the encoder that is here now, or take the one that made {}",
+            "`turnwise encode --engine {} --replace` encodes everything by the encoder that is here now",
             self.place()
         )
     }

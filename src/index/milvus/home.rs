@@ -7,14 +7,16 @@ use std::{
 
 use super::{
     connection::Connection,
-    engine::columns,
+    engine::Milvus,
     expression,
     generations::{Next, next},
     giving::{Encoding, Giver},
     manifest::Manifest,
+    reading::columns,
     rows::{self, Version, key_of},
     schema::missing,
     target::Target,
+    walk::Walk,
     writing::{NAMED, Writer, among},
 };
 use crate::{
@@ -168,6 +170,16 @@ impl MilvusHome {
         Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
+    /// All that was written, read back; also where no name stands for it yet.
+    pub fn walk(&self) -> Result<Walk> {
+        Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
+    }
+
+    /// The same, ready to be searched.
+    pub fn searched(&self) -> Result<Milvus> {
+        Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
+    }
+
     /// Lets the server put away what it was sent, if that is much: searches are slower until it has.
     pub fn settle(&mut self) -> Result<()> {
         match std::mem::take(&mut self.unsettled) {
@@ -204,7 +216,7 @@ impl MilvusHome {
         let mut deleted = 0;
         loop {
             let dialogues = self.writer.collection(Kind::Dialogues);
-            let found = self.writer.connection.rows(&dialogues, expression.clone(), &["dialogue"])?;
+            let found = self.writer.connection.rows(&dialogues, &expression, &["dialogue"])?;
             let ids: Vec<DialogueId> =
                 columns(&found).texts("dialogue").iter().map(DialogueId::new).collect::<Result<_>>()?;
             if ids.is_empty() {
@@ -249,7 +261,7 @@ impl Home for MilvusHome {
         let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
         for some in unknown.chunks(NAMED) {
             let filter = format!("{} and piece == 0", among(some));
-            let found = self.writer.connection.rows(&self.writer.records(), filter, &["key", "version"])?;
+            let found = self.writer.connection.rows(&self.writer.records(), &filter, &["key", "version"])?;
             let found = columns(&found);
             some.iter().for_each(|key| {
                 self.known.insert(*key, None);

@@ -23,10 +23,12 @@ mod giving;
 mod home;
 mod manifest;
 mod names;
+mod reading;
 mod rows;
 mod schema;
 mod target;
 mod view;
+mod walk;
 mod writing;
 
 pub use engine::Milvus;
@@ -34,3 +36,4 @@ pub use giving::{Encoding, Giver, Of};
 pub use home::MilvusHome;
 pub use manifest::Manifest;
 pub use target::{Consistency, Graph, Target};
+pub use walk::{Moved, Walk};

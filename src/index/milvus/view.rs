@@ -3,14 +3,15 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
 };
 
 use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
 
 use super::{
-    engine::{DEEPEST, Milvus, columns},
+    engine::Milvus,
     expression, names,
+    reading::{DEEPEST, odd},
     rows::{Answer, Version, key_of, key_text, row_id},
     target::Graph,
 };
@@ -29,8 +30,6 @@ use crate::{
 
 /// How many candidates a walk keeps at least: with fewer a small server's walks miss much of what a filter admits.
 const WALK: usize = 512;
-/// So many names are asked for at once.
-const AT_ONCE: usize = 1_000;
 
 type Vectors = HashMap<String, Option<Vec<f32>>>;
 
@@ -109,13 +108,7 @@ impl<'a> MilvusView<'a> {
     }
 
     fn odd(&self, what: &str) -> Error {
-        Error::Unavailable {
-            message: format!(
-                "{} gave what turnwise did not put there: {what}",
-                self.engine.connection.target
-            ),
-            hint: Some("does something else write to its collections?".to_owned()),
-        }
+        odd(&self.engine.connection.target.to_string(), what)
     }
 
     /// Reads records that are not known yet.
@@ -125,50 +118,13 @@ impl<'a> MilvusView<'a> {
             let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
             different.into_iter().collect()
         };
-        for some in unknown.chunks(AT_ONCE) {
-            let names: Vec<String> = some.iter().map(|key| names::quoted(&key_text(*key))).collect();
-            let filter = format!("key in [{}]", names.join(", "));
-            let wanted = ["key", "version", "piece", "pieces", "json"];
-            let results = self.engine.connection.rows(&self.engine.records(), filter, &wanted)?;
-            let read = self.put_together(&columns(&results))?;
-            let mut known = self.records.borrow_mut();
-            for key in some {
-                let record = read.get(key).map(|(version, dialogue)| (version.seq(), dialogue.clone()));
-                known.insert(*key, record);
-            }
+        let mut read = self.engine.connection.dialogues(&self.engine.records(), &unknown)?;
+        let mut known = self.records.borrow_mut();
+        for key in unknown {
+            let record = read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue));
+            known.insert(key, record);
         }
         Ok(())
-    }
-
-    /// Makes dialogues of their pieces. The first piece says which version counts.
-    fn put_together(&self, answer: &Answer<'_>) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
-        let (keys, versions) = (answer.texts("key"), answer.numbers("version"));
-        let (numbers, counts, texts) =
-            (answer.numbers("piece"), answer.numbers("pieces"), answer.texts("json"));
-        let row = |n: usize| Some((*versions.get(n)?, *numbers.get(n)?, *counts.get(n)?, texts.get(n)?));
-        let mut first: HashMap<IdKey, (i64, i64)> = HashMap::new();
-        let mut pieces: HashMap<(IdKey, i64), BTreeMap<i64, &str>> = HashMap::new();
-        for (n, key) in keys.iter().enumerate() {
-            let (Some(key), Some((version, number, count, text))) = (key_of(key), row(n)) else {
-                return Err(self.odd("a piece of a record without its columns"));
-            };
-            if number == 0 {
-                first.insert(key, (version, count));
-            }
-            pieces.entry((key, version)).or_default().insert(number, text);
-        }
-        let mut read = HashMap::new();
-        for (key, (version, count)) in first {
-            let Some(pieces) = pieces.get(&(key, version)).filter(|pieces| pieces.len() as i64 == count)
-            else {
-                return Err(self.odd("a record of which pieces are missing"));
-            };
-            let json: String = pieces.values().copied().collect();
-            let dialogue =
-                serde_json::from_str(&json).map_err(|e| self.odd(&format!("a record that is none: {e}")))?;
-            read.insert(key, (Version(version), dialogue));
-        }
-        Ok(read)
     }
 
     /// Reads vectors of rows that are not known yet.
@@ -181,21 +137,18 @@ impl<'a> MilvusView<'a> {
             let different: HashSet<String> = rows.filter(|row| !known.contains_key(row)).collect();
             different.into_iter().collect()
         };
-        let connection = &self.engine.connection;
-        for some in unknown.chunks(AT_ONCE) {
-            let names: Vec<String> = some.iter().map(|row| names::quoted(row)).collect();
-            let filter = format!("id in [{}]", names.join(", "));
-            let results =
-                connection.rows(&self.engine.collection(kind), filter, &["id", "vector", "directed"])?;
-            let mut known = self.vectors.borrow_mut();
-            known.extend(some.iter().map(|row| (row.clone(), None)));
-            let answer = columns(&results);
+        let mut known = self.vectors.borrow_mut();
+        known.extend(unknown.iter().map(|row| (row.clone(), None)));
+        let mut see = |answer: &Answer<'_>| {
             let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
             for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
                 known.insert(row.clone(), Some(vector.clone()));
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        let wanted = ["id", "vector", "directed"];
+        let connection = &self.engine.connection;
+        connection.named(&self.engine.collection(kind), "id", &unknown, &wanted, &mut see).map(drop)
     }
 
     /// Reads the vectors of all turns of dialogues.

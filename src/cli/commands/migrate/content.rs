@@ -1,0 +1,156 @@
+//! What was moved, as numbers that are the same wherever it lies and in whatever order it is read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    corpus::{Dialogue, Turn},
+    error::Result,
+    index::{
+        milvus::Moved,
+        vectors::{Kind, VectorReader, dialogue_key, utterance_key},
+    },
+    store::Prepared,
+};
+
+/// Counts and checksums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Content {
+    pub(super) dialogues: u64,
+    pub(super) turns: u64,
+    /// Rows that have a vector with a direction.
+    pub(super) vectors: u64,
+    /// The sum of a hash for every dialogue.
+    records: Sum,
+    /// The same for every vector at its place.
+    numbers: Sum,
+}
+
+/// A sum does not tell in which order it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Sum(u64, u64);
+
+impl Sum {
+    fn add(&mut self, hash: &blake3::Hash) {
+        let [mut a, mut b] = [[0; 8]; 2];
+        a.copy_from_slice(&hash.as_bytes()[..8]);
+        b.copy_from_slice(&hash.as_bytes()[8..16]);
+        self.0 = self.0.wrapping_add(u64::from_le_bytes(a));
+        self.1 = self.1.wrapping_add(u64::from_le_bytes(b));
+    }
+}
+
+impl Content {
+    /// Counts a dialogue and what there are of its vectors.
+    pub(super) fn add<'a>(
+        &mut self,
+        dialogue: &Dialogue,
+        whole: Option<&[f32]>,
+        turns: impl Iterator<Item = (&'a Turn, Option<&'a [f32]>)>,
+    ) -> Result<()> {
+        let prepared = Prepared::new(dialogue)?;
+        let mut hasher = blake3::Hasher::new();
+        self.records.add(&hasher.update(&prepared.id.0).update(&prepared.json).finalize());
+        self.dialogues += 1;
+        self.turns += dialogue.turns.len() as u64;
+        let whole = whole.map(|vector| (String::new(), vector));
+        let turns = turns.filter_map(|(turn, vector)| Some((turn.number.to_string(), vector?)));
+        for (place, vector) in whole.into_iter().chain(turns) {
+            // Without a direction nothing is found by it, and no engine need keep it.
+            if vector.iter().all(|v| *v == 0.0) {
+                continue;
+            }
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&prepared.id.0).update(place.as_bytes()).update(&[0]);
+            vector.iter().for_each(|v| {
+                hasher.update(&v.to_le_bytes());
+            });
+            self.numbers.add(&hasher.finalize());
+            self.vectors += 1;
+        }
+        Ok(())
+    }
+
+    /// The same for one that came from far.
+    pub(super) fn add_moved(&mut self, moved: &Moved) -> Result<()> {
+        let turns = moved.dialogue.turns.iter().zip(moved.turns.iter().map(Option::as_deref));
+        self.add(&moved.dialogue, moved.whole.as_deref(), turns)
+    }
+
+    /// The same for one of an index. Gives how many of its vectors are missing.
+    pub(super) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
+        let Some(reader) = vectors else {
+            return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
+        };
+        let whole = reader.get(Kind::Dialogues, &dialogue_key(dialogue))?;
+        let turns: Vec<(&Turn, Option<&[f32]>)> = dialogue
+            .turns
+            .iter()
+            .map(|turn| Ok((turn, reader.get(Kind::Utterances, &utterance_key(&turn.text))?)))
+            .collect::<Result<_>>()?;
+        let missing =
+            turns.iter().filter(|(_, vector)| vector.is_none()).count() + usize::from(whole.is_none());
+        self.add(dialogue, whole, turns.into_iter())?;
+        Ok(missing as u64)
+    }
+
+    /// All of it as one checksum.
+    pub(super) fn checksum(&self) -> String {
+        let Content { records, numbers, .. } = self;
+        format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
+    }
+
+    /// What is not the same in another, in words; `None` if everything is.
+    pub(super) fn differs(&self, other: &Content) -> Option<String> {
+        let counts = [
+            ("dialogues", self.dialogues, other.dialogues),
+            ("turns", self.turns, other.turns),
+            ("vectors", self.vectors, other.vectors),
+        ];
+        if let Some((what, here, there)) = counts.into_iter().find(|(_, here, there)| here != there) {
+            return Some(format!("{here} {what} were to be moved, and {there} are there"));
+        }
+        match (self.records == other.records, self.numbers == other.numbers) {
+            (true, true) => None,
+            (false, _) => Some("a dialogue is not what it was".to_owned()),
+            (true, false) => Some("a vector is not what it was".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{corpus::Role, ids::DialogueId};
+
+    fn dialogue(id: &str, text: &str) -> Dialogue {
+        let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+        dialogue.push("Ann", Role::User, text);
+        dialogue
+    }
+
+    fn of(all: &[(&Dialogue, &[f32])]) -> Content {
+        let mut content = Content::default();
+        for (dialogue, vector) in all {
+            let turns = dialogue.turns.iter().map(|turn| (turn, Some(*vector)));
+            content.add(dialogue, None, turns).unwrap();
+        }
+        content
+    }
+
+    #[test]
+    fn order_does_not_matter_and_everything_else_does() {
+        let (a, b, c) = (dialogue("a", "x"), dialogue("b", "x"), dialogue("b", "y"));
+        let (one, two): (&[f32], &[f32]) = (&[1.0, 0.0], &[0.0, 1.0]);
+        let all = of(&[(&a, one), (&b, two)]);
+        assert_eq!(all.differs(&of(&[(&b, two), (&a, one)])), None);
+        for (other, says) in [
+            (of(&[(&a, one)]), "2 dialogues were to be moved, and 1 are there"),
+            (of(&[(&a, one), (&b, &[0.0, 0.0])]), "2 vectors were to be moved, and 1 are there"),
+            (of(&[(&a, two), (&b, one)]), "a vector is not what it was"),
+            (of(&[(&a, one), (&c, two)]), "a dialogue is not what it was"),
+        ] {
+            assert_eq!(all.differs(&other).as_deref(), Some(says));
+            assert_ne!(all.checksum(), other.checksum());
+        }
+    }
+}
