@@ -27,6 +27,8 @@ mod interrupts;
 mod milvus;
 mod mining;
 mod models;
+#[cfg(feature = "milvus")]
+mod moving;
 #[cfg(feature = "serve")]
 mod page;
 mod pulls;

@@ -1,7 +1,7 @@
 //! `--engine`: the program in front of a Milvus, with the sample dialogues.
 
 #[path = "../engines/server.rs"]
-mod server;
+pub mod server;
 
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ fn without_vectors_it_is_searched_by_words() {
 fn what_needs_an_index_says_so() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
-    for command in ["stats", "verify", "index build", "clusters", "encode", "bench ann"] {
+    for command in ["stats", "verify", "index build", "clusters", "bench ann"] {
         let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
         assert!(
             refused.code == 2 && refused.err.contains("needs an index on this machine"),

@@ -67,6 +67,9 @@ pub(crate) struct IngestArgs {
     /// With --engine: the model that makes the vectors of a name that is new there
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(crate) model: Option<String>,
+    /// With --engine: put what is read in the place of all that is there, in one step once it is complete
+    #[arg(long)]
+    pub(crate) replace: bool,
     /// Give what came no vectors; `encode` does that later
     #[arg(long)]
     pub(crate) no_encode: bool,

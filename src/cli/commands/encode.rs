@@ -1,6 +1,7 @@
 //! `turnwise encode`: the vectors of an index.
 
 mod assemble;
+mod far;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,9 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     }
     if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
         return shard::run(shards, place, args, open, context);
+    }
+    if context.settings.engine.is_some() {
+        return far::run(args, context);
     }
     if let Some(option) = args.read.given() {
         return Err(Error::Input {

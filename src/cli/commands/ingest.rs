@@ -35,12 +35,7 @@ use crate::{
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    if args.model.is_some() && context.settings.engine.is_none() {
-        return Err(Error::Input {
-            message: "--model is for --engine: an index keeps the model of its vectors".to_owned(),
-            hint: Some("`turnwise encode -i INDEX --model MODEL` gives it another".to_owned()),
-        });
-    }
+    far::only_there(&args, context)?;
     let root = match context.settings.engine {
         Some(_) => None,
         None => Some(context.index()?),
@@ -61,7 +56,8 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let files = Files::of(&plan);
     let Some(root) = root else {
         let encode = context.settings.ingest_encode && !args.no_encode;
-        return far::ingest(args.model.as_deref(), encode, (plan, files), &options, context);
+        let into = far::Into { model: args.model.as_deref(), encode, replace: args.replace };
+        return far::ingest(&into, (plan, files), &options, context);
     };
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.set_segment_bytes(context.settings.segment_bytes);

@@ -34,7 +34,7 @@ impl Milvus {
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         connection.load(&manifest)?;
         let name = &connection.target.name;
-        let analyzer = manifest.analyzer()?;
+        let analyzer = manifest.terms_by()?;
         let count = |kind| connection.count(&manifest.rows(name, kind));
         let totals = Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? };
         Ok(Milvus { connection, manifest, analyzer, totals })

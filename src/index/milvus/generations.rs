@@ -16,8 +16,22 @@ pub(super) struct Next {
     former: Option<Manifest>,
 }
 
-/// The generation behind the one in use: one that was begun with the same recipe is gone on with, another is made anew.
-pub(super) fn next(connection: &Connection, analyzer: Analyzer, recipe: Option<Recipe>) -> Result<Next> {
+/// What becomes of a generation that was begun and not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It is gone on with, if it was begun with the same recipe. Whoever does that takes out what does not belong there.
+    GoOn,
+    /// It is made anew.
+    ThrowAway,
+}
+
+/// The generation behind the one in use.
+pub(super) fn next(
+    connection: &Connection,
+    analyzer: Analyzer,
+    recipe: Option<Recipe>,
+    unfinished: Unfinished,
+) -> Result<Next> {
     let former = connection.manifest()?;
     let number = former.as_ref().map_or(1, |former| former.generation + 1);
     let manifest = Manifest::new(number, analyzer, recipe);
@@ -28,7 +42,9 @@ pub(super) fn next(connection: &Connection, analyzer: Analyzer, recipe: Option<R
         false => Ok(None),
     };
     match begun {
-        Ok(Some(begun)) if begun.is_alike(&manifest) => connection.load(&begun)?,
+        Ok(Some(begun)) if unfinished == Unfinished::GoOn && begun.is_alike(&manifest) => {
+            connection.load(&begun)?;
+        }
         // Whatever it is, no name stands for it.
         Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
         Err(e) => return Err(e),

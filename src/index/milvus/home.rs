@@ -9,7 +9,7 @@ use super::{
     connection::Connection,
     engine::Milvus,
     expression,
-    generations::{Next, next},
+    generations::{Next, Unfinished, next},
     giving::{Encoding, Giver},
     manifest::Manifest,
     reading::columns,
@@ -102,16 +102,16 @@ impl MilvusHome {
         MilvusHome::over(connection, manifest, giver, None)
     }
 
-    /// Opens a generation beside the one in use, or goes on with one that was not finished. Nobody sees it before
-    /// [`MilvusHome::finish`].
+    /// Opens a generation beside the one in use. Nobody sees it before [`MilvusHome::finish`].
     pub fn anew(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
         giver: Option<Box<dyn Giver>>,
+        unfinished: Unfinished,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
-        let next = next(&connection, analyzer, recipe)?;
+        let next = next(&connection, analyzer, recipe, unfinished)?;
         MilvusHome::over(connection, next.manifest.clone(), giver, Some(next))
     }
 
@@ -149,7 +149,7 @@ impl MilvusHome {
         instead_of: Option<Next>,
     ) -> Result<Self> {
         Ok(MilvusHome {
-            writer: Writer { analyzer: manifest.analyzer()?, connection, manifest, giver, cut: 0 },
+            writer: Writer { analyzer: manifest.terms_by()?, connection, manifest, giver, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,
@@ -157,6 +157,11 @@ impl MilvusHome {
             unsettled: 0,
             instead_of,
         })
+    }
+
+    /// The generation that is written to.
+    pub fn made(&self) -> &Manifest {
+        &self.writer.manifest
     }
 
     /// How many rows are longer than Milvus' columns: what came behind is not found by words.

@@ -55,7 +55,8 @@ impl Manifest {
         serde_json::from_str(text).map_err(unreadable)
     }
 
-    pub(super) fn analyzer(&self) -> Result<Analyzer> {
+    /// What made the terms.
+    pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
 

@@ -32,6 +32,7 @@ mod walk;
 mod writing;
 
 pub use engine::Milvus;
+pub use generations::Unfinished;
 pub use giving::{Encoding, Giver, Of};
 pub use home::MilvusHome;
 pub use manifest::Manifest;

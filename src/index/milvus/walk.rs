@@ -39,6 +39,8 @@ pub struct Moved {
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
+    dialogues: u64,
+    with_vectors: bool,
     /// What is still to be walked over, the next one last.
     parts: Vec<String>,
 }
@@ -60,7 +62,18 @@ impl Walk {
             parts = parts.iter().flat_map(|part| divided(part)).collect();
         }
         parts.reverse();
-        Ok(Walk { connection, manifest, parts })
+        let with_vectors = manifest.recipe.is_some();
+        Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
+    }
+
+    /// The same over the dialogues alone.
+    pub fn without_vectors(self) -> Self {
+        Walk { with_vectors: false, ..self }
+    }
+
+    /// How many dialogues there were at the beginning.
+    pub fn dialogues(&self) -> u64 {
+        self.dialogues
     }
 
     /// With what its vectors and terms were made.
@@ -112,7 +125,7 @@ impl Walk {
         let records = self.manifest.records(&self.connection.target.name);
         let mut read = self.connection.dialogues(&records, keys)?;
         let mut names: [Vec<String>; 2] = Default::default();
-        if self.manifest.recipe.is_some() {
+        if self.with_vectors {
             for (key, (version, dialogue)) in &read {
                 names[0].extend(dialogue.turns.iter().map(|turn| row_id(*key, *version, Some(turn.number))));
                 names[1].push(row_id(*key, *version, None));

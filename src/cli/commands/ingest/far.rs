@@ -1,19 +1,43 @@
 //! `turnwise ingest --engine ADDRESS`: dialogues into a Milvus, searchable as soon as they are acknowledged.
 
 use crate::{
-    cli::{Context, commands::summary::Files},
+    cli::{Context, args::IngestArgs, commands::summary::Files},
     corpus::walk::Plan,
-    error::Result,
+    error::{Error, Result},
     store::ingest::IngestOptions,
 };
 
 #[cfg(feature = "milvus")]
 use crate::index::milvus::MilvusHome;
 
+/// How dialogues are brought there.
+#[cfg_attr(not(feature = "milvus"), allow(dead_code))]
+pub(super) struct Into<'a> {
+    /// The model of a name that is new there.
+    pub(super) model: Option<&'a str>,
+    /// Whether they get vectors.
+    pub(super) encode: bool,
+    /// Whether they take the place of all that is there.
+    pub(super) replace: bool,
+}
+
+/// Refuses, without `--engine`, what is for it alone.
+pub(super) fn only_there(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
+    let refused = |what: &str, hint: &str| {
+        Err(Error::Input { message: format!("{what} is for --engine"), hint: Some(hint.to_owned()) })
+    };
+    match (&context.settings.engine, &args.model) {
+        (None, Some(_)) => {
+            refused("--model", "`turnwise encode -i INDEX --model MODEL` gives an index another")
+        }
+        (None, None) if args.replace => refused("--replace", "ingest into another index, and search that"),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(feature = "milvus")]
 pub(super) fn ingest(
-    model: Option<&str>,
-    encode: bool,
+    into: &Into<'_>,
     (plan, files): (Plan, Files),
     options: &IngestOptions,
     context: &Context<'_>,
@@ -22,7 +46,7 @@ pub(super) fn ingest(
     use crate::cli::printer::counted;
 
     let target = context.far()?;
-    let mut home = filling::open(&target, model, encode, context)?;
+    let mut home = filling::open(&target, into, context)?;
     let (outcome, seconds) = super::read_into(&mut home, plan, options, context);
     let ingested = outcome?;
     settle(&mut home, context);
@@ -36,6 +60,7 @@ pub(super) fn ingest(
             }
         ));
     }
+    home.finish()?;
     let summary = Summary::new(target.to_string(), files, &ingested, home.totals()?, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
     super::verdict(&ingested)
@@ -50,13 +75,7 @@ fn settle(home: &mut MilvusHome, context: &Context<'_>) {
 }
 
 #[cfg(not(feature = "milvus"))]
-pub(super) fn ingest(
-    _: Option<&str>,
-    _: bool,
-    _: (Plan, Files),
-    _: &IngestOptions,
-    context: &Context<'_>,
-) -> Result<()> {
+pub(super) fn ingest(_: &Into<'_>, _: (Plan, Files), _: &IngestOptions, context: &Context<'_>) -> Result<()> {
     match context.far()? {}
 }
 
@@ -64,6 +83,7 @@ pub(super) fn ingest(
 mod filling {
     use std::sync::Arc;
 
+    use super::Into;
     use crate::{
         cli::{
             Context,
@@ -71,36 +91,53 @@ mod filling {
             encoders::{self, DEFAULT_MODEL, lasting_name},
         },
         encoder::{
+            Encoder,
             ahead::Options,
             transformer::{Settings, Tokens},
         },
         error::{Error, Result},
         index::{
-            milvus::{MilvusHome, Target},
+            milvus::{Encoding, Giver, MilvusHome, Target, Unfinished},
             vectors::Recipe,
         },
+        text::Analyzer,
     };
 
     /// Opens what is there, with the encoder that made its vectors; else makes it, with the encoder that is asked for or the
     /// default one.
-    pub(super) fn open(
-        target: &Target,
-        model: Option<&str>,
-        encode: bool,
-        context: &Context<'_>,
-    ) -> Result<MilvusHome> {
-        if let Some(there) = MilvusHome::manifest(target)? {
-            let encoder = match (&there.recipe, model) {
+    pub(super) fn open(target: &Target, into: &Into<'_>, context: &Context<'_>) -> Result<MilvusHome> {
+        let there = MilvusHome::manifest(target)?;
+        if into.replace {
+            let before = there.and_then(|there| there.recipe).map(|recipe| recipe.model);
+            let made = made(into.model.or(before.as_deref()), into.encode, context)?;
+            let (recipe, encoder) = made.unzip();
+            let giver = encoder
+                .zip(recipe.as_ref())
+                .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn Giver>);
+            return MilvusHome::anew(target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway);
+        }
+        if let Some(there) = there {
+            let encoder = match (&there.recipe, into.model) {
                 (None, _) => None,
                 (Some(_), Some(model)) => {
                     Some(Arc::from(encoders::open(context, model, &Settings::default())?))
                 }
                 (Some(recipe), None) => Some(encoder_of(recipe, &target.to_string(), context)?),
             };
-            return MilvusHome::open_or_create(target, Default::default(), None, encoder);
+            return MilvusHome::open_or_create(target, Analyzer::default(), None, encoder);
         }
+        let (recipe, encoder) = made(into.model, into.encode, context)?.unzip();
+        MilvusHome::open_or_create(target, Analyzer::default(), recipe, encoder)
+    }
+
+    /// An encoder, and what its vectors will be; `None` if there are to be none.
+    fn made(
+        model: Option<&str>,
+        encode: bool,
+        context: &Context<'_>,
+    ) -> Result<Option<(Recipe, Arc<dyn Encoder>)>> {
         if !encode {
-            return MilvusHome::open_or_create(target, Default::default(), None, None);
+            return Ok(None);
         }
         let model = model.unwrap_or(DEFAULT_MODEL);
         let encoder = encoders::open(context, model, &Settings::default()).map_err(|e| match e {
@@ -111,13 +148,8 @@ mod filling {
             }
             other => other,
         })?;
-        let recipe = Recipe::of(
-            encoder.as_ref(),
-            &lasting_name(model),
-            "auto",
-            &Tokens::default(),
-            &Options::default(),
-        );
-        MilvusHome::open_or_create(target, Default::default(), Some(recipe), Some(Arc::from(encoder)))
+        let (tokens, options) = (Tokens::default(), Options::default());
+        let recipe = Recipe::of(encoder.as_ref(), &lasting_name(model), "auto", &tokens, &options);
+        Ok(Some((recipe, Arc::from(encoder))))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     ids::DialogueId,
     index::{
         engine::Engine,
-        milvus::{Giver, MilvusHome, Target},
+        milvus::{Giver, MilvusHome, Target, Unfinished},
         vectors::VectorReader,
     },
     search::{Searcher, Tuning},
@@ -42,7 +42,8 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let content = look_through(&root, snapshot, vectors.as_ref(), context)?;
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn Giver>);
-    let mut home = MilvusHome::anew(&target, here.analyzer(), recipe, giver)?;
+    let begun = std::time::Instant::now();
+    let mut home = MilvusHome::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
     let progress = Progress::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut home, snapshot, progress)?;
     if home.cut() > 0 {
@@ -52,7 +53,6 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         ));
     }
     home.settle()?;
-    let begun = std::time::Instant::now();
     read_back(&mut home, snapshot, &content, &target, context)?;
     let sampled = samples::compare(snapshot, args.samples, here, &home.searched()?)?;
     report::found(&sampled, &target.to_string())?;

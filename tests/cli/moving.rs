@@ -1,0 +1,210 @@
+//! `migrate`, and what takes the place of what a Milvus holds: unseen until it is complete, and in one step.
+
+use std::{collections::BTreeSet, thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    milvus::server::Server,
+    support::{SAMPLES, Turnwise, id_of, lines},
+};
+
+/// The sample dialogues in an index with vectors.
+fn index(t: &Turnwise) {
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
+    t.ok(&format!("ingest -i x --no-encode {SAMPLES}"));
+    t.ok("encode -i x --model ./fitted");
+    t.ok("index build -i x");
+}
+
+fn hits(found: &Value) -> Vec<(String, String)> {
+    let hit = |hit: &Value| {
+        (hit["id"].as_str().unwrap().to_owned(), format!("{:.4}", hit["cosine"].as_f64().unwrap_or(0.0)))
+    };
+    found["hits"].as_array().unwrap().iter().map(hit).collect()
+}
+
+fn exported(t: &Turnwise, index: &str) -> BTreeSet<String> {
+    lines(&t.ok(&format!("corpus export -q -i {index}"))).iter().map(Value::to_string).collect()
+}
+
+#[test]
+fn an_index_moves_to_milvus_and_back_and_is_the_same() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    index(&t);
+    let address = server.target("chats").to_string();
+    let moved = t.json(&format!("migrate -i x --to {address}"));
+    assert_eq!((&moved["dialogues"], &moved["turns"]), (&280.into(), &3208.into()), "{moved}");
+    assert_eq!((&moved["already_there"], &moved["searches"]), (&0.into(), &20.into()), "{moved}");
+    assert!(
+        moved["by_meaning"].as_f64().unwrap() > 0.95 && moved["lost"] == serde_json::json!([]),
+        "{moved}"
+    );
+
+    let back = t.json(&format!("migrate --engine {address} --to y"));
+    assert_eq!((&back["checksum"], &back["vectors"]), (&moved["checksum"], &moved["vectors"]), "{back}");
+    assert_eq!(exported(&t, "x"), exported(&t, "y"));
+    t.ok("verify -i y");
+    for question in ["parcel --mode dense", "refund --mode bm25 -k 20", "parcel --filter role=user"] {
+        let [here, back, far] = [
+            format!("search {question} -i x"),
+            format!("search {question} -i y"),
+            format!("search {question} --engine {address}"),
+        ]
+        .map(|command| hits(&t.json(&command)));
+        assert_eq!(here, back, "{question}");
+        assert_eq!(here[..3], far[..3], "{question}");
+    }
+    // Nothing is left to do for `encode`: everything came with its vector.
+    assert!(t.ok("encode -i y").contains("is up to date"));
+
+    // What is there is not touched unless that is said; then it is replaced as a whole.
+    t.run(&format!("migrate -i x --to {address}"))
+        .says(2, &["there are dialogues at", "--replace puts the index"]);
+    t.run(&format!("migrate --engine {address} --to y")).says(2, &["is there already"]);
+    t.ok("delete -i x deliveries-001");
+    let moved = t.json(&format!("migrate -i x --to {address} --replace"));
+    assert_eq!(moved["dialogues"], 279, "{moved}");
+    t.run(&format!("corpus show --engine {address} deliveries-001")).says(2, &["holds no dialogue"]);
+    assert!(t.ok(&format!("search --engine {address} refund")).contains("refunds-"));
+}
+
+#[test]
+fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
+    for n in 0..5 {
+        t.ok(&format!("ingest -i x --no-index --id-prefix {n}- {SAMPLES}"));
+    }
+    t.ok("encode -i x --model ./fitted");
+    let address = server.target("chats").to_string();
+    let total = 5 * 280;
+    let mut kills = 0;
+    // Later and later, until one is through before its time; the first never is.
+    for millis in (100..).step_by(400) {
+        let mut started = t.start(&format!("migrate -i x --to {address}"));
+        thread::sleep(Duration::from_millis(millis));
+        if let Ok(Some(status)) = started.child.try_wait() {
+            assert!(status.success());
+            break;
+        }
+        started.child.kill().unwrap();
+        started.end();
+        kills += 1;
+        // It may have been killed after the last step.
+        let seen = t.run(&format!("search parcel --mode bm25 --engine {address}"));
+        if seen.code == 0 {
+            break;
+        }
+        seen.says(2, &["there are no dialogues at"]);
+    }
+    assert!(kills > 0);
+    let told = t.run(&format!("migrate -i x --to {address} --replace --format json"));
+    assert_eq!(told.json()["dialogues"], total);
+
+    let started = |to: &str| t.start(&format!("migrate --engine {address} --to {to}"));
+    let mut kills = 0;
+    for millis in (100..).step_by(400) {
+        let mut started = started("y");
+        thread::sleep(Duration::from_millis(millis));
+        if let Ok(Some(status)) = started.child.try_wait() {
+            assert!(status.success());
+            break;
+        }
+        started.child.kill().unwrap();
+        started.end();
+        kills += 1;
+        let there = t.path("indexes/y").exists();
+        if there {
+            break;
+        }
+        t.run("search parcel -i y").says(2, &["there is no index at"]);
+    }
+    assert!(kills > 0);
+    assert_eq!(exported(&t, "x"), exported(&t, "y"));
+    let left: Vec<_> =
+        std::fs::read_dir(t.path("indexes")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn another_encoder_and_another_corpus_take_their_place_in_one_step() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    index(&t);
+    t.ok(&format!("model fit {SAMPLES} -o other --dim 16"));
+    let engine = format!("--engine {}", server.target("chats"));
+    t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
+    // From no vectors to some, to others; each time everything is there.
+    let told = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(
+        told.contains("280 dialogues encoded") && told.contains("stands for its generation 2 now"),
+        "{told}"
+    );
+    let told = t.ok(&format!("encode {engine} --model ./fitted"));
+    assert!(told.contains("is up to date"), "{told}");
+    t.run(&format!("encode {engine} --model ./other")).says(2, &["holds", "--replace makes all of them anew"]);
+    let told = t.json(&format!("encode {engine} --model ./other --replace"));
+    assert_eq!(
+        (&told["generation"], &told["dim"], &told["turns"]),
+        (&3.into(), &16.into(), &3208.into()),
+        "{told}"
+    );
+    let found = t.json(&format!("search parcel {engine} --mode dense"));
+    assert_eq!(ids(&found), ids(&by(&t, "other")));
+    // Another corpus in the place of this one.
+    let one = lines(&t.ok("corpus export -q -i x")).into_iter().find(|d| id_of(d) == "refunds-001").unwrap();
+    t.write("one.jsonl", format!("{one}\n"));
+    let told = t.ok(&format!("ingest {engine} --replace one.jsonl"));
+    assert!(told.contains("1 added") || told.contains("1  added"), "{told}");
+    let found = t.json(&format!("search parcel {engine} -k 50"));
+    assert!(ids(&found).iter().all(|id| id.starts_with("refunds-001#")), "{found}");
+    // What breaks off changes nothing.
+    t.write("broken.jsonl", "{\n");
+    let told = t.run(&format!("ingest {engine} --replace --max-errors 0 broken.jsonl"));
+    assert_ne!(told.code, 0, "{told:?}");
+    assert_eq!(ids(&t.json(&format!("search parcel {engine} -k 50"))), ids(&found));
+}
+
+fn ids(found: &Value) -> Vec<String> {
+    found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same question to an index with vectors by this model.
+fn by(t: &Turnwise, model: &str) -> Value {
+    t.ok(&format!("encode -i x --model ./{model} --replace"));
+    t.json("search parcel -i x --mode dense")
+}
+
+#[test]
+fn what_cannot_be_moved_is_told() {
+    let t = Turnwise::new();
+    index(&t);
+    for (command, code, says) in [
+        ("migrate -i x --to y", 2, "both y and the index are on this machine"),
+        ("migrate -i nothing --to milvus://127.0.0.1:1/c", 2, "there is no index at"),
+        ("migrate -i x --to milvus://127.0.0.1:1/c", 6, "cannot be reached"),
+        ("migrate --engine milvus://127.0.0.1:1/c --to milvus://127.0.0.1:1/d", 2, "no direct way"),
+        ("migrate --engine milvus://127.0.0.1:1/c --to x", 2, "is there already"),
+        (
+            "migrate --engine milvus://127.0.0.1:1/c --to y --replace",
+            2,
+            "--replace is for the way into Milvus",
+        ),
+        ("ingest -i x --replace one.jsonl", 2, "--replace is for --engine"),
+    ] {
+        t.run(command).says(code, &[says]);
+    }
+    let Some(server) = Server::start() else { return };
+    t.write(
+        "more.jsonl",
+        r#"{"id":"more","turns":[{"speaker":"a","text":"not encoded yet, whatever it is"}]}"#,
+    );
+    t.ok("ingest -i x --no-encode more.jsonl");
+    let address = server.target("chats");
+    t.run(&format!("migrate -i x --to {address}"))
+        .says(2, &["2 vectors of", "not there yet", "turnwise encode -i"]);
+    t.run(&format!("search x --engine {address}")).says(2, &["there are no dialogues"]);
+}
