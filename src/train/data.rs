@@ -54,7 +54,7 @@ pub struct TrainingSet {
 }
 
 impl TrainingSet {
-    /// Cuts dialogues into tokens, which are held in memory, or in a file in the room of this folder.
+    /// Cuts dialogues into tokens, which are held in memory, or in a file beside what is in this folder.
     pub fn new(
         dialogues: &Held<Dialogue>,
         tokenizer: &Tokenizer,
@@ -83,7 +83,7 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Of dialogues that are tokens already, one behind `[CLS]` and before `[SEP]`.
+    /// Of dialogues that are tokens already.
     #[cfg(test)]
     pub fn of(dialogues: Vec<Vec<Said>>, before: Vec<u32>, after: Vec<u32>, folder: Option<&Path>) -> Self {
         let mut set = TrainingSet { before, after, ..TrainingSet::default() };

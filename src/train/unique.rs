@@ -20,7 +20,7 @@ pub struct Unique {
 }
 
 impl Unique {
-    /// None yet; what does not fit goes to a file in the room of this folder.
+    /// None yet; what does not fit goes to a file beside what is in this folder.
     pub fn new(folder: &Path) -> Result<Self> {
         Ok(Unique { spool: Spool::new(folder)?, heaps: Vec::new(), texts: Vec::new(), bytes: 0, most: HEAP })
     }

@@ -157,6 +157,7 @@ impl Set {
     }
 
     /// Into how many parts the corpus was divided.
+    #[cfg(feature = "milvus")]
     pub(crate) fn of(&self) -> u32 {
         self.of
     }

@@ -41,7 +41,7 @@ struct State {
 }
 
 impl Spool {
-    /// An empty one, in the room of a folder.
+    /// An empty one, beside what is in this folder.
     pub fn new(folder: &Path) -> Result<Self> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         // Processes in containers may have the same number, and hardly the same moment.

@@ -21,7 +21,7 @@ pub(super) struct Read {
     pub(super) ends: Vec<usize>,
 }
 
-/// The dialogues of indexes, files and folders: by stream into a file in the room of this folder, or into memory.
+/// The dialogues of indexes, files and folders: by stream into a file beside what is in this folder, or into memory.
 pub(super) fn read(
     paths: &[PathBuf],
     args: &ReadArgs,
