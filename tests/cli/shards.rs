@@ -287,7 +287,7 @@ fn wrong_arguments_are_told_with_a_way_out() {
     for (line, text) in [
         ("encode --shard 4/4 in.jsonl --out s", "shards are counted from 0"),
         ("encode --shard 1/4 in.jsonl", "--out <PLACE>"),
-        ("encode in.jsonl -i x", "--shard <I/N>"),
+        ("encode in.jsonl -i x", "in.jsonl would be read for --shard"),
         ("encode -i x --from csv", "--from says how files are read, and encode reads an index"),
         ("encode --assemble s -i x", "'--assemble <PLACE>' cannot be used with '--model <MODEL>'"),
         ("encode --shard 0/1 - --out s", "a shard is not read from standard input"),

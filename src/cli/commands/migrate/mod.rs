@@ -11,9 +11,11 @@ mod samples;
 #[cfg(feature = "milvus")]
 mod there;
 
+#[cfg(feature = "milvus")]
+use crate::error::Error;
 use crate::{
     cli::{Context, args::MigrateArgs},
-    error::{Error, Result},
+    error::Result,
 };
 
 #[cfg(feature = "milvus")]
