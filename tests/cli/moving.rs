@@ -145,7 +145,8 @@ fn another_encoder_and_another_corpus_take_their_place_in_one_step() {
     );
     let told = t.ok(&format!("encode {engine} --model ./fitted"));
     assert!(told.contains("is up to date"), "{told}");
-    t.run(&format!("encode {engine} --model ./other")).says(2, &["holds", "--replace makes all of them anew"]);
+    t.run(&format!("encode {engine} --model ./other"))
+        .says(2, &["holds", "--replace makes all of them anew"]);
     let told = t.json(&format!("encode {engine} --model ./other --replace"));
     assert_eq!(
         (&told["generation"], &told["dim"], &told["turns"]),

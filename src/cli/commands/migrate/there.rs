@@ -53,6 +53,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         ));
     }
     home.settle()?;
+    let moving = begun.elapsed().as_secs_f64();
     read_back(&mut home, snapshot, &content, &target, context)?;
     let sampled = samples::compare(snapshot, args.samples, here, &home.searched()?)?;
     report::found(&sampled, &target.to_string())?;
@@ -63,7 +64,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         );
     }
     let names = [root.display().to_string(), target.to_string()];
-    Report::new(names, &content, already_there, sampled, begun.elapsed().as_secs_f64())
+    Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
         .tell("--engine", context)
 }
 
