@@ -46,6 +46,11 @@ pub trait Engine: Send + Sync {
     /// What makes terms of texts and of queries.
     fn analyzer(&self) -> Analyzer;
 
+    /// What is looked for by the words of a text.
+    fn words(&self, text: &str) -> Words {
+        Words::of_terms(self.analyzer().terms(text))
+    }
+
     /// An expression in the language of queries.
     fn expression(&self, text: &str) -> Result<Words>;
 
@@ -174,6 +179,8 @@ pub struct List {
 pub struct Words {
     /// The terms, sorted.
     pub terms: Vec<String>,
+    /// The text itself, for an engine that makes terms of it by its own rules.
+    pub text: Option<String>,
     /// The expression they come from, where there is one.
     pub expression: Option<String>,
     /// What of it was not understood, and so left out.
@@ -188,7 +195,7 @@ impl Words {
 
     /// Whether they can find nothing.
     pub fn is_empty(&self) -> bool {
-        self.expression.is_none() && self.terms.is_empty()
+        self.expression.is_none() && self.terms.is_empty() && self.text.is_none()
     }
 }
 

@@ -177,6 +177,7 @@ impl Engine for Embedded {
     fn expression(&self, text: &str) -> Result<Words> {
         let query = self.lexical()?.syntax(text);
         Ok(Words {
+            text: None,
             terms: query.terms().to_vec(),
             expression: Some(text.to_owned()),
             warnings: query.warnings().to_vec(),

@@ -109,6 +109,11 @@ impl Engine for Milvus {
         self.analyzer
     }
 
+    fn words(&self, text: &str) -> Words {
+        let theirs = self.manifest.words.is_some();
+        Words { text: theirs.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
+    }
+
     fn expression(&self, _: &str) -> Result<Words> {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "look for words alone"))
     }
@@ -116,13 +121,13 @@ impl Engine for Milvus {
     /// Milvus does not tell how many documents have a term, and so not which tell most: all are looked for, which ranks alike
     /// as far as the others tell little.
     fn telling(&self, text: &str, _: Kind, most: usize) -> Result<Words> {
-        let terms = self.analyzer.terms(text);
+        let words = self.words(text);
         let note = format!(
             "all {} different words are looked for: Milvus does not tell which {most} of them tell most",
-            terms.len()
+            words.terms.len()
         );
-        let warnings = if terms.len() > most { vec![note] } else { Vec::new() };
-        Ok(Words { warnings, ..Words::of_terms(terms) })
+        let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };
+        Ok(Words { warnings, ..words })
     }
 
     fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {

@@ -34,7 +34,9 @@ pub(super) fn next(
 ) -> Result<Next> {
     let former = connection.manifest()?;
     let number = former.as_ref().map_or(1, |former| former.generation + 1);
-    let manifest = Manifest::new(number, analyzer, recipe);
+    let words = connection.target.analyzer.clone();
+    let words = words.or_else(|| former.as_ref().and_then(|former| former.words.clone()));
+    let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
     // It is made last: where it is, the others are.
     let begun = match connection.exists(&dialogues)? {

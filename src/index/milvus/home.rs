@@ -13,7 +13,7 @@ use super::{
     giving::{Encoding, Giver},
     manifest::Manifest,
     reading::columns,
-    rows::{self, Version, key_of},
+    rows::{self, Version, WordsOf, key_of},
     schema::missing,
     target::Target,
     walk::Walk,
@@ -92,7 +92,7 @@ impl MilvusHome {
                 manifest
             }
             None => {
-                let manifest = Manifest::new(1, analyzer, recipe);
+                let manifest = Manifest::new(1, analyzer, target.analyzer.clone(), recipe);
                 connection.create(&manifest)?;
                 connection.switch(&manifest)?;
                 manifest
@@ -149,7 +149,7 @@ impl MilvusHome {
         instead_of: Option<Next>,
     ) -> Result<Self> {
         Ok(MilvusHome {
-            writer: Writer { analyzer: manifest.terms_by()?, connection, manifest, giver, cut: 0 },
+            writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,

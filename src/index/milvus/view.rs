@@ -166,6 +166,12 @@ impl<'a> MilvusView<'a> {
     }
 }
 
+/// Words as Milvus takes them: as the rows have them.
+fn query_of(words: &Words) -> SearchVectors {
+    let terms = || names::terms(words.terms.iter().map(String::as_str));
+    SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
+}
+
 fn turn_of(number: i64) -> TurnNo {
     TurnNo(u32::try_from(number).unwrap_or(0))
 }
@@ -191,9 +197,7 @@ impl View for MilvusView<'_> {
 
     fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let k = k.min(DEEPEST);
-        let text = names::terms(words.terms.iter().map(String::as_str));
-        let query = SearchVectors::EmbeddedText(vec![text]);
-        let mut list = self.best(kind, "sparse", query, k, &self.filter)?;
+        let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
         list.found.retain(|found| found.score > 0.0);
         Ok(list)
     }
@@ -227,10 +231,8 @@ impl View for MilvusView<'_> {
     }
 
     fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
-        let text = names::terms(words.terms.iter().map(String::as_str));
         let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
-        let best =
-            self.best(Kind::Utterances, "sparse", SearchVectors::EmbeddedText(vec![text]), 1, &only)?;
+        let best = self.best(Kind::Utterances, "sparse", query_of(words), 1, &only)?;
         Ok(best.found.first().and_then(|found| found.turn))
     }
 
