@@ -1,7 +1,7 @@
 //! `--engine`: the program in front of a Milvus, with the sample dialogues.
 
 #[path = "../engines/server.rs"]
-mod server;
+pub mod server;
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
 /// The sample dialogues in an index and in a Milvus, with the same vectors.
-fn both() -> Option<(Turnwise, Server, String)> {
+pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();
     let engine = format!("--engine {}", server.target("chats"));

@@ -30,27 +30,28 @@ pub struct Milvus {
 impl Milvus {
     /// Opens what a name stands for, and brings it to where it is searched.
     pub fn open(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
-        connection.load(&manifest)?;
+        let (connection, manifest) = Connection::there(target)?;
         let analyzer = manifest.analyzer()?;
-        let count = |kind| connection.count(&manifest.rows(&target.name, kind));
-        let totals = Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? };
+        let totals = connection.totals(&manifest)?;
         Ok(Milvus { connection, manifest, analyzer, totals })
     }
 
     pub(super) fn collection(&self, kind: Kind) -> String {
         self.manifest.rows(&self.connection.target.name, kind)
     }
-
-    pub(super) fn records(&self) -> String {
-        self.manifest.records(&self.connection.target.name)
-    }
 }
 
 impl Connection {
+    /// Connects, and brings what a name stands for to where it is searched.
+    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+        let connection = Connection::open(target)?;
+        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        connection.load(&manifest)?;
+        Ok((connection, manifest))
+    }
+
     /// How many rows a collection has.
-    pub(super) fn count(&self, collection: &str) -> Result<u64> {
+    fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .output_fields(["count(*)"])
@@ -62,6 +63,12 @@ impl Connection {
             _ => 0,
         };
         Ok(count.unsigned_abs())
+    }
+
+    /// How many dialogues and turns a generation has.
+    pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
+        let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
+        Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
     /// The rows that fit an expression, with these of their columns.
@@ -95,6 +102,7 @@ impl Engine for Milvus {
             terms_explained: false,
             percentiles: false,
             surveys: false,
+            in_order: false,
             deepest: DEEPEST,
         }
     }

@@ -13,11 +13,9 @@ use milvus::v2::{
 use super::{
     connection::Connection,
     engine::columns,
-    expression,
     manifest::Manifest,
     names,
     rows::{Pieces, Rows, Version, key_of, key_text, pieces},
-    schema::missing,
     target::Target,
 };
 use crate::{
@@ -26,7 +24,7 @@ use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey},
     index::vectors::{Kind, Recipe},
-    store::{IngestMark, Prepared, Put, ingest::Home},
+    store::{IngestMark, Prepared, Put, frame::Totals, ingest::Home},
     text::Analyzer,
 };
 
@@ -76,13 +74,21 @@ impl MilvusHome {
                 manifest
             }
         };
+        MilvusHome::filled_by(connection, manifest, encoder)
+    }
+
+    fn filled_by(
+        connection: Connection,
+        manifest: Manifest,
+        encoder: Option<Arc<dyn Encoder>>,
+    ) -> Result<Self> {
         let fits = match (&manifest.recipe, &encoder) {
             (Some(recipe), Some(encoder)) => recipe.fingerprint == encoder.fingerprint(),
             (None, _) => true,
             (Some(_), None) => false,
         };
         if !fits {
-            return Err(other_encoder(target, &manifest, encoder.as_deref()));
+            return Err(other_encoder(&connection.target, &manifest, encoder.as_deref()));
         }
         let encoder = encoder.filter(|_| manifest.recipe.is_some());
         MilvusHome::over(connection, manifest, encoder)
@@ -90,10 +96,14 @@ impl MilvusHome {
 
     /// Opens what is there, for taking dialogues out of it.
     pub fn open(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
-        connection.load(&manifest)?;
+        let (connection, manifest) = Connection::there(target)?;
         MilvusHome::over(connection, manifest, None)
+    }
+
+    /// Opens what is there, for bringing dialogues to it with the encoder that made its vectors.
+    pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        MilvusHome::filled_by(connection, manifest, encoder)
     }
 
     fn over(connection: Connection, manifest: Manifest, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
@@ -123,12 +133,8 @@ impl MilvusHome {
     }
 
     /// How many dialogues and turns are there.
-    pub fn totals(&self) -> Result<crate::store::frame::Totals> {
-        let count = |kind| self.connection.count(&self.manifest.rows(&self.connection.target.name, kind));
-        Ok(crate::store::frame::Totals {
-            dialogues: count(Kind::Dialogues)?,
-            turns: count(Kind::Utterances)?,
-        })
+    pub fn totals(&self) -> Result<Totals> {
+        self.connection.totals(&self.manifest)
     }
 
     fn collection(&self, kind: Kind) -> String {
@@ -175,22 +181,15 @@ impl MilvusHome {
 
     /// Removes the dialogues that fit a filter; gives how many did.
     pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
-        let expression = expression::of(filter, Kind::Dialogues)?;
-        let mut deleted = 0;
+        let (mut deleted, mut behind) = (0, None);
         loop {
-            let found =
-                self.connection.rows(&self.collection(Kind::Dialogues), expression.clone(), &["dialogue"])?;
-            let ids: Vec<DialogueId> =
-                columns(&found).texts("dialogue").iter().map(DialogueId::new).collect::<Result<_>>()?;
-            if ids.is_empty() {
+            let (found, next) = self.connection.listed(&self.manifest, behind, Some(filter), ROWS / 4)?;
+            let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
+            deleted += self.delete(&ids)?;
+            if next.is_none() {
                 return Ok(deleted);
             }
-            let gone = self.delete(&ids)?;
-            deleted += gone;
-            if gone == 0 {
-                // Rows without a record are what an ingest left that was cut short.
-                return Ok(deleted);
-            }
+            behind = next;
         }
     }
 
@@ -349,10 +348,13 @@ fn other_encoder(target: &Target, manifest: &Manifest, encoder: Option<&dyn Enco
 impl Home for MilvusHome {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         let waiting = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id);
-        match waiting {
-            Some((dialogue, _)) => Ok(Some(dialogue.clone())),
-            None => {
-                Err(Error::Internal("a filter of what may be replaced is not asked of Milvus".to_owned()))
+        let key = id.key();
+        match (waiting, self.known.get(&key)) {
+            (Some((dialogue, _)), _) => Ok(Some(dialogue.clone())),
+            (None, Some(None)) => Ok(None),
+            (None, _) => {
+                let mut read = self.connection.records(&self.manifest, &[key])?;
+                Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
             }
         }
     }
@@ -434,7 +436,7 @@ impl Home for MilvusHome {
     fn set_rejected(&mut self, _: &str, _: u64) {}
 
     fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
-        Err(Error::Input {
+        Err(Error::Unsupported {
             message: "finding duplicates among what is in Milvus (--dedupe) is not possible".to_owned(),
             hint: Some("`turnwise corpus convert --dedupe` leaves them out before".to_owned()),
         })

@@ -21,12 +21,15 @@ mod expression;
 mod home;
 mod manifest;
 mod names;
+mod records;
 mod rows;
 mod schema;
 mod target;
 mod view;
+mod watch;
 
 pub use engine::Milvus;
 pub use home::MilvusHome;
 pub use manifest::Manifest;
 pub use target::{Consistency, Graph, Target};
+pub use watch::{Held, Watch};

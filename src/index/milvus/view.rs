@@ -3,12 +3,13 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
 };
 
 use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
 
 use super::{
+    connection::Connection,
     engine::{DEEPEST, Milvus, columns},
     expression, names,
     rows::{Answer, Version, key_of, key_text, row_id},
@@ -20,7 +21,7 @@ use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
     index::{
-        engine::{Ahead, Found, List, View, Ways, Words},
+        engine::{Ahead, Bookmark, Found, List, View, Ways, Words},
         lexical::TermScore,
         vectors::Kind,
     },
@@ -66,7 +67,7 @@ impl<'a> MilvusView<'a> {
         let Some(result) = answer.results().get_results().first() else {
             return Ok(List { found: Vec::new(), exhausted: true });
         };
-        let found = self.found(kind, field == "sparse", result)?;
+        let found = found(connection, kind, field == "sparse", result)?;
         Ok(List { exhausted: result.get_scores().len() < k, found })
     }
 
@@ -81,43 +82,6 @@ impl<'a> MilvusView<'a> {
         HashMap::from([(name.to_owned(), (2 * k).max(WALK).min(most).to_string())])
     }
 
-    fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Found>> {
-        let answer = Answer::of(result.get_output_fields());
-        let (keys, versions, turns) =
-            (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
-        let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
-        if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
-            return Err(self.odd("columns of different lengths"));
-        }
-        let directed = answer.flags("directed");
-        let mut found = Vec::with_capacity(scores.len());
-        for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
-            let row = Found {
-                dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
-                seq: Version(versions[n]).seq(),
-                turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
-                // Servers give BM25's as a score or as a distance, which is less than 0.
-                score: if words { scores[n].abs() } else { scores[n] },
-            };
-            found.push((row, id));
-        }
-        // Equally good ones come in any order, and their ranks are summed up: they get one order everywhere.
-        found.sort_by(|(a, x), (b, y)| {
-            b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn)))
-        });
-        Ok(found.into_iter().map(|(row, _)| row).collect())
-    }
-
-    fn odd(&self, what: &str) -> Error {
-        Error::Unavailable {
-            message: format!(
-                "{} gave what turnwise did not put there: {what}",
-                self.engine.connection.target
-            ),
-            hint: Some("does something else write to its collections?".to_owned()),
-        }
-    }
-
     /// Reads records that are not known yet.
     fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
         let unknown: Vec<IdKey> = {
@@ -125,50 +89,11 @@ impl<'a> MilvusView<'a> {
             let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
             different.into_iter().collect()
         };
-        for some in unknown.chunks(AT_ONCE) {
-            let names: Vec<String> = some.iter().map(|key| names::quoted(&key_text(*key))).collect();
-            let filter = format!("key in [{}]", names.join(", "));
-            let wanted = ["key", "version", "piece", "pieces", "json"];
-            let results = self.engine.connection.rows(&self.engine.records(), filter, &wanted)?;
-            let read = self.put_together(&columns(&results))?;
-            let mut known = self.records.borrow_mut();
-            for key in some {
-                let record = read.get(key).map(|(version, dialogue)| (version.seq(), dialogue.clone()));
-                known.insert(*key, record);
-            }
-        }
+        let engine = self.engine;
+        let mut read = engine.connection.records(&engine.manifest, &unknown)?;
+        let record = |key| (key, read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue)));
+        self.records.borrow_mut().extend(unknown.into_iter().map(record));
         Ok(())
-    }
-
-    /// Makes dialogues of their pieces. The first piece says which version counts.
-    fn put_together(&self, answer: &Answer<'_>) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
-        let (keys, versions) = (answer.texts("key"), answer.numbers("version"));
-        let (numbers, counts, texts) =
-            (answer.numbers("piece"), answer.numbers("pieces"), answer.texts("json"));
-        let row = |n: usize| Some((*versions.get(n)?, *numbers.get(n)?, *counts.get(n)?, texts.get(n)?));
-        let mut first: HashMap<IdKey, (i64, i64)> = HashMap::new();
-        let mut pieces: HashMap<(IdKey, i64), BTreeMap<i64, &str>> = HashMap::new();
-        for (n, key) in keys.iter().enumerate() {
-            let (Some(key), Some((version, number, count, text))) = (key_of(key), row(n)) else {
-                return Err(self.odd("a piece of a record without its columns"));
-            };
-            if number == 0 {
-                first.insert(key, (version, count));
-            }
-            pieces.entry((key, version)).or_default().insert(number, text);
-        }
-        let mut read = HashMap::new();
-        for (key, (version, count)) in first {
-            let Some(pieces) = pieces.get(&(key, version)).filter(|pieces| pieces.len() as i64 == count)
-            else {
-                return Err(self.odd("a record of which pieces are missing"));
-            };
-            let json: String = pieces.values().copied().collect();
-            let dialogue =
-                serde_json::from_str(&json).map_err(|e| self.odd(&format!("a record that is none: {e}")))?;
-            read.insert(key, (Version(version), dialogue));
-        }
-        Ok(read)
     }
 
     /// Reads vectors of rows that are not known yet.
@@ -211,6 +136,31 @@ impl<'a> MilvusView<'a> {
         }
         self.fetch_vectors(Kind::Utterances, rows.into_iter())
     }
+}
+
+/// Rows of an answer, best first.
+fn found(connection: &Connection, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Found>> {
+    let answer = Answer::of(result.get_output_fields());
+    let (keys, versions, turns) = (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
+    let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
+    if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
+        return Err(connection.odd("columns of different lengths"));
+    }
+    let directed = answer.flags("directed");
+    let mut found = Vec::with_capacity(scores.len());
+    for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
+        let row = Found {
+            dialogue: key_of(&keys[n]).ok_or_else(|| connection.odd("a row without a key"))?,
+            seq: Version(versions[n]).seq(),
+            turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
+            // Servers give BM25's as a score or as a distance, which is less than 0.
+            score: if words { scores[n].abs() } else { scores[n] },
+        };
+        found.push((row, id));
+    }
+    // Equally good ones come in any order, and their ranks are summed up: they get one order everywhere.
+    found.sort_by(|(a, x), (b, y)| b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn))));
+    Ok(found.into_iter().map(|(row, _)| row).collect())
 }
 
 fn turn_of(number: i64) -> TurnNo {
@@ -291,5 +241,25 @@ impl View for MilvusView<'_> {
             Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
             Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
         }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let behind = match from {
+            Bookmark::Behind(key) => Some(key),
+            Bookmark::Beginning | Bookmark::At(_) => None,
+        };
+        let engine = self.engine;
+        let (found, next) = engine.connection.listed(&engine.manifest, behind, filter, most)?;
+        Ok((found, next.map(Bookmark::Behind)))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        let key = id.key();
+        Ok(self.record(key)?.map(|_| Bookmark::Behind(key)))
     }
 }
