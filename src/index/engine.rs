@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
+
 use super::{embedded::Embedded, lexical::TermScore, vectors::Kind, vectors::Recipe};
 use crate::{
     corpus::{Dialogue, Turn, filter::Filter},
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
-    store::frame::Totals,
+    store::{Position, frame::Totals},
     text::Analyzer,
 };
 
@@ -109,10 +111,32 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
+    /// Up to so many of the next dialogues that fit, perhaps none although there are more, and where to go on; `None` at the end.
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)>;
+
+    /// Where a list goes on behind a dialogue; `None` if it is not there.
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
+
     /// Says what will be asked for, so that an engine that is far away can fetch it all at once.
     fn ahead(&self, _kind: Kind, _of: &[Found], _what: Ahead) -> Result<()> {
         Ok(())
     }
+}
+
+/// How far a list of all dialogues has come. Each engine has an order of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bookmark {
+    /// Nothing was listed yet.
+    Beginning,
+    /// In the order in which they came: what comes next lies there.
+    At(Position),
+    /// In the order of their keys: what comes next has a greater one.
+    Behind(IdKey),
 }
 
 /// What will be asked for.
@@ -136,7 +160,7 @@ pub struct Ways {
 }
 
 /// What an engine can do of what not all can. What it cannot is an error, never another answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Queries in Tantivy's language.
     pub expressions: bool,
@@ -148,6 +172,8 @@ pub struct Capabilities {
     pub percentiles: bool,
     /// Whatever goes over all dialogues: topics, duplicates, statistics, counts by values.
     pub surveys: bool,
+    /// Listing dialogues in the order in which they came.
+    pub in_order: bool,
     /// How many of a list it gives at most.
     pub deepest: usize,
 }
@@ -201,5 +227,8 @@ impl Words {
 
 /// That an engine cannot do something.
 pub fn unsupported(place: &str, what: &str, hint: &str) -> Error {
-    Error::Input { message: format!("{place}: {what} is not possible there"), hint: Some(hint.to_owned()) }
+    Error::Unsupported {
+        message: format!("{place}: {what} is not possible there"),
+        hint: Some(hint.to_owned()),
+    }
 }

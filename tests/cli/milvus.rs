@@ -9,7 +9,7 @@ use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
 /// The sample dialogues in an index and in a Milvus, with the same vectors.
-fn both() -> Option<(Turnwise, Server, String)> {
+pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();
     let engine = format!("--engine {}", server.target("chats"));

@@ -135,6 +135,7 @@ impl Engine for Embedded {
             terms_explained: true,
             percentiles: true,
             surveys: true,
+            in_order: true,
             deepest: usize::MAX,
         }
     }

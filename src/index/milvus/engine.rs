@@ -1,9 +1,6 @@
 //! Searching in Milvus.
 
-use super::{
-    connection::Connection, manifest::Manifest, reading::DEEPEST, schema::missing, target::Target,
-    view::MilvusView,
-};
+use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
 use crate::{
     error::{Error, Result},
     index::{
@@ -25,27 +22,19 @@ pub struct Milvus {
 impl Milvus {
     /// Opens what a name stands for, and brings it to where it is searched.
     pub fn open(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        let (connection, manifest) = Connection::there(target)?;
         Milvus::of(connection, manifest)
     }
 
-    /// Opens a generation, and brings it to where it is searched.
+    /// Opens a generation that is loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
-        connection.load(&manifest)?;
-        let name = &connection.target.name;
         let analyzer = manifest.terms_by()?;
-        let count = |kind| connection.count(&manifest.rows(name, kind));
-        let totals = Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? };
+        let totals = connection.totals(&manifest)?;
         Ok(Milvus { connection, manifest, analyzer, totals })
     }
 
     pub(super) fn collection(&self, kind: Kind) -> String {
         self.manifest.rows(&self.connection.target.name, kind)
-    }
-
-    pub(super) fn records(&self) -> String {
-        self.manifest.records(&self.connection.target.name)
     }
 }
 
@@ -61,6 +50,7 @@ impl Engine for Milvus {
             terms_explained: false,
             percentiles: false,
             surveys: false,
+            in_order: false,
             deepest: DEEPEST,
         }
     }

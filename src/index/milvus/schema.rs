@@ -18,7 +18,7 @@ use super::{
     manifest::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
-    target::Graph,
+    target::{Graph, Target},
 };
 use crate::{
     error::{Error, Result},
@@ -30,6 +30,14 @@ use crate::{
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
+    /// Connects, and brings what a name stands for to where it is searched.
+    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+        let connection = Connection::open(target)?;
+        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        connection.load(&manifest)?;
+        Ok((connection, manifest))
+    }
+
     /// What a name stands for; `None` if there is nothing of that name.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
         match self.aliased()? {

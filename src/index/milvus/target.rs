@@ -86,7 +86,7 @@ impl Target {
     }
 
     /// Host and port, for people.
-    pub(super) fn server(&self) -> String {
+    pub fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 

@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
     index::{
-        engine::{Ahead, Found, List, View, Ways, Words},
+        engine::{Ahead, Bookmark, Found, List, View, Ways, Words},
         lexical::TermScore,
         vectors::Kind,
     },
@@ -118,7 +118,7 @@ impl<'a> MilvusView<'a> {
             let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
             different.into_iter().collect()
         };
-        let mut read = self.engine.connection.dialogues(&self.engine.records(), &unknown)?;
+        let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
         let mut known = self.records.borrow_mut();
         for key in unknown {
             let record = read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue));
@@ -246,5 +246,25 @@ impl View for MilvusView<'_> {
             Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
             Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
         }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let behind = match from {
+            Bookmark::Behind(key) => Some(key),
+            Bookmark::Beginning | Bookmark::At(_) => None,
+        };
+        let engine = self.engine;
+        let (found, next) = engine.connection.listed(&engine.manifest, behind, filter, most)?;
+        Ok((found, next.map(Bookmark::Behind)))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        let key = id.key();
+        Ok(self.record(key)?.map(|_| Bookmark::Behind(key)))
     }
 }

@@ -180,11 +180,7 @@ where
                 Err(problem) => Err(problem),
             };
             done.unwrap_or_else(|problem| {
-                // Where on the disk an index lies is nobody's business who asks over the network.
-                let hidden = indexes.iter().fold(problem, |problem, hosted| {
-                    problem.calling(&hosted.root.display().to_string(), &hosted.name)
-                });
-                hidden.into_response()
+                indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem)).into_response()
             })
         })
     }
