@@ -106,6 +106,15 @@ impl MilvusHome {
         MilvusHome::filled_by(connection, manifest, encoder)
     }
 
+    /// Removes a name with everything that it stands for.
+    pub fn remove(target: &Target) -> Result<()> {
+        let connection = Connection::open(target)?;
+        match connection.manifest()? {
+            Some(manifest) => connection.remove(&manifest),
+            None => Ok(()),
+        }
+    }
+
     fn over(connection: Connection, manifest: Manifest, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let mut options = Options::default();
         if let Some(recipe) = &manifest.recipe {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use milvus::v2::{
     CollectionSchema, DataType, FieldSchema, Function, FunctionType, IndexParam, IndexType, MetricType,
     request::{
-        alias::{AlterAliasRequest, CreateAliasRequest, DescribeAliasRequest},
+        alias::{AlterAliasRequest, CreateAliasRequest, DescribeAliasRequest, DropAliasRequest},
         collection::{
             CreateCollectionRequest, DescribeCollectionRequest, DropCollectionRequest, HasCollectionRequest,
             LoadCollectionRequest,
@@ -85,10 +85,7 @@ impl Connection {
         for (collection, schema, indexes) in everything {
             // What a making left that was cut short: no name ever stood for it.
             if self.exists(&collection)? {
-                let request = DropCollectionRequest::builder().collection_name(collection.as_str()).build();
-                self.ask("removing what was left unfinished", async {
-                    self.client.drop_collection(request?).await
-                })?;
+                self.drop_collection(&collection)?;
             }
             let request = CreateCollectionRequest::builder()
                 .collection_name(collection.as_str())
@@ -102,6 +99,20 @@ impl Connection {
             self.ask("making a collection", async { self.client.create_collection(request?).await })?;
         }
         self.load(manifest)
+    }
+
+    /// Takes the name away, and then what it stood for.
+    pub(super) fn remove(&self, manifest: &Manifest) -> Result<()> {
+        let name = self.target.name.as_str();
+        let request = DropAliasRequest::builder().alias(name).build();
+        self.ask("taking a name away", async { self.client.drop_alias(request?).await })?;
+        self.drop_collection(&manifest.records(name))?;
+        Kind::ALL.into_iter().try_for_each(|kind| self.drop_collection(&manifest.rows(name, kind)))
+    }
+
+    fn drop_collection(&self, collection: &str) -> Result<()> {
+        let request = DropCollectionRequest::builder().collection_name(collection).build();
+        self.ask("removing a collection", async { self.client.drop_collection(request?).await })
     }
 
     /// Lets the name stand for a generation, for everybody and at once.
