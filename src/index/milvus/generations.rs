@@ -1,6 +1,6 @@
 //! A generation beside the one in use: filled unseen, gone on with after a stop, and put in the place of the other in one step.
 
-use milvus::v2::request::collection::DropCollectionRequest;
+use milvus::v2::request::{alias::DropAliasRequest, collection::DropCollectionRequest};
 
 use super::{connection::Connection, manifest::Manifest};
 use crate::{
@@ -66,6 +66,13 @@ impl Next {
 }
 
 impl Connection {
+    /// Takes the name away, and then what it stood for.
+    pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
+        let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
+        self.ask("taking a name away", async { self.client.drop_alias(request?).await })?;
+        self.remove(manifest)
+    }
+
     /// Removes the collections of a generation.
     fn remove(&self, manifest: &Manifest) -> Result<()> {
         for collection in manifest.collections(&self.target.name) {

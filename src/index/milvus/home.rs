@@ -122,6 +122,15 @@ impl MilvusHome {
         MilvusHome::over(connection, manifest, giver, None)
     }
 
+    /// Removes a name with everything that it stands for.
+    pub fn remove(target: &Target) -> Result<()> {
+        let connection = Connection::open(target)?;
+        match connection.manifest()? {
+            Some(manifest) => connection.remove_name(&manifest),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that whoever gives vectors gives those that are there.
     fn over(
         connection: Connection,
