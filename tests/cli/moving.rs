@@ -82,8 +82,9 @@ fn dialogues_larger_than_any_answer_move_as_well() {
         format!("{}\n", serde_json::json!({"id": id, "turns": turns}))
     };
     // One of 6 MB, one of many turns, and many that are too much together.
-    let mut all = dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40);
-    all.extend((0..40).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
+    let mut all = dialogue("small", 2, 20);
+    all.extend((0..39).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
+    all += &(dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40));
     t.write("all.jsonl", all);
     t.ok("model fit all.jsonl -o fitted --dim 384");
     t.ok("ingest -i x --no-encode all.jsonl");

@@ -53,7 +53,7 @@ impl Source for Far {
         };
         let held = watch.look()?;
         *kept = Some(watch);
-        Ok(Stamp::Held(held))
+        Ok(Stamp::Held(Box::new(held)))
     }
 
     fn pause(&self) -> Duration {

@@ -46,7 +46,7 @@ impl Place {
 pub(super) enum Stamp {
     Files(folder::Files),
     #[cfg(feature = "milvus")]
-    Held(crate::index::milvus::Held),
+    Held(Box<crate::index::milvus::Held>),
 }
 
 /// What is to be removed.
