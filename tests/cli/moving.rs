@@ -104,12 +104,12 @@ fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
-    for n in 0..5 {
+    for n in 0..4 {
         t.ok(&format!("ingest -i x --no-index --id-prefix {n}- {SAMPLES}"));
     }
     t.ok("encode -i x --model ./fitted");
     let address = server.target("chats").to_string();
-    let total = 5 * 280;
+    let total = 4 * 280;
     let mut kills = 0;
     // Later and later, until one is through before its time; the first never is.
     for millis in (100..).step_by(400) {
@@ -245,7 +245,7 @@ fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
     let t = Turnwise::new();
     index(&t);
     let mut all = String::new();
-    for n in 0..5 {
+    for n in 0..4 {
         let renamed = |dialogue: &mut Value| dialogue["id"] = format!("{n}-{}", id_of(dialogue)).into();
         for mut dialogue in lines(&t.ok("corpus export -q -i x")) {
             renamed(&mut dialogue);
@@ -268,16 +268,14 @@ fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
         // Whatever is found has its record, whole.
         let seen = t.run(&format!("search parcel {engine} -k 50 --format json"));
         if seen.code == 0 {
-            assert!(
-                seen.json()["hits"].as_array().unwrap().iter().all(|hit| hit["text"].is_string()),
-                "{seen:?}"
-            );
+            let found = seen.json();
+            assert!(found["hits"].as_array().unwrap().iter().all(|hit| hit["turn"]["text"].is_string()));
         }
     }
     assert!(kills > 0);
     let told = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
     assert!(
-        told.contains("1,400  unchanged") && told.contains("1,400 dialogues with 16,040 turns"),
+        told.contains("1,120  unchanged") && told.contains("1,120 dialogues with 12,832 turns"),
         "{told}"
     );
 }
