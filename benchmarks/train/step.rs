@@ -45,14 +45,15 @@ fn main() -> Anyhow<()> {
     recipe.clip = 0.0;
     recipe.complete(folder.config().layers, folder.max_tokens())?;
     let data = TrainingSet::new(
-        &dialogues(corpus, number("--dialogues", 400)?)?,
+        &dialogues(corpus, number("--dialogues", 400)?)?.into(),
         &folder.tokenizer()?,
         recipe.preparing(),
+        None,
     )?;
     let network = folder.network()?;
     let goal: Box<dyn Objective> = match objective {
         ObjectiveName::Dial2vec => {
-            let mut goal = Dial2vec::new(&data);
+            let mut goal = Dial2vec::new(&data)?;
             goal.max_tokens = recipe.max_tokens;
             Box::new(goal)
         }
@@ -81,7 +82,7 @@ fn dialogues(path: &str, most: usize) -> Anyhow<Vec<Dialogue>> {
 }
 
 fn dump(goal: &dyn Objective, data: &TrainingSet, recipe: &Recipe, file: &str) -> Anyhow<()> {
-    let mut order = Order::new(goal.examples(data), recipe.seed);
+    let mut order = Order::new(goal.examples(data)?, recipe.seed);
     let mut batches = Vec::new();
     for step in 0..recipe.steps {
         let first = step * recipe.batch as u64;

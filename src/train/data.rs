@@ -1,6 +1,6 @@
 //! Dialogues as tokens: what examples are drawn from.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap, mem, path::Path};
 
 use rayon::prelude::*;
 
@@ -8,6 +8,7 @@ use crate::{
     corpus::{Dialogue, Role},
     encoder::{Sequence, folder::Tokenizer},
     error::Result,
+    train::{held::Held, objectives::Place},
 };
 
 /// A turn as tokens, without special ones.
@@ -30,50 +31,116 @@ pub struct Preparing {
     pub turns: usize,
 }
 
+/// Dialogues that are cut into tokens together.
+const TOGETHER: usize = 1_024;
+
 /// Dialogues to be trained on.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct TrainingSet {
     /// Their turns; none is empty.
-    pub dialogues: Vec<Vec<Said>>,
+    dialogues: Held<Vec<Said>>,
+    /// How many each has.
+    turns: Vec<u32>,
+    /// Which dialogue of those that were given each of them is.
+    given: Vec<u32>,
     /// In front of every sequence (`[CLS]`, and a prompt where the encoder has one unasked).
     pub before: Vec<u32>,
     /// Behind every turn (`[SEP]`).
     pub after: Vec<u32>,
     /// What hides a token (`[MASK]`), where the tokenizer has that.
     pub mask: Option<u32>,
-    /// Which dialogue of those that were given each of them is.
-    pub given: Vec<u32>,
     /// Dialogues that were too short.
     pub left_out: usize,
 }
 
 impl TrainingSet {
-    /// Cuts dialogues into tokens.
-    pub fn new(dialogues: &[Dialogue], tokenizer: &Tokenizer, preparing: Preparing) -> Result<Self> {
-        let cut = |dialogue: &Dialogue| said(dialogue, tokenizer, preparing.merged);
-        let cut: Vec<Vec<Said>> = dialogues.par_iter().map(cut).collect::<Result<_>>()?;
-        let all = cut.len();
-        let numbered = (0u32..).zip(cut).filter(|(_, d)| d.len() >= preparing.turns.max(1));
-        let (given, kept): (Vec<u32>, Vec<Vec<Said>>) = numbered.unzip();
-        Ok(TrainingSet {
-            left_out: all - kept.len(),
-            dialogues: kept,
-            given,
+    /// Cuts dialogues into tokens, which are held in memory, or in a file beside what is in this folder.
+    pub fn new(
+        dialogues: &Held<Dialogue>,
+        tokenizer: &Tokenizer,
+        preparing: Preparing,
+        folder: Option<&Path>,
+    ) -> Result<Self> {
+        let mut set = TrainingSet {
+            dialogues: Held::new(folder)?,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
             mask: tokenizer.mask(),
+            ..TrainingSet::default()
+        };
+        for first in (0..dialogues.len()).step_by(TOGETHER) {
+            let some = first..dialogues.len().min(first + TOGETHER);
+            let read = some.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
+            let cut = read.par_iter().map(|dialogue| said(dialogue, tokenizer, preparing.merged));
+            let cut = cut.collect::<Result<Vec<Vec<Said>>>>()?;
+            for (given, turns) in some.zip(cut) {
+                match turns.len() >= preparing.turns.max(1) {
+                    true => set.push(given as u32, turns)?,
+                    false => set.left_out += 1,
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// Of dialogues that are tokens already.
+    #[cfg(test)]
+    pub fn of(dialogues: Vec<Vec<Said>>, before: Vec<u32>, after: Vec<u32>, folder: Option<&Path>) -> Self {
+        let mut set = TrainingSet { before, after, ..TrainingSet::default() };
+        set.dialogues = Held::new(folder).unwrap();
+        (0..).zip(dialogues).for_each(|(n, turns)| set.push(n, turns).unwrap());
+        set
+    }
+
+    fn push(&mut self, given: u32, turns: Vec<Said>) -> Result<()> {
+        self.given.push(given);
+        self.turns.push(turns.len() as u32);
+        self.dialogues.push(turns)
+    }
+
+    /// How many dialogues there are.
+    pub fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// The turns of a dialogue.
+    pub fn dialogue(&self, number: u32) -> Result<Cow<'_, Vec<Said>>> {
+        self.dialogues.get(number as usize)
+    }
+
+    /// The tokens of a turn.
+    pub fn said(&self, place: Place) -> Result<Vec<u32>> {
+        let mut dialogue = self.dialogue(place.dialogue)?;
+        Ok(match &mut dialogue {
+            Cow::Borrowed(turns) => turns[place.turn as usize].ids.clone(),
+            Cow::Owned(turns) => mem::take(&mut turns[place.turn as usize].ids),
         })
+    }
+
+    /// How many turns each dialogue has.
+    pub fn turns_each(&self) -> &[u32] {
+        &self.turns
+    }
+
+    /// How many turns there are.
+    pub fn turns(&self) -> usize {
+        self.turns.iter().map(|turns| *turns as usize).sum()
+    }
+
+    /// Which dialogue of those that were given one of them is.
+    pub fn given(&self, number: u32) -> usize {
+        self.given[number as usize] as usize
     }
 
     /// With a prompt in front of every sequence: an encoder that is asked behind one has to be trained behind it.
     pub fn behind(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
-    }
-
-    /// How many turns there are.
-    pub fn turns(&self) -> usize {
-        self.dialogues.iter().map(Vec::len).sum()
     }
 
     /// The sequence of an utterance, of at most so many tokens.

@@ -53,15 +53,15 @@ impl Hard {
         if by_words.len() != chosen.len() {
             return Err(Error::Internal("words of other utterances".to_owned()));
         }
-        let ids = |place: &Place| &data.dialogues[place.dialogue as usize][place.turn as usize].ids;
-        let sequences: Vec<Sequence> = chosen.iter().map(|p| data.utterance(ids(p), max_tokens)).collect();
+        let said = chosen.iter().map(|place| data.said(*place)).collect::<Result<Vec<Vec<u32>>>>()?;
+        let sequences: Vec<Sequence> = said.iter().map(|ids| data.utterance(ids, max_tokens)).collect();
         let vectors = unit_means(model, &sequences)?;
         let nearest = near::nearest(&vectors, settings.near);
         let same = near::mutual(&vectors, settings.mutual);
         let wrong = |own: usize, other: u32| {
             let (a, b) = (&chosen[own], &chosen[other as usize]);
             a.dialogue != b.dialogue
-                && ids(a) != ids(b)
+                && said[own] != said[other as usize]
                 && !same[own].contains(&other)
                 && cosine(&vectors, own, other as usize) < settings.bound
         };
@@ -110,7 +110,7 @@ mod tests {
         let said = |ids: &[u32]| Said { speaker: 0, part: 0, ids: ids.to_vec() };
         // The same three tokens in many dialogues; each dialogue says something of its own, too.
         let dialogues = (0..12).map(|n| vec![said(&[10, 11, 12]), said(&[10, 20 + n, 30 + n])]).collect();
-        let data = TrainingSet { dialogues, before: vec![1], after: vec![2], ..TrainingSet::default() };
+        let data = TrainingSet::of(dialogues, vec![1], vec![2], None);
         let network = Network::random(small_shape(), 2, 60, 64, 3);
         let freezing = Freezing { layers: 0, embeddings: false, memory: 0 };
         let model =
@@ -121,7 +121,7 @@ mod tests {
         let hard = Hard::mine(&model, &data, &chosen, &by_words, 16, settings).unwrap();
         assert!(!hard.is_empty());
         let mut random = Random::new(1, 1);
-        let ids = |p: Place| &data.dialogues[p.dialogue as usize][p.turn as usize].ids;
+        let ids = |p: Place| data.said(p).unwrap();
         for place in &chosen {
             for _ in 0..20 {
                 let Some(drawn) = hard.draw(*place, &mut random) else { break };

@@ -3,6 +3,8 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "milvus")]
+mod assembled;
 mod bad_input;
 mod bench;
 mod bench_build;

@@ -550,3 +550,94 @@ fn several_seeds_and_settings_stand_side_by_side() {
     t.ok(&format!("train {train} --seeds 3..4 -o seeds --resume"));
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
 }
+
+/// The sample dialogues in pieces: some files in a folder, one behind the other as their names are.
+fn pieces(t: &Turnwise) {
+    t.ok(&format!("corpus convert {SAMPLES} -o all.jsonl"));
+    let text = t.read("all.jsonl");
+    let lines: Vec<&str> = text.lines().collect();
+    for (n, some) in lines.chunks(60).enumerate() {
+        t.write(&format!("pieces/{n}.jsonl"), some.join("\n"));
+    }
+}
+
+#[test]
+fn by_stream_and_in_memory_the_same_is_learned() {
+    let t = with_encoder();
+    pieces(&t);
+    for objective in ["joint", "auto", "words", "responses"] {
+        let command = format!(
+            "train {objective} --corpus pieces -m ./small --steps 6 --batch 6 --learning-rate 1e-3 --dialogues 200"
+        );
+        t.ok(&format!("{command} -o {objective}/stream"));
+        t.ok(&format!("{command} -o {objective}/memory --in-memory"));
+        let [stream, memory] = ["stream", "memory"].map(|how| {
+            let told = |file: &str| -> Vec<Value> {
+                let of = |line: &str| {
+                    let mut line = serde_json::from_str::<Value>(line).unwrap();
+                    line["seconds"].take();
+                    line
+                };
+                t.read(&format!("{objective}/{how}/{file}")).lines().map(of).collect()
+            };
+            let model = trained(&t, &format!("{objective}/{how}"));
+            (
+                told("metrics.jsonl"),
+                told("evaluations.jsonl"),
+                t.read(&format!("{objective}/{how}/recipe.toml")),
+                model,
+            )
+        });
+        assert_eq!(stream.0.len(), 6);
+        assert!(stream == memory, "{objective}: {:?} {:?}", (stream.0, stream.1), (memory.0, memory.1));
+    }
+    // What was read by stream lay in files that nobody has to clear away.
+    let left = |folder: &str| {
+        let names = fs::read_dir(t.path(folder)).unwrap().map(|e| e.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().contains("spool")).count()
+    };
+    assert_eq!(left(".") + left("joint") + left("joint/stream"), 0);
+}
+
+#[test]
+fn a_piece_that_is_damaged_or_changed_is_told() {
+    let t = with_encoder();
+    pieces(&t);
+    let command =
+        "train simcse --corpus pieces -m ./small --steps 4 --checkpoint-every 2 --batch 4 --evaluate-every 0";
+    t.ok(&format!("{command} -o run"));
+    // Another run than the one that was begun.
+    let text = t.read("pieces/2.jsonl");
+    t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
+    t.run(&format!("{command} -o run --resume"))
+        .says(2, &["is of other data, another model or other settings"]);
+    // An archive that ends too early.
+    t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
+    let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();
+    t.write("pieces/9.jsonl.gz", &archive[..archive.len() / 2]);
+    t.run(&format!("{command} -o other")).says(3, &["9.jsonl.gz", "1 file could not be read to the end"]);
+    assert!(!t.path("other").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_without_room_is_told() {
+    let t = with_encoder();
+    pieces(&t);
+    let program = t.command(&[]);
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 64; exec {:?} train simcse --corpus pieces -m ./small -o run --steps 2 --batch 4",
+        program.get_program()
+    );
+    let mut shell = std::process::Command::new("bash");
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.current_dir(t.path("."));
+    let said = crate::support::Outcome::of(shell.args(["-c", &script]).output().unwrap());
+    said.says(6, &["cannot write", "spool"]);
+    assert!(!t.path("run").exists());
+}

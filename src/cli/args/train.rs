@@ -92,6 +92,9 @@ pub(crate) struct TrainRunArgs {
     /// Compute on several at the same time, such as cuda:0,cuda:1; each takes a share of every step
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parsed::<DeviceChoice>, conflicts_with = "device")]
     devices: Vec<DeviceChoice>,
+    /// Hold the dialogues in memory, not in files without a name on the disk of the run's folder; what is learned is the same
+    #[arg(long)]
+    pub(crate) in_memory: bool,
     #[command(flatten)]
     pub(crate) run: RunningArgs,
     #[command(flatten)]

@@ -88,8 +88,8 @@ impl From<VectorTarget> for embeddings::Target {
 #[derive(Debug, Default, Args)]
 #[command(after_help = SHARDS)]
 pub(crate) struct EncodeArgs {
-    /// With --shard: files and folders (walked), or the folder of an index; without any, the index that -i names
-    #[arg(value_name = "INPUT", requires = "shard")]
+    /// With --shard: files and folders (walked), or the folder of an index; without any, the index that -i names. With --assemble and --engine: the files and folders that the shards were made of
+    #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What gets vectors; what the index has already if not given, and both where it has none
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -120,7 +120,7 @@ pub(crate) struct ShardArgs {
     /// The format of a shard
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "arrow", requires = "shard")]
     pub(crate) to: ShardTarget,
-    /// Put the shards of this place into the index, once all are there
+    /// Put the shards of this place into the index, once all are there; or, with --engine, the dialogues of INPUT and their vectors into a Milvus
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["of", "model", "precision", "prompt", "dialogue_mode", "pooling", "token_pooling", "layers", "max_tokens"])]
     pub(crate) assemble: Option<String>,
 }
@@ -128,7 +128,8 @@ pub(crate) struct ShardArgs {
 const SHARDS: &str = "\
 With --shard, INPUT is divided by the ids of its dialogues, and one part is encoded into a file of PLACE. Whoever runs it \
 again does what is not done yet. `encode --assemble PLACE -i INDEX` then checks that all parts are there and gives their \
-vectors to the index (docs/scale.md).";
+vectors to the index; `encode --assemble PLACE INPUT… --engine ADDRESS` brings the dialogues of INPUT into a Milvus with them, \
+and encodes nothing (docs/scale.md).";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ShardTarget {

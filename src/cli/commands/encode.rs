@@ -53,10 +53,22 @@ pub(super) struct Encoded {
 pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     let open: Open<'_> = &|model, settings| encoders::open(context, model, settings);
     if let Some(place) = &args.shards.assemble {
-        return assemble::run(place, args.replace, context);
+        return assemble::run(place, args, context);
     }
     if let (Some(shards), Some(place)) = (&args.shards.shard, &args.shards.out) {
         return shard::run(shards, place, args, open, context);
+    }
+    if let [first, ..] = args.inputs.as_slice() {
+        return Err(Error::Input {
+            message: format!(
+                "{} would be read for --shard, or for --assemble with --engine",
+                first.display()
+            ),
+            hint: Some(
+                "name an index with -i; files are encoded with --shard I/N, or by `turnwise embed`"
+                    .to_owned(),
+            ),
+        });
     }
     if context.settings.engine.is_some() {
         return far::run(args, context);

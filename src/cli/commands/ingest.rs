@@ -1,6 +1,6 @@
 //! `turnwise ingest`.
 
-mod far;
+pub(super) mod far;
 
 use std::{
     io::{self, Write},
@@ -62,7 +62,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.set_segment_bytes(context.settings.segment_bytes);
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
-    let (outcome, seconds) = read_into(&mut store, plan, &options, context);
+    let (outcome, seconds) = read_into(&mut store, plan, "ingesting", &options, context);
     // Whatever happened, what was acknowledged is left in good order for the next start.
     let totals = store.view().totals();
     let closed = store.close();
@@ -103,14 +103,15 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
 }
 
 /// Reads everything into a home of dialogues, and shows how far it has come.
-fn read_into(
+pub(super) fn read_into(
     home: &mut dyn Home,
     plan: Plan,
+    what: &'static str,
     options: &IngestOptions,
     context: &Context<'_>,
 ) -> (Result<Ingested>, f64) {
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
-    let mut progress = Progress::new(context.printer, "ingesting", "dialogues", total);
+    let mut progress = Progress::new(context.printer, what, "dialogues", total);
     let bytes_read = options.read.bytes_read.clone();
     let progress_cell = std::cell::RefCell::new(&mut progress);
     let outcome = ingest(

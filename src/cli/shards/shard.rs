@@ -23,8 +23,13 @@ pub(crate) struct Shard {
 impl Shard {
     /// Whether a dialogue is in it. That depends on the id alone.
     pub(crate) fn holds(self, id: &DialogueId) -> bool {
+        Shard::of_dialogue(id, self.of) == self
+    }
+
+    /// The one of so many that a dialogue is in.
+    pub(crate) fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
-        head % u64::from(self.of.max(1)) == u64::from(self.number)
+        Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
 
     /// What the names of its files begin with.

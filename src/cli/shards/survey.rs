@@ -156,6 +156,17 @@ impl Set {
         })
     }
 
+    /// Into how many parts the corpus was divided.
+    #[cfg(feature = "milvus")]
+    pub(crate) fn of(&self) -> u32 {
+        self.of
+    }
+
+    /// The command that makes some of them again.
+    pub(crate) fn made_by(&self, shards: &Shards, place: &str) -> String {
+        command(&self.again, shards, place)
+    }
+
     fn mended_by(&self, place: &str) -> String {
         let wrong = self.wrong.iter().map(|(shard, _)| &shard.number);
         let redone = Shards::of(self.of, self.missing.iter().chain(wrong).copied());
@@ -165,7 +176,7 @@ impl Set {
             steps.push(format!("take {} out of {place}", foreign.join(", ")));
         }
         if redone.len() > 0 {
-            steps.push(format!("`{}` makes exactly what is missing", command(&self.again, &redone, place)));
+            steps.push(format!("`{}` makes exactly what is missing", self.made_by(&redone, place)));
         }
         steps.join("; ")
     }

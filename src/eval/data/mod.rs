@@ -17,6 +17,7 @@ pub use sts::sentence_pairs;
 use crate::{
     corpus::Dialogue,
     error::{Error, IoContext, Result},
+    train::held::Record,
 };
 
 /// Calls for each line that is not blank, with its number counted from 1; what is wrong is told with the line.
@@ -52,9 +53,14 @@ fn each_line_of(
 
 /// The hash of dialogues, wherever they were read from.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
+    hash_of_records(dialogues.iter().map(Record::to_bytes))
+}
+
+/// The same of dialogues as they are written down.
+pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
-    for dialogue in dialogues {
-        let bytes = serde_json::to_vec(dialogue).map_err(|e| Error::Internal(e.to_string()))?;
+    for bytes in records {
+        let bytes = bytes?;
         hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
     }
     Ok(hasher.finalize().to_hex()[..32].to_owned())

@@ -5,7 +5,7 @@
 //! The mean goes inside: a token's weight is its product with the sum of the other's tokens in the turns near it. So the
 //! matrix of tokens by tokens is never needed.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -43,18 +43,18 @@ pub struct Dial2vec {
 
 impl Dial2vec {
     /// With the paper's settings.
-    pub fn new(data: &TrainingSet) -> Self {
+    pub fn new(data: &TrainingSet) -> Result<Self> {
         let mut said: Vec<Vec<Place>> = Vec::new();
-        for (d, dialogue) in data.dialogues.iter().enumerate() {
-            for (t, turn) in dialogue.iter().enumerate() {
-                let part = turn.part as usize;
+        for dialogue in 0..data.len() as u32 {
+            for (turn, uttered) in (0..).zip(data.dialogue(dialogue)?.iter()) {
+                let part = uttered.part as usize;
                 if said.len() <= part {
                     said.resize_with(part + 1, Vec::new);
                 }
-                said[part].push(Place { dialogue: d as u32, turn: t as u32 });
+                said[part].push(Place { dialogue, turn });
             }
         }
-        Dial2vec {
+        Ok(Dial2vec {
             negatives: 9,
             temperature: 0.2,
             window: 10,
@@ -62,10 +62,10 @@ impl Dial2vec {
             as_coded: false,
             tables: (None, None),
             said,
-        }
+        })
     }
 
-    fn sample(&self, data: &TrainingSet, turns: &[(&[u32], usize)]) -> (Sequence, Vec<Turn>) {
+    fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);
         sequence.turns = filled(self.tables.0);
@@ -75,7 +75,7 @@ impl Dial2vec {
         for (n, (ids, side)) in turns.iter().enumerate() {
             let start = sequence.len();
             let room = self.max_tokens.saturating_sub(start);
-            let ids = ids.iter().chain(&data.after).take(room);
+            let ids = ids.iter().chain(&data.after).take(room).copied();
             sequence.ids.extend(ids);
             let length = sequence.ids.len() - start;
             if length == 0 {
@@ -102,31 +102,36 @@ impl Objective for Dial2vec {
         "dial2vec"
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         let two = |d: &[Said]| d.iter().any(|said| said.speaker != d[0].speaker);
         let least = if self.as_coded { 5 } else { 2 };
-        let fit = data.dialogues.iter().enumerate().filter(|(_, d)| d.len() >= least && two(d));
-        fit.map(|(n, _)| Place { dialogue: n as u32, turn: 0 }).collect()
+        let mut fit = Vec::new();
+        for (dialogue, turns) in (0..).zip(data.turns_each()) {
+            if *turns >= least && two(&data.dialogue(dialogue)?) {
+                fit.push(Place { dialogue, turn: 0 });
+            }
+        }
+        Ok(fit)
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
         let (mut sequences, mut turns) = (Vec::new(), Vec::new());
         let count = examples.len();
         for (place, random) in examples {
-            let dialogue = &data.dialogues[place.dialogue as usize];
+            let dialogue = data.dialogue(place.dialogue)?;
             let speakers = dialogue.iter().map(|s| s.speaker).max().unwrap_or(0) + 1;
             // One of them against the rest.
             let kept = if self.as_coded { 0 } else { random.below(speakers as usize) as u32 };
             let side = |said: &Said| usize::from(said.speaker != kept);
             for sample in 0..=self.negatives {
                 let mut drawn = Vec::with_capacity(dialogue.len());
-                for said in dialogue {
+                for said in dialogue.iter() {
                     let ids = match sample > 0 && said.speaker != kept {
-                        false => said.ids.as_slice(),
+                        false => Cow::Borrowed(said.ids.as_slice()),
                         true => {
                             let pool = &self.said[said.part as usize];
                             let place = pool[random.below(pool.len())];
-                            &data.dialogues[place.dialogue as usize][place.turn as usize].ids
+                            Cow::Owned(data.said(place)?)
                         }
                     };
                     drawn.push((ids, side(said)));

@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     random::Random,
     train::{
-        data::{Said, TrainingSet},
+        data::TrainingSet,
         hard::Hard,
         model::{Packed, Parameter},
         ops::{Segments, linear, pool},
@@ -97,32 +97,32 @@ impl Objective for DialogueCse {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
-        every_turn(data)
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+        Ok(every_turn(data))
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        if data.dialogues.len() < 2 {
+        if data.len() < 2 {
             return Err(Error::data("one dialogue has no other dialogue to take wrong responses from"));
         }
         let mut sequences: Vec<Sequence> = Vec::new();
         let mut contexts = Vec::with_capacity(examples.len());
         for (place, random) in examples {
-            let (own, turn) = (place.dialogue as usize, place.turn as usize);
-            let dialogue = &data.dialogues[own];
+            let (own, turn) = (place.dialogue, place.turn as usize);
+            let dialogue = data.dialogue(own)?;
             let around = self.around(turn, dialogue.len());
             contexts.push(around.len());
-            let mut add = |said: &Said| sequences.push(data.utterance(&said.ids, self.max_tokens));
-            around.iter().for_each(|t| add(&dialogue[*t]));
-            add(&dialogue[turn]);
+            let mut add = |ids: &[u32]| sequences.push(data.utterance(ids, self.max_tokens));
+            around.iter().for_each(|t| add(&dialogue[*t].ids));
+            add(&dialogue[turn].ids);
             for n in 0..self.negatives {
                 let hard = match &self.hard {
                     Some((count, hard)) if n < *count => hard.draw(*place, random),
                     _ => None,
                 };
                 match hard {
-                    Some(at) => add(&data.dialogues[at.dialogue as usize][at.turn as usize]),
-                    None => add(other(data, own, &dialogue[turn], random)),
+                    Some(at) => add(&data.said(at)?),
+                    None => add(&other(data, own, &dialogue[turn].ids, random)?),
                 }
             }
         }
@@ -140,22 +140,23 @@ impl Objective for DialogueCse {
 }
 
 /// An utterance of another dialogue, and another utterance.
-fn other<'d>(data: &'d TrainingSet, own: usize, said: &Said, random: &mut Random) -> &'d Said {
-    let mut drawn = said_at(data, own, random);
+fn other(data: &TrainingSet, own: u32, said: &[u32], random: &mut Random) -> Result<Vec<u32>> {
+    let mut drawn = said_at(data, own, random)?;
     // "Yes." is said everywhere; a true response is no wrong one.
     for _ in 0..20 {
-        if drawn.ids != said.ids {
+        if drawn != said {
             break;
         }
-        drawn = said_at(data, own, random);
+        drawn = said_at(data, own, random)?;
     }
-    drawn
+    Ok(drawn)
 }
 
-fn said_at<'d>(data: &'d TrainingSet, own: usize, random: &mut Random) -> &'d Said {
-    let drawn = random.below(data.dialogues.len() - 1);
-    let dialogue = &data.dialogues[drawn + usize::from(drawn >= own)];
-    &dialogue[random.below(dialogue.len())]
+fn said_at(data: &TrainingSet, own: u32, random: &mut Random) -> Result<Vec<u32>> {
+    let drawn = random.below(data.len() - 1) as u32;
+    let dialogue = drawn + u32::from(drawn >= own);
+    let turn = random.below(data.turns_each()[dialogue as usize] as usize) as u32;
+    data.said(Place { dialogue, turn })
 }
 
 /// Contexts, each followed by its true response and wrong ones.

@@ -33,13 +33,14 @@ impl Keep {
         Random::new(seed, 2).shuffle(&mut places);
         places.truncate(MOST);
         let mut keep = Keep { start: Vectors::new(model.width()), places, max_tokens };
-        let sequences: Vec<Sequence> = keep.places.iter().map(|place| keep.sequence(data, *place)).collect();
+        let sequences = keep.places.iter().map(|place| keep.sequence(data, *place));
+        let sequences = sequences.collect::<Result<Vec<Sequence>>>()?;
         keep.start = likeness::unit_means(model, &sequences)?;
         Ok(keep)
     }
 
-    fn sequence(&self, data: &TrainingSet, place: Place) -> Sequence {
-        data.utterance(&data.dialogues[place.dialogue as usize][place.turn as usize].ids, self.max_tokens)
+    fn sequence(&self, data: &TrainingSet, place: Place) -> Result<Sequence> {
+        Ok(data.utterance(&data.said(place)?, self.max_tokens))
     }
 }
 
@@ -48,14 +49,14 @@ impl Objective for Keep {
         "keep"
     }
 
-    fn examples(&self, _: &TrainingSet) -> Vec<Place> {
+    fn examples(&self, _: &TrainingSet) -> Result<Vec<Place>> {
         // A place is one of those that were chosen.
-        (0..self.places.len() as u32).map(|n| Place { dialogue: n, turn: 0 }).collect()
+        Ok((0..self.places.len() as u32).map(|n| Place { dialogue: n, turn: 0 }).collect())
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
         let chosen = || examples.iter().map(|(place, _)| place.dialogue as usize);
-        let sequences = chosen().map(|n| self.sequence(data, self.places[n])).collect();
+        let sequences = chosen().map(|n| self.sequence(data, self.places[n])).collect::<Result<_>>()?;
         let start = chosen().flat_map(|n| self.start.row(n).iter().copied()).collect();
         Ok(Box::new(Kept { packed: Packed::new(sequences), start }))
     }

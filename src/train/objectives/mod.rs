@@ -51,7 +51,7 @@ pub trait Objective: Send + Sync {
     }
 
     /// The examples that there are, by numbers that stand for them.
-    fn examples(&self, data: &TrainingSet) -> Vec<Place>;
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>>;
 
     /// Makes examples ready to be computed. What is drawn for one hangs on nothing but its own source of chance.
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>>;
@@ -100,16 +100,16 @@ pub trait ByMeans {
 
 /// Every turn.
 fn all_turns(data: &TrainingSet) -> Vec<Place> {
-    let turns =
-        |(n, d): (usize, &Vec<_>)| (0..d.len() as u32).map(move |turn| Place { dialogue: n as u32, turn });
-    data.dialogues.iter().enumerate().flat_map(turns).collect()
+    turns_of(data, 1)
 }
 
 /// Every turn of dialogues that have others.
 pub fn every_turn(data: &TrainingSet) -> Vec<Place> {
-    let turns = |(n, d): (usize, &Vec<_>)| {
-        let turns = if d.len() > 1 { d.len() as u32 } else { 0 };
-        (0..turns).map(move |turn| Place { dialogue: n as u32, turn })
-    };
-    data.dialogues.iter().enumerate().flat_map(turns).collect()
+    turns_of(data, 2)
+}
+
+/// Every turn of dialogues that have so many at least.
+fn turns_of(data: &TrainingSet, least: u32) -> Vec<Place> {
+    let long = (0..).zip(data.turns_each()).filter(|(_, turns)| **turns >= least);
+    long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| Place { dialogue, turn })).collect()
 }

@@ -53,10 +53,10 @@ impl Neighbours {
         self.groups.iter().map(|group| (all * sure(group) / surely).round() as usize).collect()
     }
 
-    fn sequence(&self, data: &TrainingSet, dialogue: u32) -> Sequence {
-        let turns = data.dialogues[dialogue as usize].iter();
-        let said = turns.flat_map(|said| said.ids.iter().chain(&data.after));
-        Sequence::new(data.before.iter().chain(said).take(self.max_tokens).copied().collect())
+    fn sequence(&self, data: &TrainingSet, dialogue: u32) -> Result<Sequence> {
+        let turns = data.dialogue(dialogue)?;
+        let said = turns.iter().flat_map(|said| said.ids.iter().chain(&data.after));
+        Ok(Sequence::new(data.before.iter().chain(said).take(self.max_tokens).copied().collect()))
     }
 }
 
@@ -69,13 +69,13 @@ impl Objective for Neighbours {
         true
     }
 
-    fn examples(&self, _: &TrainingSet) -> Vec<Place> {
+    fn examples(&self, _: &TrainingSet) -> Result<Vec<Place>> {
         // A place is of a dialogue as its teacher counts them, and of the teacher.
         let of = |((turn, group), often): ((u32, &Group), usize)| {
             let known = group.teacher.len();
             (0..often).map(move |n| Place { dialogue: (n * known / often) as u32, turn })
         };
-        (0..).zip(&self.groups).zip(self.shares()).flat_map(of).collect()
+        Ok((0..).zip(&self.groups).zip(self.shares()).flat_map(of).collect())
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
@@ -115,7 +115,7 @@ impl Objective for Neighbours {
         let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
         let taught = pairs.clone().map(|(a, b)| teacher.likeness(chosen[a], chosen[b]) + own(a, b)).collect();
         let masked = pairs.map(|(a, b)| own(a, b)).collect();
-        let sequences = chosen.iter().map(|n| self.sequence(data, known[*n])).collect();
+        let sequences = chosen.iter().map(|n| self.sequence(data, known[*n])).collect::<Result<_>>()?;
         Ok(Box::new(Taught { packed: Packed::new(sequences), taught, masked, temperature: self.temperature }))
     }
 }

@@ -36,8 +36,8 @@ impl Relevance {
         Ok(Relevance { context: 3, max_tokens: 128, heads })
     }
 
-    fn sequence(&self, data: &TrainingSet, place: Place, response: &Said) -> Sequence {
-        let (dialogue, turn) = (&data.dialogues[place.dialogue as usize], place.turn as usize);
+    /// A response behind the turns before a turn of its dialogue.
+    fn sequence(&self, data: &TrainingSet, dialogue: &[Said], turn: usize, response: &Said) -> Sequence {
         // A response never takes more than half.
         let response = &response.ids[..response.ids.len().min(self.max_tokens / 2)];
         let room = self.max_tokens.saturating_sub(data.before.len() + response.len() + data.after.len());
@@ -57,21 +57,21 @@ impl Objective for Relevance {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         // With two turns there is no other of the same dialogue.
-        let long = |place: &Place| data.dialogues[place.dialogue as usize].len() > 2;
-        super::all_turns(data).into_iter().filter(|place| place.turn > 0 && long(place)).collect()
+        Ok(super::turns_of(data, 3).into_iter().filter(|place| place.turn > 0).collect())
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        if data.dialogues.len() < 2 {
+        if data.len() < 2 {
             return Err(Error::data("one dialogue has no other dialogue to take wrong responses from"));
         }
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
         for (place, random) in examples {
-            let (own, turn) = (place.dialogue as usize, place.turn as usize);
-            let dialogue = &data.dialogues[own];
+            let (own, turn) = (place.dialogue, place.turn as usize);
+            let dialogue = data.dialogue(own)?;
             let class = random.below(CLASSES);
+            let elsewhere;
             let response = match class {
                 0 => &dialogue[turn],
                 1 => {
@@ -79,14 +79,14 @@ impl Objective for Relevance {
                     &dialogue[other + usize::from(other >= turn)]
                 }
                 _ => {
-                    let other = random.below(data.dialogues.len() - 1);
-                    let other = &data.dialogues[other + usize::from(other >= own)];
-                    &other[random.below(other.len())]
+                    let other = random.below(data.len() - 1) as u32;
+                    elsewhere = data.dialogue(other + u32::from(other >= own))?;
+                    &elsewhere[random.below(elsewhere.len())]
                 }
             };
             // "Yes." is said everywhere: where it is word for word the true one, it is the true one.
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
-            sequences.push(self.sequence(data, *place, response));
+            sequences.push(self.sequence(data, &dialogue, turn, response));
         }
         let heads = self.heads.iter().map(|head| head.var.as_tensor().clone()).collect();
         Ok(Box::new(Told { packed: Packed::new(sequences), classes, heads }))

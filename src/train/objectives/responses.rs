@@ -64,13 +64,13 @@ impl NextTurn {
     }
 
     /// The turns before one. Where they are too long, the end of them.
-    fn before(&self, data: &TrainingSet, place: Place) -> Sequence {
-        let (dialogue, turn) = (&data.dialogues[place.dialogue as usize], place.turn as usize);
+    fn before(&self, data: &TrainingSet, place: Place) -> Result<Sequence> {
+        let (dialogue, turn) = (data.dialogue(place.dialogue)?, place.turn as usize);
         let said = dialogue[turn.saturating_sub(self.context)..turn].iter();
         let mut ids: Vec<u32> = said.flat_map(|said| said.ids.iter().chain(&data.after)).copied().collect();
         let room = self.max_tokens.saturating_sub(data.before.len()).max(1);
         ids.drain(..ids.len().saturating_sub(room));
-        Sequence::new([data.before.as_slice(), &ids].concat())
+        Ok(Sequence::new([data.before.as_slice(), &ids].concat()))
     }
 }
 
@@ -91,18 +91,17 @@ impl Objective for NextTurn {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
-        super::all_turns(data).into_iter().filter(|place| place.turn > 0).collect()
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+        Ok(super::all_turns(data).into_iter().filter(|place| place.turn > 0).collect())
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let response = |place: &Place| {
-            let said = &data.dialogues[place.dialogue as usize][place.turn as usize];
-            data.utterance(&said.ids, self.max_tokens)
+        let response = |(place, _): &(Place, Random)| -> Result<Sequence> {
+            Ok(data.utterance(&data.said(*place)?, self.max_tokens))
         };
-        let mut sequences: Vec<Sequence> =
-            examples.iter().map(|(place, _)| self.before(data, *place)).collect();
-        let responses: Vec<Sequence> = examples.iter().map(|(place, _)| response(place)).collect();
+        let contexts = examples.iter().map(|(place, _)| self.before(data, *place));
+        let mut sequences = contexts.collect::<Result<Vec<Sequence>>>()?;
+        let responses = examples.iter().map(response).collect::<Result<Vec<Sequence>>>()?;
         let masked = likeness::said_twice(&responses);
         sequences.extend(responses);
         Ok(Box::new(Pairs {

@@ -34,15 +34,14 @@ impl Objective for SimCse {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
-        super::all_turns(data)
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+        Ok(super::all_turns(data))
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
-        let utterance = |(place, _): &(Place, Random)| {
-            data.utterance(&data.dialogues[place.dialogue as usize][place.turn as usize].ids, self.max_tokens)
-        };
-        let once: Vec<Sequence> = examples.iter().map(utterance).collect();
+        let utterance =
+            |(place, _): &(Place, Random)| Ok(data.utterance(&data.said(*place)?, self.max_tokens));
+        let once = examples.iter().map(utterance).collect::<Result<Vec<Sequence>>>()?;
         let masked = likeness::said_twice(&once);
         let both = once.iter().chain(&once).cloned().collect();
         Ok(Box::new(Twice { packed: Packed::new(both), masked, temperature: self.temperature }))

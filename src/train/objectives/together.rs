@@ -35,7 +35,7 @@ impl Together {
         let mut heads = main.heads().to_vec();
         let mut made = Vec::with_capacity(beside.len());
         for one in beside {
-            let places = one.objective.examples(data);
+            let places = one.objective.examples(data)?;
             if places.is_empty() {
                 let name = one.objective.name();
                 return Err(Error::data(format!("the data hold no example for {name}")));
@@ -60,7 +60,7 @@ impl Objective for Together {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         self.main.examples(data)
     }
 

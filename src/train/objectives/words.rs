@@ -59,10 +59,10 @@ impl Words {
     }
 
     /// What is said from a turn on.
-    fn said(&self, data: &TrainingSet, place: Place) -> Vec<u32> {
-        let turns = &data.dialogues[place.dialogue as usize][place.turn as usize..];
-        let said = turns.iter().flat_map(|said| said.ids.iter().chain(&data.after));
-        data.before.iter().chain(said).take(self.max_tokens).copied().collect()
+    fn said(&self, data: &TrainingSet, place: Place) -> Result<Vec<u32>> {
+        let turns = data.dialogue(place.dialogue)?;
+        let said = turns[place.turn as usize..].iter().flat_map(|said| said.ids.iter().chain(&data.after));
+        Ok(data.before.iter().chain(said).take(self.max_tokens).copied().collect())
     }
 }
 
@@ -75,8 +75,8 @@ impl Objective for Words {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Vec<Place> {
-        super::all_turns(data)
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
+        Ok(super::all_turns(data))
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(Place, Random)]) -> Result<Box<dyn Prepared>> {
@@ -84,7 +84,7 @@ impl Objective for Words {
         let mut asked = Asked::default();
         let mut start = 0;
         for (place, random) in examples {
-            let mut ids = self.said(data, *place);
+            let mut ids = self.said(data, *place)?;
             let special = |id: &u32| data.before.contains(id) || data.after.contains(id);
             let mut open: Vec<usize> = (0..ids.len()).filter(|n| !special(&ids[*n])).collect();
             random.shuffle(&mut open);

@@ -78,7 +78,7 @@ impl<'a> Trainer<'a> {
         data: &'a TrainingSet,
         plan: Plan,
     ) -> Result<Self> {
-        let examples = objective.examples(data);
+        let examples = objective.examples(data)?;
         if examples.is_empty() {
             return Err(Error::data(format!("the data hold no example for {}", objective.name())).with_hint(
                 "it needs dialogues of several turns; `turnwise corpus stats` shows what there is",

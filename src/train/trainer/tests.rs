@@ -19,13 +19,17 @@ fn network() -> Network {
 
 /// Dialogues about one of ten things each, so that there is something to be learned.
 fn data() -> TrainingSet {
+    data_in(None)
+}
+
+fn data_in(folder: Option<&std::path::Path>) -> TrainingSet {
     let said = |dialogue: u32, turn: u32| Said {
         speaker: turn % 2,
         part: turn % 2,
         ids: (0..4).map(|i| 10 + (dialogue % 10) * 5 + (dialogue * 3 + turn * 2 + i * 7) % 5).collect(),
     };
     let dialogues = (0..30).map(|d| (0..5).map(|t| said(d, t)).collect()).collect();
-    TrainingSet { dialogues, before: vec![1], after: vec![2], ..TrainingSet::default() }
+    TrainingSet::of(dialogues, vec![1], vec![2], folder)
 }
 
 fn plan(dropout: f32, parts: usize) -> Plan {
@@ -47,7 +51,7 @@ fn trainable(layers: usize) -> Trainable {
 }
 
 fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
-    let mut dial2vec = Dial2vec::new(data);
+    let mut dial2vec = Dial2vec::new(data).unwrap();
     dial2vec.negatives = 3;
     vec![
         Box::new(DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap()),
@@ -152,8 +156,25 @@ fn nothing_is_changed_by_a_step_that_cannot_be_computed() {
 
 #[test]
 fn data_without_examples_are_named() {
-    let data = TrainingSet { dialogues: vec![], ..data() };
+    let data = TrainingSet::of(vec![], vec![1], vec![2], None);
     let model = trainable(0);
     let error = Trainer::new(&model, &SimCse::default(), &data, plan(0.0, 1)).err().unwrap();
     assert!(error.to_string().contains("simcse"), "{error}");
+}
+
+/// Losses to the bit, and what was learned.
+fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>>) {
+    let model = trainable(1);
+    let mut trainer = Trainer::new(&model, objective, data, plan(0.1, 1)).unwrap();
+    let losses = (0..12).map(|_| trainer.step().unwrap().loss.to_bits()).collect();
+    (losses, trainer.parameters().iter().map(|p| p.numbers().unwrap()).collect())
+}
+
+#[test]
+fn what_is_learned_from_a_file_is_what_is_learned_from_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, file) = (data(), data_in(Some(folder.path())));
+    for (of_memory, of_file) in objectives(&memory).into_iter().zip(objectives(&file)) {
+        assert_eq!(run(&memory, of_memory.as_ref()), run(&file, of_file.as_ref()), "{}", of_file.name());
+    }
 }

@@ -1,8 +1,11 @@
-//! `turnwise encode --assemble`: the vectors of all shards into an index.
+//! `turnwise encode --assemble`: the vectors of all shards into an index, or, with their dialogues, into a Milvus.
+
+mod far;
 
 use std::{
     io::{self, Write},
     path::Path,
+    time::Instant,
 };
 
 use serde::Serialize;
@@ -10,6 +13,7 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context,
+        args::EncodeArgs,
         printer::{BOLD, DIM, counted, grouped},
         progress::Progress,
         shards::{self, Destination, Place, Record, Set, survey},
@@ -20,6 +24,9 @@ use crate::{
     index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter},
     store::Snapshot,
 };
+
+/// What an index keeps of an assembling that was stopped.
+const GOES_ON: &str = "what was put in stays; run the same command again";
 
 /// What was done, for people and for programs.
 #[derive(Serialize)]
@@ -41,17 +48,20 @@ struct Assembled {
     seconds: f64,
 }
 
-pub(super) fn run(place: &str, replace: bool, context: &Context<'_>) -> Result<()> {
+pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
+    if context.settings.engine.is_some() {
+        return far::run(place, args, context);
+    }
+    if let [first, ..] = args.inputs.as_slice() {
+        return Err(Error::Input {
+            message: format!("{} is read with --engine alone: an index has its dialogues", first.display()),
+            hint: Some("leave it out; `turnwise ingest` brings dialogues into an index".to_owned()),
+        });
+    }
     let root = context.existing_index()?;
     let place = shards::open(place)?;
-    let mut set = survey(place.as_ref())?;
-    look_into(place.as_ref(), &mut set, context)?;
-    set.complete(place.name())?;
-    if let [first, ..] = set.left_over.as_slice() {
-        let n = set.left_over.len() as u64;
-        context.printer.detail(format!("{} in no record, the first: {first}", counted(n, "data file")));
-    }
-    let assembled = assemble(place.as_ref(), &set.records, &root, replace, context)?;
+    let set = all_there(place.as_ref(), context)?;
+    let assembled = assemble(place.as_ref(), &set.records, &root, args.replace, context)?;
     context.printer.result(&assembled, |out| assembled.write(out))?;
     if assembled.without > 0 {
         context
@@ -59,6 +69,40 @@ pub(super) fn run(place: &str, replace: bool, context: &Context<'_>) -> Result<(
             .hint(format!("`turnwise encode -i {}` makes those that no shard has", root.display()));
     }
     Ok(())
+}
+
+/// The shards of a place, once all are there and whole.
+fn all_there(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
+    let mut set = survey(place)?;
+    look_into(place, &mut set, context)?;
+    set.complete(place.name())?;
+    if let [first, ..] = set.left_over.as_slice() {
+        let n = set.left_over.len() as u64;
+        context.printer.detail(format!("{} in no record, the first: {first}", counted(n, "data file")));
+    }
+    Ok(set)
+}
+
+/// Puts the rows of shards into a set of vectors; gives how many they had, and how many of them were new.
+fn put_in(
+    place: &dyn Place,
+    records: &[Record],
+    writer: &mut VectorWriter,
+    if_stopped: &str,
+    context: &Context<'_>,
+) -> Result<(u64, u64)> {
+    let total = records.iter().flat_map(|r| Kind::ALL.into_iter().filter_map(|kind| r.rows(kind))).sum();
+    let mut progress = Progress::new(context.printer, "assembling", "rows", Some(total));
+    let (mut rows, mut new) = (0, 0);
+    for record in records {
+        stop_if_asked(if_stopped)?;
+        let loaded = shards::load(place, record, writer)?;
+        rows += loaded.rows;
+        new += loaded.new;
+        progress.set(rows, rows);
+        context.printer.detail(format!("shard {}: {} new", record.shard, counted(loaded.new, "row")));
+    }
+    Ok((rows, new))
 }
 
 /// Compares the bytes of all shards with their records before any is used, where they are at hand. Those that must be
@@ -93,20 +137,10 @@ fn assemble(
     }
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &first.recipe, mode, context.command_line)?;
-    let total = records.iter().flat_map(|r| Kind::ALL.into_iter().filter_map(|kind| r.rows(kind))).sum();
-    let mut progress = Progress::new(context.printer, "assembling", "rows", Some(total));
-    let (mut rows, mut new) = (0, 0);
-    for record in records {
-        stop_if_asked("what was put in stays; run the same command again")?;
-        let loaded = shards::load(place, record, &mut writer)?;
-        rows += loaded.rows;
-        new += loaded.new;
-        progress.set(rows, rows);
-        context.printer.detail(format!("shard {}: {} new", record.shard, counted(loaded.new, "row")));
-    }
+    let begun = Instant::now();
+    let (rows, new) = put_in(place, records, &mut writer, GOES_ON, context)?;
     let without = reach(&snapshot, &mut writer, first)?;
-    let seconds = progress.seconds();
-    drop(progress);
+    let seconds = begun.elapsed().as_secs_f64();
     let [utterance_vectors, dialogue_vectors] = Kind::ALL.map(|kind| writer.rows(kind));
     writer.finish()?;
     Ok(Assembled {
@@ -146,7 +180,7 @@ fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
 fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
     let mut without = [0u64; 2];
     for dialogue in snapshot.dialogues() {
-        stop_if_asked("what was put in stays; run the same command again")?;
+        stop_if_asked(GOES_ON)?;
         let dialogue = dialogue?;
         for kind in record.kinds() {
             let lacks = |key: &&IdKey| !writer.contains(kind, key);

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[cfg(feature = "milvus")]
-use crate::index::milvus::MilvusHome;
+use crate::index::milvus::{MilvusHome, Target};
 
 /// How dialogues are brought there.
 #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
@@ -38,6 +38,19 @@ pub(super) fn only_there(args: &IngestArgs, context: &Context<'_>) -> Result<()>
 #[cfg(feature = "milvus")]
 pub(super) fn ingest(
     into: &Into<'_>,
+    read: (Plan, Files),
+    options: &IngestOptions,
+    context: &Context<'_>,
+) -> Result<()> {
+    let target = context.far()?;
+    fill(filling::open(&target, into, context)?, &target, read, options, context)
+}
+
+/// Fills what was opened there, whoever gives it its vectors.
+#[cfg(feature = "milvus")]
+pub(in crate::cli::commands) fn fill(
+    mut home: MilvusHome,
+    target: &Target,
     (plan, files): (Plan, Files),
     options: &IngestOptions,
     context: &Context<'_>,
@@ -45,9 +58,7 @@ pub(super) fn ingest(
     use super::super::summary::Summary;
     use crate::cli::printer::counted;
 
-    let target = context.far()?;
-    let mut home = filling::open(&target, into, context)?;
-    let (outcome, seconds) = super::read_into(&mut home, plan, options, context);
+    let (outcome, seconds) = super::read_into(&mut home, plan, "ingesting", options, context);
     let ingested = outcome?;
     settle(&mut home, context);
     super::tell_rejects(&ingested, options, context);

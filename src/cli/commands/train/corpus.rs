@@ -1,6 +1,9 @@
 //! From `--corpus` to dialogues.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cli::{Context, args::ReadArgs, commands::convert, signals},
@@ -8,20 +11,26 @@ use crate::{
     error::{Error, Result},
     random::Random,
     store::{Manifest, Snapshot},
+    train::held::Held,
 };
 
 /// Dialogues, and which of them came from which path.
 pub(super) struct Read {
-    pub(super) dialogues: Vec<Dialogue>,
+    pub(super) dialogues: Held<Dialogue>,
     /// Of each path, where its dialogues end.
     pub(super) ends: Vec<usize>,
 }
 
-/// The dialogues of indexes, files and folders.
-pub(super) fn read(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<Read> {
-    let mut read = Read { dialogues: Vec::new(), ends: Vec::new() };
+/// The dialogues of indexes, files and folders: by stream into a file beside what is in this folder, or into memory.
+pub(super) fn read(
+    paths: &[PathBuf],
+    args: &ReadArgs,
+    room: Option<&Path>,
+    context: &Context<'_>,
+) -> Result<Read> {
+    let mut read = Read { dialogues: Held::new(room)?, ends: Vec::new() };
     for path in paths {
-        read.dialogues.extend(of(path, args, context)?);
+        add(path, args, &mut read.dialogues, context)?;
         read.ends.push(read.dialogues.len());
     }
     Ok(read)
@@ -35,12 +44,12 @@ impl Read {
         chosen.truncate(count);
         chosen.sort_unstable();
         let mut chosen = chosen.into_iter().peekable();
-        let mut number = 0..;
-        self.retain(|_| number.next().is_some_and(|n| chosen.next_if_eq(&n).is_some()));
+        let kept: Vec<bool> = (0..self.dialogues.len()).map(|n| chosen.next_if_eq(&n).is_some()).collect();
+        self.retain(&kept);
     }
 
     /// Leaves out those that say word for word what one of these does, whoever speaks; gives how many.
-    pub(super) fn leave_out<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> usize {
+    pub(super) fn leave_out<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
             for word in dialogue.turns.iter().flat_map(|turn| turn.text.split_whitespace()) {
@@ -51,40 +60,37 @@ impl Read {
         let known: HashSet<[u8; 32]> = those.map(key).collect();
         let before = self.dialogues.len();
         if !known.is_empty() {
-            self.retain(|dialogue| !known.contains(&key(dialogue)));
+            let kept = self.dialogues.iter().map(|dialogue| Ok(!known.contains(&key(dialogue?.as_ref()))));
+            let kept = kept.collect::<Result<Vec<bool>>>()?;
+            self.retain(&kept);
         }
-        before - self.dialogues.len()
+        Ok(before - self.dialogues.len())
     }
 
     /// Keeps some; each corpus ends where its own do.
-    fn retain(&mut self, mut keep: impl FnMut(&Dialogue) -> bool) {
-        let kept: Vec<bool> = self.dialogues.iter().map(&mut keep).collect();
+    fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
         }
-        let mut kept = kept.into_iter();
-        self.dialogues.retain(|_| kept.next().unwrap_or(false));
+        self.dialogues.retain(kept);
     }
 }
 
-fn of(path: &PathBuf, args: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
-    let mut dialogues = Vec::new();
+fn add(path: &PathBuf, args: &ReadArgs, dialogues: &mut Held<Dialogue>, context: &Context<'_>) -> Result<()> {
     if let Some(index) = index(path, context) {
         for dialogue in Snapshot::open(&index)?.dialogues() {
             if signals::stopped() {
                 return Err(Error::Interrupted { hint: None });
             }
-            dialogues.push(dialogue?);
+            dialogues.push(dialogue?)?;
         }
-        return Ok(dialogues);
+        return Ok(());
     }
     let problems =
         convert::each_dialogue(std::slice::from_ref(path), args, "reading", context, &mut |dialogue| {
-            dialogues.push(dialogue);
-            Ok(())
+            dialogues.push(dialogue)
         })?;
-    problems.into_result()?;
-    Ok(dialogues)
+    problems.into_result()
 }
 
 /// The folder of an index, if a path is one or is the name of one. What lies there under that name comes first.
@@ -109,14 +115,15 @@ mod tests {
             }
             dialogue
         };
-        Read { dialogues: said.iter().map(dialogue).collect(), ends: ends.to_vec() }
+        Read { dialogues: said.iter().map(dialogue).collect::<Vec<_>>().into(), ends: ends.to_vec() }
     }
 
     #[test]
     fn what_is_left_is_still_of_its_corpus() {
         let mut all = read(&["a/b", "c", "d", "e f", "g", "h"], &[2, 3, 6]);
         let those = read(&["e/f", "c", "z"], &[3]);
-        assert_eq!(all.leave_out(those.dialogues.iter()), 2);
+        let those: Vec<Dialogue> = those.dialogues.iter().map(|d| d.unwrap().into_owned()).collect();
+        assert_eq!(all.leave_out(those.iter()).unwrap(), 2);
         assert_eq!(all.ends, [1, 2, 4]);
         all.keep(3, 5);
         assert_eq!((all.dialogues.len(), all.ends[2]), (3, 3));

@@ -1,6 +1,6 @@
 //! What the model is worth while it learns: with labels where there are some, and always without.
 
-use std::{path::Path, time::Instant};
+use std::{collections::HashMap, path::Path, time::Instant};
 
 use super::corpus::Read;
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     train::{
         recipe::{DevTask, ObjectiveName, Recipe},
         run::evaluations::{Evaluation, Measured},
+        unique::Unique,
     },
 };
 
@@ -64,13 +65,13 @@ impl<'a> Evaluator<'a> {
     /// With these tasks; draws what is looked at without labels.
     pub(super) fn new(
         recipe: &Recipe,
-        read: &Read,
+        (read, room): (&Read, &Path),
         tasks: Tasks,
         (name, folder): (&'a str, &'a ModelFolder),
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let unlabelled = Unlabelled::new(drawn(recipe, read), &Watching::new(context.printer))?;
+        let unlabelled = Unlabelled::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
         Ok(Evaluator { tasks, unlabelled, name, folder, device, context })
     }
 
@@ -131,19 +132,37 @@ fn spec(dev: &DevTask) -> Result<TaskSpec> {
 }
 
 /// What of the corpus is looked at without labels: dialogues where they are trained, else utterances, none twice.
-fn drawn(recipe: &Recipe, read: &Read) -> Pool {
+fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
     let of_dialogues = matches!(recipe.objective, ObjectiveName::Neighbours | ObjectiveName::Dial2vec);
     if of_dialogues {
-        let mut numbers: Vec<usize> = (0..read.dialogues.len()).collect();
-        random.shuffle(&mut numbers);
-        let chosen = numbers.into_iter().take(DIALOGUES).map(|n| read.dialogues[n].clone());
-        return Pool::of(Items::Dialogues(chosen.collect()));
+        let chosen = some(read.dialogues.len(), DIALOGUES, &mut random);
+        let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));
+        return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));
     }
-    let mut texts: Vec<&str> =
-        read.dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.as_str()).collect();
-    texts.sort_unstable();
-    texts.dedup();
-    random.shuffle(&mut texts);
-    Pool::of(Items::Texts(texts.into_iter().take(UTTERANCES).map(str::to_owned).collect()))
+    let mut texts = Unique::new(room)?;
+    for dialogue in read.dialogues.iter() {
+        dialogue?.turns.iter().try_for_each(|turn| texts.push(&turn.text))?;
+    }
+    // They are counted first, then taken: never all of them are in memory.
+    let mut count = 0;
+    texts.each(&mut |_| count += 1)?;
+    let places = some(count, UTTERANCES, &mut random);
+    let wanted: HashMap<usize, usize> = places.into_iter().zip(0..).collect();
+    let (mut found, mut number) = (vec![String::new(); wanted.len()], 0);
+    texts.each(&mut |text| {
+        if let Some(place) = wanted.get(&number) {
+            found[*place] = text;
+        }
+        number += 1;
+    })?;
+    Ok(Pool::of(Items::Texts(found)))
+}
+
+/// So many numbers below a count, drawn one after the other.
+fn some(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    random.shuffle(&mut numbers);
+    numbers.truncate(most);
+    numbers
 }

@@ -43,11 +43,10 @@ pub(super) fn hard(
 
 /// The nearest of each by BM25, of tokens as the model has them: what is near by words in any language.
 fn by_words(data: &TrainingSet, chosen: &[Place], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
-    let text = |place: &Place| {
-        let ids = &data.dialogues[place.dialogue as usize][place.turn as usize].ids;
-        ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    let text = |place: &Place| -> Result<String> {
+        Ok(data.said(*place)?.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
     };
-    let pool = Pool::of(Items::Texts(chosen.iter().map(text).collect()));
+    let pool = Pool::of(Items::Texts(chosen.iter().map(text).collect::<Result<_>>()?));
     let bm25 = Bm25::default();
     let scorer = bm25.prepare(&pool, &Watching::new(context.printer))?;
     let all: Vec<u32> = (0..chosen.len() as u32).collect();

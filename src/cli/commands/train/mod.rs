@@ -30,6 +30,7 @@ use crate::{
         statics,
     },
     error::{Error, Result},
+    eval::data::hash_of_records,
     train::{
         data::TrainingSet,
         model::{Freezing, Trainable},
@@ -87,9 +88,11 @@ fn once(
     let more = more.iter().map(|choice| Device::open(*choice)).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::new(output, resume)?;
     let reading = ReadArgs { strip_nicks: recipe.strip_nicks, ..args.read.clone() };
-    let mut read = corpus::read(&recipe.corpus, &reading, context)?;
+    let disk = room_of(output);
+    let room = (!args.in_memory).then_some(disk);
+    let mut read = corpus::read(&recipe.corpus, &reading, room, context)?;
     let tasks = evaluating::tasks(&recipe, &reading, context)?;
-    match read.leave_out(evaluating::dialogues_of(&tasks)) as u64 {
+    match read.leave_out(evaluating::dialogues_of(&tasks))? as u64 {
         0 => {}
         n => {
             let those = counted(n, "dialogue");
@@ -100,11 +103,12 @@ fn once(
         read.keep(count, recipe.seed);
     }
     let folder = run_folder.divided(folder, &recipe, context)?;
-    let hash = crate::eval::data::hash_of_dialogues(&read.dialogues)?;
+    let dialogues = &read.dialogues;
+    let hash = hash_of_records((0..dialogues.len()).map(|n| dialogues.bytes(n)))?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
-    let data =
-        TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing())?.behind(prompt, &tokenizer)?;
+    let data = TrainingSet::new(dialogues, &tokenizer, recipe.preparing(), room)?;
+    let data = data.behind(prompt, &tokenizer)?;
     tell_of(&data, prompt, &recipe, context);
     let identity = identity(&recipe, &hash, &folder.fingerprint()?.to_string())?;
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
@@ -116,7 +120,7 @@ fn once(
     let others = more.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
     let objective = objective::of(&recipe, &data, &read, (&model, folder.max_tokens()), choice, context)?;
     let evaluator =
-        evaluating::Evaluator::new(&recipe, &read, tasks, (&found.name, &folder), choice, context)?;
+        evaluating::Evaluator::new(&recipe, (&read, disk), tasks, (&found.name, &folder), choice, context)?;
     drop(read);
     memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
@@ -140,7 +144,7 @@ fn once(
     let card = Card {
         recipe: &recipe,
         base: &found.name,
-        seen: (data.dialogues.len(), data.turns()),
+        seen: (data.len(), data.turns()),
         data: &hash,
         kept: reached.kept,
         gains: told::gains(&reached, recipe.seed)
@@ -152,6 +156,12 @@ fn once(
     run_folder.save_model(&folder, &tokenizer, &network, &card)?;
     drop(trainer);
     Ok((reached, recipe))
+}
+
+/// A folder on the disk that the run's folder is on, or will be: what cannot be trained leaves none.
+fn room_of(output: &Path) -> &Path {
+    let there = |folder: &&Path| folder.is_dir();
+    output.ancestors().find(there).unwrap_or(Path::new("."))
 }
 
 /// Refuses a model whose vectors are more than a mean of its tokens, and tells where the mean takes the place of something
@@ -181,7 +191,7 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
 }
 
 fn tell_of(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
-    let (dialogues, turns) = (data.dialogues.len() as u64, data.turns() as u64);
+    let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
     let left_out = match data.left_out {
         0 => String::new(),
         n => format!("; {} too short, left out", grouped(n as u64)),

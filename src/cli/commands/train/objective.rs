@@ -72,7 +72,7 @@ fn plain(
             Box::new(made)
         }
         ObjectiveName::Dial2vec => {
-            let mut made = Dial2vec::new(data);
+            let mut made = Dial2vec::new(data)?;
             made.window = recipe.window.unwrap_or(made.window);
             made.negatives = recipe.negatives.unwrap_or(made.negatives);
             made.as_coded = recipe.profile == Some(Profile::Code);

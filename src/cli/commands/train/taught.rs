@@ -1,5 +1,7 @@
 //! The teacher of `neighbours`: vectors of the dialogues by the model as it is, and by their words.
 
+use std::borrow::Cow;
+
 use super::corpus::Read;
 use crate::{
     cli::{Context, encoders, printer::counted, progress::Progress, signals},
@@ -38,8 +40,8 @@ pub(super) fn objective(
     let mut groups = Vec::with_capacity(read.ends.len());
     let mut begin = 0;
     for (end, path) in read.ends.iter().zip(&recipe.corpus) {
-        let own = |n: &u32| (begin..*end).contains(&(data.given[*n as usize] as usize));
-        let known: Vec<u32> = (0..data.dialogues.len() as u32).filter(own).collect();
+        let own = |n: &u32| (begin..*end).contains(&data.given(*n));
+        let known: Vec<u32> = (0..data.len() as u32).filter(own).collect();
         let taught = group(recipe, data, read, known, encoder.as_ref(), context);
         groups.push(taught.map_err(|e| match e {
             Error::Data { message, hint } => {
@@ -66,8 +68,9 @@ fn group(
     Random::new(recipe.seed, 1).shuffle(&mut known);
     known.truncate(MOST);
     known.sort_unstable();
-    let dialogue = |n: &u32| &read.dialogues[data.given[*n as usize] as usize];
-    let chosen: Vec<&Dialogue> = known.iter().map(dialogue).collect();
+    let dialogue = |n: &u32| read.dialogues.get(data.given(*n));
+    let chosen = known.iter().map(dialogue).collect::<Result<Vec<Cow<'_, Dialogue>>>>()?;
+    let chosen: Vec<&Dialogue> = chosen.iter().map(AsRef::as_ref).collect();
     let meaning = encode(encoder, &chosen, "looking", context)?;
     let settings =
         TfidfSettings { dim: TOPICS, min_documents: 3, seed: recipe.seed, ..TfidfSettings::default() };

@@ -17,6 +17,14 @@ use crate::{
 const WIDTH: usize = 6;
 
 fn data() -> TrainingSet {
+    of(dialogues())
+}
+
+fn of(dialogues: Vec<Vec<Said>>) -> TrainingSet {
+    TrainingSet::of(dialogues, vec![1], vec![2], None)
+}
+
+fn dialogues() -> Vec<Vec<Said>> {
     let dialogue = |seed: u32, turns: u32| -> Vec<Said> {
         let turn = |t: u32| Said {
             speaker: t % 2,
@@ -25,12 +33,11 @@ fn data() -> TrainingSet {
         };
         (0..turns).map(turn).collect()
     };
-    let dialogues = (0..6).map(|n| dialogue(n, 3 + n)).collect();
-    TrainingSet { dialogues, before: vec![1], after: vec![2], ..TrainingSet::default() }
+    (0..6).map(|n| dialogue(n, 3 + n)).collect()
 }
 
 fn examples(objective: &dyn Objective, data: &TrainingSet, places: &[usize]) -> Vec<(Place, Random)> {
-    let all = objective.examples(data);
+    let all = objective.examples(data).unwrap();
     places.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
 }
 
@@ -124,8 +131,8 @@ fn dialoguecse_is_its_formula() {
         let of = |n: usize| states[packed.rows(n)].to_vec();
         let (mut sequence, mut sum) = (0, 0.0);
         for n in [0, 5, 11] {
-            let place = objective.examples(&data)[n];
-            let contexts = 3.min(data.dialogues[place.dialogue as usize].len() - 1);
+            let place = objective.examples(&data).unwrap()[n];
+            let contexts = 3.min(data.dialogue(place.dialogue).unwrap().len() - 1);
             let likenesses: Vec<f64> = (0..3)
                 .map(|candidate| {
                     let response = of(sequence + contexts + candidate);
@@ -171,7 +178,7 @@ fn dial2vec_is_its_formula() {
     let data = data();
     for (window, as_coded, max_tokens) in [(10, false, 512), (1, false, 512), (10, true, 512), (2, false, 14)]
     {
-        let mut objective = Dial2vec::new(&data);
+        let mut objective = Dial2vec::new(&data).unwrap();
         (objective.negatives, objective.window) = (2, window);
         (objective.as_coded, objective.max_tokens) = (as_coded, max_tokens);
         let mut examples = examples(&objective, &data, &[0, 3]);
@@ -179,8 +186,8 @@ fn dial2vec_is_its_formula() {
             .iter()
             .map(|(_, random)| if as_coded { 0 } else { random.clone().below(2) as u32 })
             .collect();
-        let dialogues: Vec<&Vec<Said>> =
-            examples.iter().map(|(p, _)| &data.dialogues[p.dialogue as usize]).collect();
+        let dialogues: Vec<Vec<Said>> =
+            examples.iter().map(|(p, _)| data.dialogue(p.dialogue).unwrap().into_owned()).collect();
         let prepared = objective.prepare(&data, &mut examples).unwrap();
         let (loss, states) = checked(prepared.as_ref(), &[]);
         let packed = prepared.packed();
@@ -222,10 +229,10 @@ fn dial2vec_is_its_formula() {
 #[test]
 fn the_other_speaker_says_what_was_said_in_that_part() {
     let data = data();
-    let objective = Dial2vec::new(&data);
+    let objective = Dial2vec::new(&data).unwrap();
     let mut examples = examples(&objective, &data, &[4]);
     let kept = examples[0].1.clone().below(2) as u32;
-    let dialogue = &data.dialogues[examples[0].0.dialogue as usize];
+    let dialogue = data.dialogue(examples[0].0.dialogue).unwrap();
     let prepared = objective.prepare(&data, &mut examples).unwrap();
     for sequence in &prepared.packed().sequences[1..] {
         let turns: Vec<&[u32]> = sequence.ids[1..].split(|id| *id == 2).take(dialogue.len()).collect();
@@ -233,7 +240,7 @@ fn the_other_speaker_says_what_was_said_in_that_part() {
             match said.speaker == kept {
                 true => assert_eq!(said.ids, ids),
                 false => {
-                    assert!(data.dialogues.iter().flatten().any(|s| s.part == said.part && s.ids == ids))
+                    assert!(dialogues().iter().flatten().any(|s| s.part == said.part && s.ids == ids))
                 }
             }
         }
@@ -242,8 +249,9 @@ fn the_other_speaker_says_what_was_said_in_that_part() {
 
 #[test]
 fn simcse_is_its_formula_and_leaves_out_what_is_said_twice() {
-    let mut data = data();
-    data.dialogues[0][1] = data.dialogues[0][0].clone();
+    let mut dialogues = dialogues();
+    dialogues[0][1] = dialogues[0][0].clone();
+    let data = of(dialogues);
     let objective = SimCse { temperature: 0.5, max_tokens: 32 };
     let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 1, 7])).unwrap();
     let (loss, states) = checked(prepared.as_ref(), &[]);
@@ -288,7 +296,7 @@ fn who_is_sure_teaches_more_often() {
     let [often, seldom] = [&sure, &unsure].map(|teacher| teacher.weight().max(0.05).powf(1.5));
     assert!(often > 2.0 * seldom, "{often} {seldom}");
     let objective = Neighbours::new(vec![group(sure), group(unsure)]);
-    let places = objective.examples(&data());
+    let places = objective.examples(&data()).unwrap();
     let of = |turn: u32| places.iter().filter(|p| p.turn == turn).map(|p| p.dialogue).collect::<Vec<u32>>();
     let (first, second) = (of(0), of(1));
     assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
@@ -298,14 +306,13 @@ fn who_is_sure_teaches_more_often() {
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
     // Alone, each comes once.
-    let alone = Neighbours::new(vec![group(taught_by([1, 2], 0.1))]).examples(&data());
+    let alone = Neighbours::new(vec![group(taught_by([1, 2], 0.1))]).examples(&data()).unwrap();
     assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
 
 #[test]
 fn neighbours_is_its_formula() {
-    let mut data = data();
-    data.dialogues = (0..40).map(|n| data.dialogues[n % 6].clone()).collect();
+    let data = of((0..40).map(|n| dialogues()[n % 6].clone()).collect());
     let known: Vec<u32> = (0..40).rev().collect();
     let (mut objective, taught) = (Neighbours::new(vec![Group { teacher: teacher(), known }]), teacher());
     (objective.temperature, objective.max_tokens) = (0.3, 9);
@@ -326,7 +333,8 @@ fn neighbours_is_its_formula() {
     );
     assert!(given[1..8].iter().all(|v| *v <= likest + 1e-6));
     // The sequence is the dialogue that has this number, its turns each closed, cut off.
-    let whole: Vec<u32> = data.dialogues[36].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
+    let whole: Vec<u32> =
+        data.dialogue(36).unwrap().iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
     assert_eq!(packed.sequences[0].ids, [&[1][..], &whole].concat()[..9]);
     let means: Vec<Vec<f64>> = (0..8).map(|n| mean(&states[packed.rows(n)])).collect();
     let mut sum = 0.0;
@@ -350,7 +358,7 @@ fn context_is_what_is_nearest_on_both_sides() {
     // The third turn of the last dialogue: two before it, one behind it.
     let place = Place { dialogue: 5, turn: 2 };
     let prepared = objective.prepare(&data, &mut [(place, Random::new(1, 1))]).unwrap();
-    let said = |t: usize| data.utterance(&data.dialogues[5][t].ids, 50);
+    let said = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);
     let got = &prepared.packed().sequences;
     assert_eq!(got[..4], [said(0), said(1), said(3), said(2)]);
     assert_eq!(got.len(), 3 + 10);

@@ -18,9 +18,10 @@ fn through(heads: &[Parameter], x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
 
 #[test]
 fn responses_and_siamese_networks_are_their_formulas() {
-    let mut data = data();
+    let mut dialogues = dialogues();
     // Said twice: no wrong response to the other's context.
-    data.dialogues[5][1] = data.dialogues[4][1].clone();
+    dialogues[5][1] = dialogues[4][1].clone();
+    let data = of(dialogues.clone());
     for matching in [Matching::Cosine, Matching::Layer, Matching::Perceptron] {
         let mut objective = NextTurn::new(matching, WIDTH, 7, &Device::Cpu).unwrap();
         // Away from the bend of ReLU, which a step would cross.
@@ -33,9 +34,9 @@ fn responses_and_siamese_networks_are_their_formulas() {
         let packed = prepared.packed();
         // The two turns before the fifth, each closed; the fifth.
         let before: Vec<u32> =
-            data.dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
+            dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
         assert_eq!(packed.sequences[2].ids, [&[1][..], &before].concat());
-        assert_eq!(packed.sequences[6], data.utterance(&data.dialogues[5][4].ids, 64));
+        assert_eq!(packed.sequences[6], data.utterance(&dialogues[5][4].ids, 64));
         let (loss, states) = checked(prepared.as_ref(), objective.heads());
         let of = |n: usize| mean(&states[packed.rows(n)]);
         let heads = objective.heads();
@@ -115,7 +116,7 @@ fn words_that_are_hidden_are_asked_about() {
     assert!(hidden * 2 > asked.len() && hidden < asked.len(), "{hidden} of {}", asked.len());
     // What is not asked about is what was said, and a special token is never asked about.
     for (n, (place, _)) in drawn.iter().enumerate() {
-        let turns = &data.dialogues[place.dialogue as usize][place.turn as usize..];
+        let turns = &dialogues()[place.dialogue as usize][place.turn as usize..];
         let said = [1].into_iter().chain(turns.iter().flat_map(|s| s.ids.iter().copied().chain([2])));
         for (row, (id, said)) in packed.rows(n).zip(packed.sequences[n].ids.iter().zip(said)) {
             match asked.iter().position(|a| *a as usize == row) {
@@ -182,14 +183,14 @@ fn relevance_is_told_from_the_first_token() {
         shape["classes"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
     assert!((0..3).all(|class| classes.contains(&class)), "{classes:?}");
     for (n, (place, _)) in drawn.iter().enumerate() {
-        let dialogue = &data.dialogues[place.dialogue as usize];
+        let dialogue = data.dialogue(place.dialogue).unwrap();
         let ids = &packed.sequences[n].ids;
         let response = ids[..ids.len() - 1].rsplit(|id| *id == 2).next().unwrap();
         let own = dialogue.iter().any(|said| said.ids == response);
         match classes[n] {
             0 => assert_eq!(response, dialogue[place.turn as usize].ids),
             1 => assert!(own),
-            _ => assert!(data.dialogues.iter().flatten().any(|said| said.ids == response)),
+            _ => assert!(dialogues().iter().flatten().any(|said| said.ids == response)),
         }
     }
     let (loss, states) = checked(prepared.as_ref(), relevance.heads());

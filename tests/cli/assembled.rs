@@ -1,0 +1,136 @@
+//! `encode --assemble PLACE INPUT… --engine ADDRESS`: dialogues in a Milvus with the vectors of shards, and nothing encoded.
+
+use std::{fs, thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    milvus::server::Server,
+    support::{SAMPLES, Turnwise},
+};
+
+/// The sample dialogues in a file, as often as is said under other names; a model; and shards of them.
+fn sharded(times: usize) -> Turnwise {
+    let t = Turnwise::new();
+    t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
+    t.ok(&format!("corpus convert {SAMPLES} -o once.jsonl"));
+    let once = t.read("once.jsonl");
+    let named = |n: usize| once.replace("{\"id\":\"", &format!("{{\"id\":\"{n}-"));
+    t.write("in.jsonl", (0..times).map(named).collect::<String>());
+    t.ok("encode --shard 0-3/4 in.jsonl --out shards --model ./fitted");
+    t
+}
+
+fn hits(found: &Value) -> Vec<(String, String)> {
+    let hit = |hit: &Value| {
+        (hit["id"].as_str().unwrap().to_owned(), format!("{:.4}", hit["score"].as_f64().unwrap_or(0.0)))
+    };
+    found["hits"].as_array().unwrap().iter().map(hit).collect()
+}
+
+#[test]
+fn what_is_assembled_into_milvus_is_what_an_ingest_brings_there() {
+    let Some(server) = Server::start() else { return };
+    let t = sharded(1);
+    let [one, other] = ["ingested", "assembled"].map(|name| server.target(name).to_string());
+    t.ok(&format!("ingest --engine {one} --model ./fitted in.jsonl"));
+    // No encoder is opened: the model is not even there.
+    fs::rename(t.path("fitted"), t.path("away")).unwrap();
+    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(told.contains("280  added") && told.contains("280 dialogues with 3,208 turns"), "{told}");
+    fs::rename(t.path("away"), t.path("fitted")).unwrap();
+    for question in [
+        "search parcel --mode dense",
+        "search refund --mode bm25 -k 20",
+        "search refund --of dialogues --mode dense",
+        "search parcel --filter role=user",
+        "similar 0-deliveries-001#1 --mode dense",
+    ] {
+        let [ingested, assembled] =
+            [&one, &other].map(|address| hits(&t.json(&format!("{question} --engine {address}"))));
+        assert_eq!(ingested, assembled, "{question}");
+    }
+    // The same again changes nothing, and whoever ingests there now needs the encoder that made the vectors.
+    let told = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
+    assert!(told.contains("280  unchanged"), "{told}");
+    assert!(t.ok(&format!("ingest --engine {other} in.jsonl")).contains("280  unchanged"));
+    // In the place of what is there, by another encoder.
+    t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
+    t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
+    t.run(&format!("encode --assemble wide in.jsonl --engine {other}")).says(2, &["holds", "--replace puts"]);
+    let told = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
+    assert!(told.contains("280  added") && told.contains("now holds 280 dialogues"), "{told}");
+    let stats = t.json(&format!("search parcel --mode dense --engine {other}"));
+    assert_eq!(hits(&stats).len(), 10);
+}
+
+#[test]
+fn what_lacks_a_shard_or_a_vector_is_refused_and_nothing_is_written() {
+    let Some(server) = Server::start() else { return };
+    let t = sharded(1);
+    let address = server.target("chats").to_string();
+    let assemble = format!("encode --assemble shards in.jsonl --engine {address}");
+    let nothing_there = || {
+        t.run(&format!("search parcel --engine {address}")).says(2, &["there are no dialogues at"]);
+    };
+    let record = t.path("shards/shard-00002-of-00004.json");
+    let bytes = fs::read(&record).unwrap();
+    fs::remove_file(&record).unwrap();
+    t.run(&assemble).says(3, &["2/4 is missing", "turnwise encode --shard=2/4 --out=shards in.jsonl"]);
+    nothing_there();
+    fs::write(&record, bytes).unwrap();
+    // What came to the input since.
+    let text = t.read("in.jsonl");
+    let first = text.lines().next().unwrap();
+    let id = serde_json::from_str::<Value>(first).unwrap()["id"].as_str().unwrap().to_owned();
+    let changed = first.replace("\"text\":\"", "\"text\":\"never said before: ");
+    t.write("in.jsonl", text.replace(first, &changed));
+    let refused = t.run(&assemble);
+    refused.says(
+        3,
+        &[&format!("{id}#1 has no vector in the shards in shards, nor have"), "nothing was written"],
+    );
+    nothing_there();
+    // The command that is told makes what is missing.
+    let hint = refused.err.split('`').find(|part| part.starts_with("turnwise encode --shard=")).unwrap();
+    t.ok(hint.strip_prefix("turnwise ").unwrap());
+    assert!(t.ok(&assemble).contains("280  added"));
+    for (line, code, says) in [
+        (format!("encode --assemble shards --engine {address}"), 2, "the dialogues are to be read"),
+        (format!("encode --assemble shards - --engine {address}"), 2, "cannot be read twice"),
+        ("encode --assemble shards in.jsonl -i x".to_owned(), 2, "is read with --engine alone"),
+        ("encode in.jsonl -i x".to_owned(), 2, "would be read for --shard"),
+    ] {
+        t.run(&line).says(code, &[says]);
+    }
+    t.ok("encode --shard 0/1 in.jsonl --out half --model ./fitted --of utterances");
+    t.run(&format!("encode --assemble half in.jsonl --engine {address}"))
+        .says(2, &["have no vectors of dialogues", "--of both"]);
+}
+
+#[test]
+fn whoever_kills_it_starts_it_again_and_nothing_is_there_twice() {
+    let Some(server) = Server::start() else { return };
+    let t = sharded(5);
+    let address = server.target("chats").to_string();
+    let assemble = format!("encode --assemble shards in.jsonl --engine {address}");
+    let (mut kills, mut began) = (0, false);
+    // Later and later, until one is through before its time; the first never is.
+    for millis in (100..).step_by(400) {
+        let mut started = t.start(&assemble);
+        thread::sleep(Duration::from_millis(millis));
+        if let Ok(Some(status)) = started.child.try_wait() {
+            assert!(status.success());
+            break;
+        }
+        started.child.kill().unwrap();
+        started.end();
+        kills += 1;
+        began |= t.run(&format!("search parcel --mode bm25 --engine {address}")).code == 0;
+    }
+    assert!(kills > 0 && began, "it was killed {kills} times");
+    let told = t.ok(&assemble);
+    assert!(told.contains("1,400  unchanged"), "{told}");
+    let totals = told.contains("1,400 dialogues with 16,040 turns");
+    assert!(totals, "{told}");
+}
