@@ -156,7 +156,8 @@ async fn take(
 /// Each by itself: one that does not answer keeps nobody from seeing what changed of the others.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
-    for hosted in app.indexes.iter().cloned() {
+    for hosted in app.indexes.iter() {
+        let hosted = hosted.clone();
         all.spawn(async move {
             loop {
                 tokio::time::sleep(LOOK).await;
