@@ -72,6 +72,11 @@ impl App {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.now())).collect()
     }
 
+    /// With names in the place of where things lie, for whoever asks over the network.
+    pub(super) fn hidden(&self, problem: Problem) -> Problem {
+        self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
+    }
+
     /// Looks whether other processes have changed an index, and opens it anew then.
     pub(super) fn follow(&self) {
         for hosted in self.indexes.iter() {

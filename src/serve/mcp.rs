@@ -71,7 +71,8 @@ fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) ->
             let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
             match name.as_str() {
                 Some(name @ ("search" | "similar" | "get_dialogue")) => {
-                    done(called(call(app, asker, index, name, &arguments)))
+                    let found = call(app, asker, index, name, &arguments);
+                    done(called(found.map_err(|problem| app.hidden(problem))))
                 }
                 _ => failed(id, -32602, &format!("there is no tool {name}")),
             }

@@ -81,7 +81,7 @@ impl Problem {
             401 => "authentication_error",
             403 => "permission_error",
             429 => "rate_limit_error",
-            400..500 => "invalid_request_error",
+            400..=499 | 501 => "invalid_request_error",
             _ => "server_error",
         }
     }

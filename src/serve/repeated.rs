@@ -67,6 +67,7 @@ impl Answers {
     }
 
     /// Those of this process.
+    #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
     pub(super) fn in_memory() -> Self {
         Answers(Kept::Memory(Mutex::default()))
     }

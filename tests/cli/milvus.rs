@@ -10,19 +10,14 @@ use server::Server;
 
 /// The sample dialogues in an index and in a Milvus, with the same vectors.
 pub fn both() -> Option<(Turnwise, Server, String)> {
-    both_with("")
-}
-
-/// The same, ingested with these options.
-pub fn both_with(options: &str) -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();
     let engine = format!("--engine {}", server.target("chats"));
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
-    t.ok(&format!("ingest -i x {SAMPLES} {options}"));
+    t.ok(&format!("ingest -i x {SAMPLES}"));
     t.ok("encode -i x --model ./fitted");
     t.ok("index build -i x");
-    let told = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES} {options}"));
+    let told = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
     assert!(
         told.contains("280  added") && told.contains("now holds 280 dialogues with 3,208 turns"),
         "{told}"

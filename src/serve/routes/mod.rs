@@ -173,15 +173,13 @@ where
     move |axum::extract::State(app), request: Request| {
         let handler = handler.clone();
         Box::pin(async move {
-            let indexes = app.indexes.clone();
+            let all = app.clone();
             let asker = guard::asker(&app, request.headers(), of);
             let done = match asker.and_then(|asker| only_known_parameters(&request).map(|()| asker)) {
                 Ok(asker) => handler(Call { app, asker, request }).await,
                 Err(problem) => Err(problem),
             };
-            done.unwrap_or_else(|problem| {
-                indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem)).into_response()
-            })
+            done.unwrap_or_else(|problem| all.hidden(problem).into_response())
         })
     }
 }
