@@ -81,6 +81,14 @@ pub enum Error {
         /// How to mend it.
         hint: Option<String>,
     },
+    /// What is searched in cannot do what was asked for; another engine can.
+    #[error("{message}")]
+    Unsupported {
+        /// What is not possible, and where.
+        message: String,
+        /// What is possible instead.
+        hint: Option<String>,
+    },
     /// A name that is not among the known ones.
     #[error("unknown {kind} `{name}`")]
     UnknownName {
@@ -228,6 +236,7 @@ impl Error {
     pub fn with_hint(mut self, new: impl Into<String>) -> Self {
         match &mut self {
             Error::Input { hint, .. }
+            | Error::Unsupported { hint, .. }
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }
@@ -242,7 +251,10 @@ impl Error {
     /// Whose fault it is.
     pub fn class(&self) -> Class {
         match self {
-            Error::Input { .. } | Error::UnknownName { .. } | Error::NoIndex { .. } => Class::Input,
+            Error::Input { .. }
+            | Error::Unsupported { .. }
+            | Error::UnknownName { .. }
+            | Error::NoIndex { .. } => Class::Input,
             Error::Data { .. } | Error::TooManyRejects { .. } => Class::Data,
             Error::Corrupt { .. } => Class::Corrupt,
             Error::Busy { .. } => Class::Busy,
@@ -267,6 +279,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Input { hint, .. }
+            | Error::Unsupported { hint, .. }
             | Error::UnknownName { hint, .. }
             | Error::Data { hint, .. }
             | Error::NoIndex { hint, .. }

@@ -11,6 +11,9 @@ mod milvus {
         search::Searcher,
     };
 
+    #[cfg(feature = "serve")]
+    use crate::serve::Place;
+
     impl Context<'_> {
         /// What `--engine` names, with what lets in.
         pub(crate) fn far(&self) -> Result<Target> {
@@ -33,6 +36,13 @@ mod milvus {
         pub(super) fn far_searcher(&self) -> Result<Searcher> {
             Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
         }
+
+        /// What `--engine` names, to be served under its name there.
+        #[cfg(feature = "serve")]
+        pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
+            let target = self.far()?;
+            Ok((target.name.clone(), Place::Milvus(target)))
+        }
     }
 
     fn is_here(host: &str) -> bool {
@@ -48,6 +58,9 @@ mod milvus {
         search::Searcher,
     };
 
+    #[cfg(feature = "serve")]
+    use crate::serve::Place;
+
     /// What stands in for an address.
     pub(crate) enum Nothing {}
 
@@ -60,6 +73,11 @@ mod milvus {
         }
 
         pub(super) fn far_searcher(&self) -> Result<Searcher> {
+            match self.far()? {}
+        }
+
+        #[cfg(feature = "serve")]
+        pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
             match self.far()? {}
         }
     }

@@ -27,6 +27,9 @@ pub struct Throughput {
     pub turns: u64,
     /// Bytes of the files.
     pub bytes: u64,
+    /// The engine past this machine that took it in, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Who made the vectors.
     pub encoder: String,
     /// The version of turnwise.
@@ -121,12 +124,22 @@ impl Throughput {
             dialogues: 0,
             turns: 0,
             bytes,
+            engine: None,
             encoder: String::new(),
             turnwise: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine(),
             threads: rayon::current_num_threads(),
             steps: Vec::new(),
             searches: Vec::new(),
+        }
+    }
+
+    /// Of what, and where if that was past this machine.
+    pub fn subject(&self) -> String {
+        let paths = self.paths.join(", ");
+        match &self.engine {
+            Some(engine) => format!("{paths} in {engine}"),
+            None => paths,
         }
     }
 
@@ -139,7 +152,8 @@ impl Throughput {
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| Path::new(path).file_stem().unwrap_or_default());
         let stem = file_name(&stem.unwrap_or_default().to_string_lossy());
-        let hash = blake3::hash(format!("{:?} {}", self.paths, self.encoder).as_bytes());
+        let engine = self.engine.as_deref().unwrap_or_default();
+        let hash = blake3::hash(format!("{:?} {}{engine}", self.paths, self.encoder).as_bytes());
         kept::write(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)
     }
 }

@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
+
 use super::{embedded::Embedded, lexical::TermScore, vectors::Kind, vectors::Recipe};
 use crate::{
     corpus::{Dialogue, Turn, filter::Filter},
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
-    store::frame::Totals,
+    store::{Position, frame::Totals},
     text::Analyzer,
 };
 
@@ -45,6 +47,11 @@ pub trait Engine: Send + Sync {
 
     /// What makes terms of texts and of queries.
     fn analyzer(&self) -> Analyzer;
+
+    /// What is looked for by the words of a text.
+    fn words(&self, text: &str) -> Words {
+        Words::of_terms(self.analyzer().terms(text))
+    }
 
     /// An expression in the language of queries.
     fn expression(&self, text: &str) -> Result<Words>;
@@ -104,10 +111,32 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
+    /// Up to so many of the next dialogues that fit, perhaps none although there are more, and where to go on; `None` at the end.
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)>;
+
+    /// Where a list goes on behind a dialogue; `None` if it is not there.
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
+
     /// Says what will be asked for, so that an engine that is far away can fetch it all at once.
     fn ahead(&self, _kind: Kind, _of: &[Found], _what: Ahead) -> Result<()> {
         Ok(())
     }
+}
+
+/// How far a list of all dialogues has come. Each engine has an order of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bookmark {
+    /// Nothing was listed yet.
+    Beginning,
+    /// In the order in which they came: what comes next lies there.
+    At(Position),
+    /// In the order of their keys: what comes next has a greater one.
+    Behind(IdKey),
 }
 
 /// What will be asked for.
@@ -131,7 +160,7 @@ pub struct Ways {
 }
 
 /// What an engine can do of what not all can. What it cannot is an error, never another answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Queries in Tantivy's language.
     pub expressions: bool,
@@ -143,6 +172,8 @@ pub struct Capabilities {
     pub percentiles: bool,
     /// Whatever goes over all dialogues: topics, duplicates, statistics, counts by values.
     pub surveys: bool,
+    /// Listing dialogues in the order in which they came.
+    pub in_order: bool,
     /// How many of a list it gives at most.
     pub deepest: usize,
 }
@@ -174,6 +205,8 @@ pub struct List {
 pub struct Words {
     /// The terms, sorted.
     pub terms: Vec<String>,
+    /// The text itself, for an engine that makes terms of it by its own rules.
+    pub text: Option<String>,
     /// The expression they come from, where there is one.
     pub expression: Option<String>,
     /// What of it was not understood, and so left out.
@@ -188,11 +221,14 @@ impl Words {
 
     /// Whether they can find nothing.
     pub fn is_empty(&self) -> bool {
-        self.expression.is_none() && self.terms.is_empty()
+        self.expression.is_none() && self.terms.is_empty() && self.text.is_none()
     }
 }
 
 /// That an engine cannot do something.
 pub fn unsupported(place: &str, what: &str, hint: &str) -> Error {
-    Error::Input { message: format!("{place}: {what} is not possible there"), hint: Some(hint.to_owned()) }
+    Error::Unsupported {
+        message: format!("{place}: {what} is not possible there"),
+        hint: Some(hint.to_owned()),
+    }
 }

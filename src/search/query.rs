@@ -100,7 +100,7 @@ impl Searcher {
             self.engine.has_words()?;
             let words = match request.syntax {
                 true => self.engine.expression(&request.query)?,
-                false => Words::of_terms(self.engine.analyzer().terms(&request.query)),
+                false => self.engine.words(&request.query),
             };
             query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
             if words.is_empty() && mode == Mode::Bm25 {

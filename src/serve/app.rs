@@ -1,6 +1,6 @@
 //! What all requests share: the indexes, the keys, the pool, the counts.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use super::{
     hosted::{Hosted, Keeper},
@@ -9,13 +9,18 @@ use super::{
     options::{Limits, Options},
     pool::Pool,
     problem::{Outcome, Problem},
+    source::Place,
     surveys::Surveys,
 };
 use crate::{
     corpus::{Dialogue, filter::Filter},
     encoder::Encoder,
     error::{Class, Error, Result},
-    ids::DialogueId,
+    ids::{DialogueId, Seq},
+    index::{
+        engine::{Ahead, Found},
+        vectors::Kind,
+    },
     search::{Replies, RespondRequest, Response, SearchRequest, Searcher},
     store::Snapshot,
 };
@@ -38,19 +43,15 @@ pub struct App {
 
 impl App {
     /// Opens these indexes, each under a name.
-    pub fn open(
-        indexes: Vec<(String, PathBuf)>,
-        keeper: &Arc<dyn Keeper>,
-        options: &Options,
-    ) -> Result<Self> {
+    pub fn open(indexes: Vec<(String, Place)>, keeper: &Arc<dyn Keeper>, options: &Options) -> Result<Self> {
         options.check()?;
         let metrics = Arc::new(Metrics::new());
         let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
-        for (name, root) in indexes {
+        for (name, place) in indexes {
             if hosted.iter().any(|other| other.name == name) {
                 return Err(Error::input(format!("two indexes are called {name}")));
             }
-            hosted.push(Arc::new(Hosted::open(name, root, keeper.clone(), metrics.clone())?));
+            hosted.push(Arc::new(Hosted::open(name, place, keeper.clone(), metrics.clone())?));
         }
         options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {
@@ -71,10 +72,15 @@ impl App {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.now())).collect()
     }
 
+    /// With names in the place of where things lie, for whoever asks over the network.
+    pub(super) fn hidden(&self, problem: Problem) -> Problem {
+        self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
+    }
+
     /// Looks whether other processes have changed an index, and opens it anew then.
     pub(super) fn follow(&self) {
         for hosted in self.indexes.iter() {
-            // Told by the health of the index as long as it lasts; the next look may find it whole.
+            // What cannot be opened leaves what is there, or says of itself that it is away; the next look may find it whole.
             let _ = hosted.follow();
         }
     }
@@ -111,6 +117,11 @@ impl Asker {
                     .hint("say which: ?index=NAME; GET /info names them")),
             },
         }
+    }
+
+    /// What is open of the index that is asked.
+    pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<Opened>> {
+        self.index(app, name)?.at_hand()
     }
 
     /// Whether everything may be seen, of every index.
@@ -187,22 +198,32 @@ impl Opened {
             self.has_encoder()?;
         }
         let mut found = self.searcher.search(&request)?;
-        if let Some(filter) = asker.filter() {
-            // What a turn says of itself does not make its dialogue somebody's.
-            let mut kept = Vec::with_capacity(found.hits.len());
-            for hit in found.hits {
-                let (dialogue, _) = view.find(&hit.dialogue)?;
-                if filter.matches(&dialogue) {
-                    kept.push(hit);
-                }
-            }
-            found.hits = kept;
+        if asker.filter().is_some() {
+            let ids = found.hits.iter().map(|hit| hit.dialogue.as_str());
+            let may = self.visible(ids, asker)?;
+            found.hits.retain(|hit| may.contains(&hit.dialogue));
         }
         Ok(found)
     }
-}
 
-impl Opened {
+    /// Those of these dialogues that the asker may see: what a turn says of itself does not make its dialogue somebody's.
+    fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, asker: &Asker) -> Result<HashSet<String>> {
+        let view = self.searcher.engine().view();
+        let ids: HashSet<&str> = ids.collect();
+        let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
+        let named =
+            |id: &DialogueId| Found { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
+        let all: Vec<Found> = ids.iter().map(named).collect();
+        view.ahead(Kind::Dialogues, &all, Ahead::Records)?;
+        let mut may = HashSet::new();
+        for id in &ids {
+            if view.record(id.key())?.is_some_and(|(_, dialogue)| asker.may_see(&dialogue)) {
+                may.insert(id.to_string());
+            }
+        }
+        Ok(may)
+    }
+
     /// What may be said next, of what the asker may see.
     pub(super) fn respond(&self, mut request: RespondRequest, asker: &Asker) -> Outcome<Replies> {
         request.check()?;
@@ -213,18 +234,10 @@ impl Opened {
             self.has_encoder()?;
         }
         let mut found = self.searcher.respond(&request)?;
-        if let Some(filter) = asker.filter() {
-            let mut kept = Vec::with_capacity(found.replies.len());
-            for reply in found.replies {
-                let may = match &reply.said {
-                    Some(said) => filter.matches(&self.searcher.engine().view().find(&said.dialogue)?.0),
-                    None => true,
-                };
-                if may {
-                    kept.push(reply);
-                }
-            }
-            found.replies = kept;
+        if asker.filter().is_some() {
+            let said = found.replies.iter().filter_map(|reply| reply.said.as_ref());
+            let may = self.visible(said.map(|said| said.dialogue.as_str()), asker)?;
+            found.replies.retain(|reply| reply.said.as_ref().is_none_or(|said| may.contains(&said.dialogue)));
         }
         Ok(found)
     }
@@ -234,8 +247,18 @@ impl Opened {
         match (&self.encoder, &self.without_encoder) {
             (Some(encoder), _) => Ok(encoder),
             (None, Some(why)) => Err(no_encoder(why)),
-            (None, None) => Err(Problem::unavailable("this index has no vectors")
-                .hint("`turnwise encode -i INDEX` gives it some; words can be searched all the same")),
+            (None, None) => Err(self.without_vectors()),
+        }
+    }
+}
+
+impl Opened {
+    /// That there are none, with how to get some.
+    pub(super) fn without_vectors(&self) -> Problem {
+        let problem = Problem::unavailable("this index has no vectors");
+        match self.searcher.engine().without_vectors().hint() {
+            Some(hint) => problem.hint(hint),
+            None => problem,
         }
     }
 }

@@ -1,20 +1,29 @@
-//! An index that is served: open all the time, and opened anew beside what is in use when its files have changed.
+//! An index that is served: open all the time, and opened anew beside what is in use when it has changed.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use super::{app::Opened, batching::Batching, metrics::Metrics, repeated};
-use crate::{encoder::Encoder, error::Result, index::vectors::Recipe, search::Searcher, store::Snapshot};
+use super::{
+    app::Opened,
+    batching::Batching,
+    metrics::Metrics,
+    problem::{Outcome, Problem},
+    source::{Place, Source, Stamp},
+};
+use crate::{
+    encoder::Encoder,
+    error::{Error, Result},
+    index::vectors::Recipe,
+};
 
 /// Whoever knows where models are, and how an index is brought up to what was written to it.
 pub trait Keeper: Send + Sync {
-    /// Opens the encoder that made an index's vectors.
-    fn encoder(&self, recipe: &Recipe, index: &Path) -> Result<Arc<dyn Encoder>>;
+    /// Opens the encoder that made the vectors of what lies at a place.
+    fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
     /// Makes what came searchable, by words and by meaning; what stands in the way is told to whoever looks after the server.
     fn derive(&self, index: &Path);
@@ -27,10 +36,12 @@ pub trait Keeper: Send + Sync {
 const AGAIN: Duration = Duration::from_secs(5);
 /// No more than this part of the time goes into opening what changes all the time.
 const SHARE: u32 = 10;
+/// Seconds after which who asked for what is out of reach may come again.
+const COME_AGAIN: u32 = 2;
 
 pub(super) struct Hosted {
     pub(super) name: String,
-    pub(super) root: PathBuf,
+    pub(super) source: Box<dyn Source>,
     keeper: Arc<dyn Keeper>,
     metrics: Arc<Metrics>,
     /// Held by the one request that writes.
@@ -38,6 +49,8 @@ pub(super) struct Hosted {
     /// Whether something came that was not made searchable yet, and whether somebody does that.
     deriving: Mutex<Deriving>,
     now: RwLock<Arc<Opened>>,
+    /// Why it is out of reach, when it last was looked for.
+    away: RwLock<Option<Problem>>,
     /// Held by the one who opens anew.
     turn: Mutex<Turn>,
 }
@@ -49,7 +62,9 @@ struct Deriving {
 }
 
 struct Turn {
-    stamp: Stamp,
+    /// As it was when it was opened; `None` if that is not known.
+    stamp: Option<Stamp>,
+    looked: Instant,
     /// When, and how long it took.
     opened: (Instant, Duration),
     /// The encoder that is in use, and what it was opened for.
@@ -65,56 +80,30 @@ struct Known {
     batching: Arc<dyn Encoder>,
 }
 
-/// The files of an index, as far as they tell that it changed.
-#[derive(Debug, PartialEq)]
-struct Stamp(Vec<(PathBuf, u64, Option<SystemTime>)>);
-
-impl Stamp {
-    fn of(root: &Path) -> Self {
-        let mut files = Vec::new();
-        collect(root, 0, &mut files);
-        files.sort();
-        Stamp(files)
-    }
-}
-
-fn collect(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.filter_map(|entry| entry.ok()) {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        // sled's files are the writer's own, and locks and answers tell nothing.
-        if name.starts_with("records") || name.contains("lock") || name == repeated::FILE {
-            continue;
-        }
-        match entry.metadata() {
-            Ok(data) if data.is_dir() && depth < 2 => collect(&entry.path(), depth + 1, files),
-            Ok(data) if data.is_file() => files.push((entry.path(), data.len(), data.modified().ok())),
-            _ => {}
-        }
-    }
-}
-
 impl Hosted {
     pub(super) fn open(
         name: String,
-        root: PathBuf,
+        place: Place,
         keeper: Arc<dyn Keeper>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let begun = Instant::now();
         let mut encoder = None;
-        let stamp = Stamp::of(&root);
-        let opened = opened(&root, keeper.as_ref(), &metrics, &mut encoder)?;
+        let source = place.source();
+        // What is not brought to where it is searched yet has no stamp; opening it does that.
+        let stamp = source.stamp().ok();
+        let opened = opened(source.as_ref(), keeper.as_ref(), &metrics, &mut encoder)?;
+        let now = Instant::now();
         Ok(Hosted {
             name,
-            root,
+            source,
             keeper,
             metrics,
             writing: Arc::default(),
             deriving: Mutex::default(),
             now: RwLock::new(Arc::new(opened)),
-            turn: Mutex::new(Turn { stamp, opened: (Instant::now(), begun.elapsed()), encoder }),
+            away: RwLock::default(),
+            turn: Mutex::new(Turn { stamp, looked: now, opened: (now, begun.elapsed()), encoder }),
         })
     }
 
@@ -123,17 +112,31 @@ impl Hosted {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens it anew if its files have changed, but not all the time; gives whether it did. What cannot be opened leaves what
-    /// is there.
+    /// Why it is out of reach, if it is.
+    pub(super) fn away(&self) -> Option<Problem> {
+        self.away.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As it is now, for a request; what is known to be out of reach is not waited for.
+    pub(super) fn at_hand(&self) -> Outcome<Arc<Opened>> {
+        match self.away() {
+            Some(problem) => Err(problem),
+            None => Ok(self.now()),
+        }
+    }
+
+    /// Opens it anew if it has changed, but not all the time; gives whether it did. What cannot be opened leaves what is there.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut turn = self.turn();
         let (when, took) = turn.opened;
-        let model_missing = self.now().without_encoder.is_some() && when.elapsed() >= AGAIN;
-        if when.elapsed() < took * SHARE {
+        if when.elapsed() < took * SHARE || turn.looked.elapsed() < self.source.pause() {
             return Ok(false);
         }
-        let stamp = Stamp::of(&self.root);
-        if stamp == turn.stamp && !model_missing {
+        let model_missing = self.now().without_encoder.is_some() && when.elapsed() >= AGAIN;
+        // An error tells that what is open may be of no use any more.
+        let stamp = self.source.stamp().ok();
+        turn.looked = Instant::now();
+        if stamp.is_some() && stamp == turn.stamp && !model_missing && self.away().is_none() {
             return Ok(false);
         }
         self.reopen(&mut turn, stamp).map(|()| true)
@@ -142,14 +145,20 @@ impl Hosted {
     /// Opens it anew, for somebody who has changed it and wants to see that.
     pub(super) fn changed(&self) -> Result<()> {
         let mut turn = self.turn();
-        let stamp = Stamp::of(&self.root);
+        let stamp = self.source.stamp().ok();
         self.reopen(&mut turn, stamp)
     }
 
-    fn reopen(&self, turn: &mut Turn, stamp: Stamp) -> Result<()> {
+    fn reopen(&self, turn: &mut Turn, stamp: Option<Stamp>) -> Result<()> {
         let begun = Instant::now();
-        let opened = opened(&self.root, self.keeper.as_ref(), &self.metrics, &mut turn.encoder);
+        let opened = opened(self.source.as_ref(), self.keeper.as_ref(), &self.metrics, &mut turn.encoder);
         turn.opened = (Instant::now(), begun.elapsed());
+        let away = match &opened {
+            // Files that are open can be read on, whatever became of their folder.
+            Err(e) if self.source.folder().is_none() => Some(out_of_reach(e)),
+            _ => None,
+        };
+        *self.away.write().unwrap_or_else(PoisonError::into_inner) = away;
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
         turn.stamp = stamp;
         Ok(())
@@ -157,6 +166,7 @@ impl Hosted {
 
     /// Makes what came searchable, beside everything else; what comes meanwhile is taken up next.
     pub(super) fn derive(self: &Arc<Self>) {
+        let Some(folder) = self.source.folder().map(Path::to_owned) else { return };
         let lock = |hosted: &Hosted| -> bool {
             let mut state = hosted.deriving.lock().unwrap_or_else(PoisonError::into_inner);
             state.running = std::mem::take(&mut state.wanted);
@@ -172,7 +182,7 @@ impl Hosted {
         let hosted = self.clone();
         let begun = thread::Builder::new().name("deriving".to_owned()).spawn(move || {
             while lock(&hosted) {
-                hosted.keeper.derive(&hosted.root);
+                hosted.keeper.derive(&folder);
                 let _ = hosted.changed();
             }
         });
@@ -181,24 +191,39 @@ impl Hosted {
         }
     }
 
+    /// With its name in the place of where it lies: that is nobody's business who asks over the network.
+    pub(super) fn hidden(&self, problem: Problem) -> Problem {
+        self.source.places().iter().fold(problem, |problem, place| problem.calling(place, &self.name))
+    }
+
     fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// That an engine cannot be asked just now, for whatever reason.
+fn out_of_reach(e: &Error) -> Problem {
+    let problem = Problem::unavailable(e.to_string());
+    let problem = match e.hint() {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    };
+    Problem { again: Some(COME_AGAIN), ..problem }
+}
+
 /// Opens an index, with its encoder if that is to be had: without it words can be searched all the same.
 fn opened(
-    root: &Path,
+    source: &dyn Source,
     keeper: &dyn Keeper,
     metrics: &Arc<Metrics>,
     known: &mut Option<Known>,
 ) -> Result<Opened> {
-    let searcher = Searcher::over(root, Snapshot::open(root)?)?;
-    let Some(recipe) = searcher.vectors().map(|dense| dense.vectors().recipe().clone()) else {
+    let searcher = source.open()?;
+    let Some(recipe) = searcher.engine().recipe().cloned() else {
         return Ok(Opened::new(searcher, None, None));
     };
     if known.as_ref().is_none_or(|known| known.recipe != recipe) {
-        match know(recipe, root, keeper, metrics) {
+        match know(recipe, &searcher.engine().place(), keeper, metrics) {
             Ok(new) => *known = Some(new),
             Err(e) => {
                 *known = None;
@@ -214,8 +239,8 @@ fn opened(
     }
 }
 
-fn know(recipe: Recipe, root: &Path, keeper: &dyn Keeper, metrics: &Arc<Metrics>) -> Result<Known> {
-    let encoder = keeper.encoder(&recipe, root)?;
+fn know(recipe: Recipe, place: &str, keeper: &dyn Keeper, metrics: &Arc<Metrics>) -> Result<Known> {
+    let encoder = keeper.encoder(&recipe, place)?;
     let counted = metrics.clone();
     let batching = Batching::new(encoder.clone(), move |queries| counted.encoded_together(queries))?;
     Ok(Known { recipe, encoder, batching: Arc::new(batching) })

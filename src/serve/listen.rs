@@ -12,6 +12,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     sync::Semaphore,
+    task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -152,12 +153,20 @@ async fn take(
     }
 }
 
+/// Each by itself: one that does not answer keeps nobody from seeing what changed of the others.
 async fn follow(app: App) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let app = app.clone();
-        let _ = tokio::task::spawn_blocking(move || app.follow()).await;
+    let mut all = JoinSet::new();
+    for hosted in app.indexes.iter() {
+        let hosted = hosted.clone();
+        all.spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let hosted = hosted.clone();
+                let _ = tokio::task::spawn_blocking(move || hosted.follow()).await;
+            }
+        });
     }
+    while all.join_next().await.is_some() {}
 }
 
 fn runtime() -> Result<Runtime> {

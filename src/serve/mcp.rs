@@ -71,7 +71,8 @@ fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) ->
             let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
             match name.as_str() {
                 Some(name @ ("search" | "similar" | "get_dialogue")) => {
-                    done(called(call(app, asker, index, name, &arguments)))
+                    let found = call(app, asker, index, name, &arguments);
+                    done(called(found.map_err(|problem| app.hidden(problem))))
                 }
                 _ => failed(id, -32602, &format!("there is no tool {name}")),
             }
@@ -197,14 +198,14 @@ fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &
         }
         _ => {
             let GetDialogue { id, index } = read(arguments)?;
-            let opened = asker.index(app, index.as_deref().or(unsaid))?.now();
+            let opened = asker.opened(app, index.as_deref().or(unsaid))?;
             let there = opened.dialogue(&id)?;
             let seen = there.filter(|dialogue| asker.may_see(dialogue));
             let seen = seen.ok_or_else(|| Problem::not_found(format!("there is no dialogue `{id}`")))?;
             return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));
         }
     };
-    let found = asker.index(app, index.as_deref().or(unsaid))?.now().search(request, asker)?;
+    let found = asker.opened(app, index.as_deref().or(unsaid))?.search(request, asker)?;
     Ok(json!({"hits": found.hits.iter().map(brief).collect::<Vec<Value>>(), "warnings": found.warnings}))
 }
 

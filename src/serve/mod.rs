@@ -2,7 +2,7 @@
 //!
 //! A request goes through `listen` (connections), `guard` (who asks, limits, headers, what is counted) and its route;
 //! what takes time runs in `pool`, where waiting is bounded; single queries of many requests are encoded together by
-//! `batching`; `hosted` keeps an index open and follows what other processes write to it.
+//! `batching`; `hosted` keeps an index open and follows what other processes write to it, wherever it lies (`source`).
 
 mod app;
 mod batching;
@@ -21,6 +21,7 @@ mod pool;
 mod problem;
 mod repeated;
 mod routes;
+mod source;
 mod stream;
 mod surveys;
 mod tls;
@@ -31,3 +32,4 @@ pub use keys::Keys;
 pub use listen::{Bound, bind};
 pub use openapi::document;
 pub use options::{Limits, Options, Tls};
+pub use source::Place;

@@ -67,8 +67,8 @@ impl Problem {
 
     /// With a name in place of a path.
     pub(super) fn calling(mut self, path: &str, name: &str) -> Self {
-        // `.` is a path, too, and stands for other things in sentences.
-        if path.len() > 2 && path.contains(std::path::MAIN_SEPARATOR) {
+        // `.` is a path, too, and stands for other things in sentences; a host has its port.
+        if path.len() > 2 && path.contains([std::path::MAIN_SEPARATOR, ':']) {
             self.message = self.message.replace(path, name);
             self.hint = self.hint.map(|hint| hint.replace(path, name));
         }
@@ -81,7 +81,7 @@ impl Problem {
             401 => "authentication_error",
             403 => "permission_error",
             429 => "rate_limit_error",
-            400..500 => "invalid_request_error",
+            400..=499 | 501 => "invalid_request_error",
             _ => "server_error",
         }
     }
@@ -100,6 +100,7 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(e: Error) -> Self {
         let (status, code) = match (&e, e.class()) {
+            (Error::Unsupported { .. }, _) => (StatusCode::NOT_IMPLEMENTED, "unsupported"),
             (Error::NoIndex { .. }, _) => (StatusCode::NOT_FOUND, "not_found"),
             (_, Class::Input) => (StatusCode::BAD_REQUEST, "invalid_request"),
             (_, Class::Data | Class::Assertion) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_data"),

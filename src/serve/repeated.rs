@@ -1,14 +1,22 @@
-//! Requests that name themselves (`Idempotency-Key`): what they were answered is kept beside the index, so that one that is sent
-//! again, because its answer never arrived, is answered the same.
+//! Requests that name themselves (`Idempotency-Key`): what they were answered is kept, so that one that is sent again, because its
+//! answer never arrived, is answered the same. Of an index on this machine it is kept beside it; of an engine that is far away
+//! in memory, for as long as the server runs: who sends again after that changes nothing, for what is there is passed over.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::problem::{Outcome, Problem};
-use crate::{error::Result, store::files};
+use crate::{
+    error::{Error, Result},
+    store::files,
+};
 
 /// The header that names a request.
 const HEADER: &str = "idempotency-key";
@@ -44,25 +52,62 @@ pub(super) fn name(headers: &HeaderMap, asker: &str) -> Outcome<Option<String>> 
     }
 }
 
-/// What a request was answered.
-pub(super) fn answered(root: &Path, request: &str) -> Option<Answered> {
-    read(root).into_iter().find(|answered| answered.request == request)
+/// The last answers of an index.
+pub(super) struct Answers(Kept);
+
+enum Kept {
+    File(PathBuf),
+    Memory(Mutex<Vec<Answered>>),
 }
 
-/// Keeps an answer, durably. The oldest are forgotten.
-pub(super) fn keep(root: &Path, answered: Answered) -> Result<()> {
-    let mut all = read(root);
+impl Answers {
+    /// Those that lie in the folder of an index, durably.
+    pub(super) fn beside(root: &Path) -> Self {
+        Answers(Kept::File(root.join(FILE)))
+    }
+
+    /// Those of this process.
+    #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
+    pub(super) fn in_memory() -> Self {
+        Answers(Kept::Memory(Mutex::default()))
+    }
+
+    /// What a request was answered.
+    pub(super) fn of(&self, request: &str) -> Option<Answered> {
+        let find = |all: &[Answered]| all.iter().find(|answered| answered.request == request).cloned();
+        match &self.0 {
+            Kept::File(path) => find(&read(path)),
+            Kept::Memory(all) => find(&all.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Keeps an answer. The oldest are forgotten.
+    pub(super) fn keep(&self, answered: Answered) -> Result<()> {
+        match &self.0 {
+            Kept::File(path) => {
+                let mut all = read(path);
+                add(&mut all, answered);
+                let bytes = serde_json::to_vec(&all).map_err(|e| Error::Internal(e.to_string()))?;
+                files::replace(path, &bytes)
+            }
+            Kept::Memory(all) => {
+                add(&mut all.lock().unwrap_or_else(PoisonError::into_inner), answered);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn add(all: &mut Vec<Answered>, answered: Answered) {
     all.retain(|other| other.request != answered.request);
     all.push(answered);
     let old = all.len().saturating_sub(KEPT);
     all.drain(..old);
-    let bytes = serde_json::to_vec(&all).map_err(|e| crate::error::Error::Internal(e.to_string()))?;
-    files::replace(&root.join(FILE), &bytes)
 }
 
 /// What cannot be read is forgotten: a request that is done again adds nothing twice, it is only counted as unchanged.
-fn read(root: &Path) -> Vec<Answered> {
-    let bytes = fs::read(root.join(FILE)).unwrap_or_default();
+fn read(path: &Path) -> Vec<Answered> {
+    let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
@@ -74,13 +119,16 @@ mod tests {
     fn the_last_are_kept_and_a_damaged_file_is_as_none() {
         let dir = tempfile::tempdir().unwrap();
         let answer = |n: usize| Answered { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
-        (0..KEPT + 2).for_each(|n| keep(dir.path(), answer(n)).unwrap());
-        assert_eq!(answered(dir.path(), "1"), None);
-        assert_eq!(answered(dir.path(), "2"), Some(answer(2)));
+        for answers in [Answers::beside(dir.path()), Answers::in_memory()] {
+            (0..KEPT + 2).for_each(|n| answers.keep(answer(n)).unwrap());
+            assert_eq!(answers.of("1"), None);
+            assert_eq!(answers.of("2"), Some(answer(2)));
+        }
         fs::write(dir.path().join(FILE), "[{").unwrap();
-        assert_eq!(answered(dir.path(), "2"), None);
-        keep(dir.path(), answer(7)).unwrap();
-        assert_eq!(answered(dir.path(), "7"), Some(answer(7)));
+        let answers = Answers::beside(dir.path());
+        assert_eq!(answers.of("2"), None);
+        answers.keep(answer(7)).unwrap();
+        assert_eq!(Answers::beside(dir.path()).of("7"), Some(answer(7)));
     }
 
     #[test]

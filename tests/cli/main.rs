@@ -27,6 +27,8 @@ mod hybrid;
 mod interrupts;
 #[cfg(feature = "milvus")]
 mod milvus;
+#[cfg(all(feature = "milvus", feature = "serve"))]
+mod milvus_serve;
 mod mining;
 mod models;
 #[cfg(feature = "milvus")]

@@ -9,7 +9,7 @@ use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
 /// The sample dialogues in an index and in a Milvus, with the same vectors.
-fn both() -> Option<(Turnwise, Server, String)> {
+pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();
     let engine = format!("--engine {}", server.target("chats"));
@@ -84,6 +84,33 @@ fn without_vectors_it_is_searched_by_words() {
 }
 
 #[test]
+fn throughput_is_measured_under_a_name_of_its_own() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    let model = t.model();
+    let engine = format!("--engine {}", server.target("speed"));
+    let line = format!("bench throughput {SAMPLES} --model {model} --queries 20 {engine}");
+    let measured = t.json(&line);
+    assert_eq!((&measured["dialogues"], &measured["turns"]), (&280.into(), &3208.into()));
+    assert_eq!(measured["engine"], server.target("speed").to_string());
+    let modes: Vec<&str> =
+        measured["searches"].as_array().unwrap().iter().map(|s| s["mode"].as_str().unwrap()).collect();
+    assert_eq!(modes, ["by words", "by meaning", "by both"]);
+    // The name is gone, so that it can be done again; one that is somebody's is left alone.
+    t.run(&format!("search parcel {engine}")).says(2, &["there are no dialogues at"]);
+    assert!(t.ok(&line).contains(" in milvus://127.0.0.1:"));
+    t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
+    t.run(&line).says(2, &["there are dialogues at", "take a name that is free"]);
+    assert_eq!(ids(&t.json(&format!("search parcel {engine}"))).len(), 10);
+    // Beside what an index on this machine does, in one report.
+    t.ok(&format!("bench throughput {SAMPLES} --model {model} --queries 20"));
+    t.ok("bench report -o a.md");
+    let report = t.read("a.md");
+    assert_eq!(report.matches("| by both |").count(), 2, "{report}");
+    assert!(report.contains("in milvus://127.0.0.1:"), "{report}");
+}
+
+#[test]
 fn what_needs_an_index_says_so() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -93,6 +120,10 @@ fn what_needs_an_index_says_so() {
             refused.code == 2 && refused.err.contains("needs an index on this machine"),
             "{command}: {refused:?}"
         );
+    }
+    for command in ["bench sr a.txt -r bm25", "bench smoke", "bench ann --vectors a.npy", "bench report"] {
+        let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
+        refused.says(2, &["asks nothing of milvus://127.0.0.1:1/chats", "bench throughput --engine"]);
     }
     for (command, code, says) in [
         ("search parcel --engine milvus://127.0.0.1:1/chats", 6, "Milvus at 127.0.0.1:1 cannot be reached"),

@@ -70,17 +70,46 @@ fn an_index_moves_to_milvus_and_back_and_is_the_same() {
     assert!(t.ok(&format!("search --engine {address} refund")).contains("refunds-"));
 }
 
+/// A client takes answers of at most 4 MiB: what is larger is asked for in parts.
+#[test]
+fn dialogues_larger_than_any_answer_move_as_well() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    let dialogue = |id: &str, turns: usize, bytes: usize| {
+        let text = |n: usize| format!("turn {n} of {id} {}", "parcel refund ".repeat(bytes / 14));
+        let turns: Vec<Value> =
+            (0..turns).map(|n| serde_json::json!({"speaker": "a", "text": text(n)})).collect();
+        format!("{}\n", serde_json::json!({"id": id, "turns": turns}))
+    };
+    // One of 6 MB, one of many turns, and many that are too much together.
+    let mut all = dialogue("small", 2, 20);
+    all.extend((0..39).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
+    all += &(dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40));
+    t.write("all.jsonl", all);
+    t.ok("model fit all.jsonl -o fitted --dim 384");
+    t.ok("ingest -i x --no-encode all.jsonl");
+    t.ok("encode -i x --model ./fitted");
+    let address = server.target("chats").to_string();
+    let moved = t.run(&format!("migrate -i x --to {address} --format json"));
+    assert!(moved.err.contains("longer than a column of Milvus"), "{moved:?}");
+    assert_eq!(moved.json()["dialogues"], 42);
+    let found = t.json(&format!("search parcel --mode bm25 -k 42 --group dialogue --engine {address}"));
+    assert_eq!(found["hits"].as_array().unwrap().len(), 42);
+    t.ok(&format!("migrate --engine {address} --to y"));
+    assert_eq!(exported(&t, "x"), exported(&t, "y"));
+}
+
 #[test]
 fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
-    for n in 0..5 {
+    for n in 0..4 {
         t.ok(&format!("ingest -i x --no-index --id-prefix {n}- {SAMPLES}"));
     }
     t.ok("encode -i x --model ./fitted");
     let address = server.target("chats").to_string();
-    let total = 5 * 280;
+    let total = 4 * 280;
     let mut kills = 0;
     // Later and later, until one is through before its time; the first never is.
     for millis in (100..).step_by(400) {
@@ -208,4 +237,45 @@ fn what_cannot_be_moved_is_told() {
     t.run(&format!("migrate -i x --to {address}"))
         .says(2, &["2 vectors of", "not there yet", "turnwise encode -i"]);
     t.run(&format!("search x --engine {address}")).says(2, &["there are no dialogues"]);
+}
+
+#[test]
+fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
+    let Some(server) = Server::start() else { return };
+    let t = Turnwise::new();
+    index(&t);
+    let mut all = String::new();
+    for n in 0..4 {
+        let renamed = |dialogue: &mut Value| dialogue["id"] = format!("{n}-{}", id_of(dialogue)).into();
+        for mut dialogue in lines(&t.ok("corpus export -q -i x")) {
+            renamed(&mut dialogue);
+            all += &format!("{dialogue}\n");
+        }
+    }
+    t.write("all.jsonl", all);
+    let engine = format!("--engine {}", server.target("chats"));
+    let mut kills = 0;
+    for millis in (150..).step_by(400) {
+        let mut started = t.start(&format!("ingest {engine} --model ./fitted all.jsonl"));
+        thread::sleep(Duration::from_millis(millis));
+        if let Ok(Some(status)) = started.child.try_wait() {
+            assert!(status.success());
+            break;
+        }
+        started.child.kill().unwrap();
+        started.end();
+        kills += 1;
+        // Whatever is found has its record, whole.
+        let seen = t.run(&format!("search parcel {engine} -k 50 --format json"));
+        if seen.code == 0 {
+            let found = seen.json();
+            assert!(found["hits"].as_array().unwrap().iter().all(|hit| hit["turn"]["text"].is_string()));
+        }
+    }
+    assert!(kills > 0);
+    let told = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
+    assert!(
+        told.contains("1,120  unchanged") && told.contains("1,120 dialogues with 12,832 turns"),
+        "{told}"
+    );
 }

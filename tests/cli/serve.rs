@@ -191,7 +191,7 @@ fn who_takes_nothing_of_an_answer_is_let_go_after_a_while() {
 }
 
 /// A body that came in chunks, which are whole.
-fn chunks(answer: &Answer) -> String {
+pub fn chunks(answer: &Answer) -> String {
     assert_eq!(answer.header("transfer-encoding").as_deref(), Some("chunked"), "{}", answer.head);
     let (mut rest, mut body) = (&answer.body[..], Vec::new());
     loop {

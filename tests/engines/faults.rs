@@ -49,6 +49,60 @@ fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     assert_eq!(e.class(), Class::Unavailable, "{e}");
 }
 
+/// Lets Milvus' own client do something.
+fn their_client(server: &Server, call: &str) {
+    let script = format!(
+        "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').{call}",
+        server.port
+    );
+    let done = Command::new(server.program.with_file_name("python")).args(["-c", &script]).output().unwrap();
+    assert!(done.status.success(), "{call}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn collections_that_something_else_changed_are_told() {
+    let Some(server) = Server::start() else { return };
+    let place = Far { target: server.target("chats") };
+    place.ingest(&[dialogue(1, 1)]);
+    their_client(&server, "drop_collection('chats_g1_utterances')");
+    let e = opened(&place.target);
+    assert!(e.class() == Class::Unavailable && e.to_string().contains("chats_g1_utterances"), "{e}");
+    their_client(&server, "create_collection('chats_g1_utterances', dimension=4)");
+    for e in [opened(&place.target), MilvusHome::open(&place.target).err().unwrap()] {
+        let what = "chats_g1_utterances has another kind of column `id`: something else changed it";
+        assert!(e.to_string().ends_with(what), "{e}");
+        assert!(e.hint().unwrap().contains("--replace"), "{e:?}");
+    }
+}
+
+/// Which words Milvus makes of texts is its own affair; that they are found by the words of a question is ours.
+#[test]
+fn the_analyzers_of_milvus_may_make_the_words() {
+    let Some(server) = Server::start() else { return };
+    let target: Target = format!("{}?analyzer=standard", server.target("theirs")).parse().unwrap();
+    let place = Far { target };
+    let dialogues: Vec<_> = (0..20).map(|n| dialogue(n, 1)).collect();
+    place.ingest(&dialogues);
+    let searcher = place.searcher();
+    let asked = |query: &str| {
+        let request =
+            SearchRequest { query: query.to_owned(), mode: Some(Mode::Bm25), k: 50, ..Default::default() };
+        searcher.search(&request).unwrap().hits
+    };
+    for turn in dialogues.iter().flat_map(|dialogue| &dialogue.turns) {
+        let words: Vec<&str> =
+            turn.text.split_whitespace().filter(|w| w.chars().all(char::is_alphabetic)).collect();
+        let Some(longest) = words.iter().max_by_key(|word| word.len()) else { continue };
+        let shouted = longest.to_uppercase();
+        assert!(!asked(&shouted).is_empty(), "{shouted} of `{}`", turn.text);
+    }
+    assert!(asked("klingon").is_empty());
+    // What is there stays as it was made, whatever an address says later.
+    let later = Far { target: server.target("theirs") };
+    later.ingest(&[dialogue(30, 1)]);
+    assert_eq!(later.searcher().engine().totals().dialogues, 21);
+}
+
 #[test]
 fn what_is_missing_or_of_somebody_else_is_told() {
     let Some(server) = Server::start() else { return };
@@ -57,12 +111,7 @@ fn what_is_missing_or_of_somebody_else_is_told() {
     assert_eq!(e.to_string(), format!("there are no dialogues at {target}"));
     assert!(e.hint().unwrap().starts_with("`turnwise ingest --engine milvus://"));
     // A collection that somebody else made, with Milvus' own client.
-    let script = format!(
-        "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').create_collection('theirs', dimension=4)",
-        server.port
-    );
-    let made = Command::new(server.program.with_file_name("python")).args(["-c", &script]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    their_client(&server, "create_collection('theirs', dimension=4)");
     for e in [opened(&server.target("theirs")), MilvusHome::open(&server.target("theirs")).err().unwrap()] {
         assert!(e.to_string().contains("turnwise did not make it"), "{e}");
     }

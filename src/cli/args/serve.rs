@@ -9,7 +9,7 @@ use clap::Args;
     after_help = "Keys: a file of tables like\n\n  [[key]]\n  name = \"support\"\n  secret = \"…\"            # or sha256 = \"…\" of it\n  scopes = [\"read\"]        # and \"write\"\n  filter = \"corpus=support\" # all it may see\n  indexes = [\"chats\"]\n\nor SECRET[:read|:write|:read+write],… in TURNWISE_API_KEYS."
 )]
 pub(crate) struct ServeArgs {
-    /// More indexes to serve, beside that of -i: names or paths
+    /// More indexes to serve, beside that of -i or what --engine names: names or paths
     #[arg(long = "also", value_name = "NAME|PATH")]
     pub(crate) also: Vec<String>,
     /// Serve every index of the folder of indexes

@@ -15,7 +15,7 @@ use crate::{
     encoder::Encoder,
     error::{Error, Result},
     index::vectors::Recipe,
-    serve::{App, Keeper, Keys, Limits, Options, Tls, bind},
+    serve::{App, Keeper, Keys, Limits, Options, Place, Tls, bind},
 };
 
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
@@ -94,10 +94,13 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// The indexes with the names under which they are asked for.
-fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, PathBuf)>> {
+/// What is served, with the names under which it is asked for: the engine in place of the index, and what comes beside it.
+fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
+    let mut all = Vec::new();
     let mut roots = Vec::new();
-    if context.settings.index.is_some() || !args.all {
+    if context.settings.engine.is_some() {
+        all.push(context.far_to_serve()?);
+    } else if context.settings.index.is_some() || !args.all {
         roots.push(context.existing_index()?);
     }
     for name in &args.also {
@@ -116,7 +119,8 @@ fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, PathBu
         let whole = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
         whole.file_name().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
     };
-    Ok(roots.into_iter().map(|root| (name(&root), root)).collect())
+    all.extend(roots.into_iter().map(|root| (name(&root), Place::Folder(root))));
+    Ok(all)
 }
 
 /// Models and results of benchmarks as the command line finds them.
@@ -126,8 +130,8 @@ struct Own {
 }
 
 impl Keeper for Own {
-    fn encoder(&self, recipe: &Recipe, index: &Path) -> Result<Arc<dyn Encoder>> {
-        search::encoder_of(recipe, &index.display().to_string(), &self.owned.context())
+    fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>> {
+        search::encoder_of(recipe, place, &self.owned.context())
     }
 
     fn derive(&self, index: &Path) {

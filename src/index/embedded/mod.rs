@@ -135,6 +135,7 @@ impl Engine for Embedded {
             terms_explained: true,
             percentiles: true,
             surveys: true,
+            in_order: true,
             deepest: usize::MAX,
         }
     }
@@ -177,6 +178,7 @@ impl Engine for Embedded {
     fn expression(&self, text: &str) -> Result<Words> {
         let query = self.lexical()?.syntax(text);
         Ok(Words {
+            text: None,
             terms: query.terms().to_vec(),
             expression: Some(text.to_owned()),
             warnings: query.warnings().to_vec(),

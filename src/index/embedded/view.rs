@@ -10,11 +10,15 @@ use crate::{
     ids::{DialogueId, IdKey, Seq, TurnNo},
     index::{
         dense::Look,
-        engine::{Found, List, View, Ways, Words},
+        engine::{Bookmark, Found, List, View, Ways, Words},
         lexical::{Lexical, LexicalQuery, TermScore},
         vectors::{Kind, dialogue_key, utterance_key},
     },
+    store::Position,
 };
+
+/// So many records are looked at before others have their turn.
+const LOOKED_AT: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
@@ -121,5 +125,34 @@ impl View for EmbeddedView<'_> {
             Ok(lexical) => lexical.explain(kind, &query_of(lexical, words), dialogue, turn),
             Err(_) => Ok(Vec::new()),
         }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let at = match from {
+            Bookmark::At(position) => position,
+            Bookmark::Beginning | Bookmark::Behind(_) => Position::START,
+        };
+        let mut records = self.engine.snapshot.records_from(at);
+        let mut found = Vec::new();
+        for _ in 0..LOOKED_AT {
+            if found.len() == most {
+                break;
+            }
+            let Some(record) = records.next_record() else { return Ok((found, None)) };
+            let dialogue = record?.dialogue()?;
+            if filter.is_none_or(|filter| filter.matches(&dialogue)) {
+                found.push(dialogue);
+            }
+        }
+        Ok((found, Some(Bookmark::At(records.position()))))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        Ok(self.engine.snapshot.behind(id)?.map(Bookmark::At))
     }
 }

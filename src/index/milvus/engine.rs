@@ -1,9 +1,6 @@
 //! Searching in Milvus.
 
-use super::{
-    connection::Connection, manifest::Manifest, reading::DEEPEST, schema::missing, target::Target,
-    view::MilvusView,
-};
+use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
 use crate::{
     error::{Error, Result},
     index::{
@@ -25,27 +22,19 @@ pub struct Milvus {
 impl Milvus {
     /// Opens what a name stands for, and brings it to where it is searched.
     pub fn open(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        let (connection, manifest) = Connection::there(target)?;
         Milvus::of(connection, manifest)
     }
 
-    /// Opens a generation, and brings it to where it is searched.
+    /// Opens a generation that is loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
-        connection.load(&manifest)?;
-        let name = &connection.target.name;
         let analyzer = manifest.terms_by()?;
-        let count = |kind| connection.count(&manifest.rows(name, kind));
-        let totals = Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? };
+        let totals = connection.totals(&manifest)?;
         Ok(Milvus { connection, manifest, analyzer, totals })
     }
 
     pub(super) fn collection(&self, kind: Kind) -> String {
         self.manifest.rows(&self.connection.target.name, kind)
-    }
-
-    pub(super) fn records(&self) -> String {
-        self.manifest.records(&self.connection.target.name)
     }
 }
 
@@ -61,6 +50,7 @@ impl Engine for Milvus {
             terms_explained: false,
             percentiles: false,
             surveys: false,
+            in_order: false,
             deepest: DEEPEST,
         }
     }
@@ -109,6 +99,11 @@ impl Engine for Milvus {
         self.analyzer
     }
 
+    fn words(&self, text: &str) -> Words {
+        let theirs = self.manifest.words.is_some();
+        Words { text: theirs.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
+    }
+
     fn expression(&self, _: &str) -> Result<Words> {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "look for words alone"))
     }
@@ -116,13 +111,13 @@ impl Engine for Milvus {
     /// Milvus does not tell how many documents have a term, and so not which tell most: all are looked for, which ranks alike
     /// as far as the others tell little.
     fn telling(&self, text: &str, _: Kind, most: usize) -> Result<Words> {
-        let terms = self.analyzer.terms(text);
+        let words = self.words(text);
         let note = format!(
             "all {} different words are looked for: Milvus does not tell which {most} of them tell most",
-            terms.len()
+            words.terms.len()
         );
-        let warnings = if terms.len() > most { vec![note] } else { Vec::new() };
-        Ok(Words { warnings, ..Words::of_terms(terms) })
+        let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };
+        Ok(Words { warnings, ..words })
     }
 
     fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {

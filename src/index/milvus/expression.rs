@@ -109,7 +109,7 @@ fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
 }
 
 fn not_there(what: &str) -> Error {
-    Error::Input {
+    Error::Unsupported {
         message: format!("{what} is not possible in Milvus"),
         hint: Some("`text~WORD` filters utterances; an index on this machine can do all filters".to_owned()),
     }

@@ -1,6 +1,6 @@
 //! A generation beside the one in use: filled unseen, gone on with after a stop, and put in the place of the other in one step.
 
-use milvus::v2::request::collection::DropCollectionRequest;
+use milvus::v2::request::{alias::DropAliasRequest, collection::DropCollectionRequest};
 
 use super::{connection::Connection, manifest::Manifest};
 use crate::{
@@ -34,7 +34,9 @@ pub(super) fn next(
 ) -> Result<Next> {
     let former = connection.manifest()?;
     let number = former.as_ref().map_or(1, |former| former.generation + 1);
-    let manifest = Manifest::new(number, analyzer, recipe);
+    let words = connection.target.analyzer.clone();
+    let words = words.or_else(|| former.as_ref().and_then(|former| former.words.clone()));
+    let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
     // It is made last: where it is, the others are.
     let begun = match connection.exists(&dialogues)? {
@@ -64,6 +66,13 @@ impl Next {
 }
 
 impl Connection {
+    /// Takes the name away, and then what it stood for.
+    pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
+        let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
+        self.ask("taking a name away", async { self.client.drop_alias(request?).await })?;
+        self.remove(manifest)
+    }
+
     /// Removes the collections of a generation.
     fn remove(&self, manifest: &Manifest) -> Result<()> {
         for collection in manifest.collections(&self.target.name) {

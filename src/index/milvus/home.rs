@@ -8,13 +8,11 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    expression,
     generations::{Next, Unfinished, next},
     giving::{Encoding, Giver},
     manifest::Manifest,
     reading::columns,
-    rows::{self, Version, key_of},
-    schema::missing,
+    rows::{self, Version, WordsOf, key_of},
     target::Target,
     walk::Walk,
     writing::{NAMED, Writer, among},
@@ -24,7 +22,7 @@ use crate::{
     encoder::Encoder,
     error::{Error, Result},
     ids::{DialogueId, IdKey},
-    index::vectors::{Kind, Recipe},
+    index::vectors::Recipe,
     store::{IngestMark, Prepared, Put, frame::Totals, ingest::Home},
     text::Analyzer,
 };
@@ -62,11 +60,7 @@ impl MilvusHome {
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
     ) -> Result<Self> {
-        let giver = |manifest: &Manifest| {
-            let (recipe, encoder) = (manifest.recipe.as_ref()?, encoder?);
-            Some(Box::new(Encoding::new(encoder, recipe)) as Box<dyn Giver>)
-        };
-        MilvusHome::in_use(target, analyzer, recipe, giver)
+        MilvusHome::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
     }
 
     /// The same, with vectors that somebody has already.
@@ -92,7 +86,7 @@ impl MilvusHome {
                 manifest
             }
             None => {
-                let manifest = Manifest::new(1, analyzer, recipe);
+                let manifest = Manifest::new(1, analyzer, target.analyzer.clone(), recipe);
                 connection.create(&manifest)?;
                 connection.switch(&manifest)?;
                 manifest
@@ -117,10 +111,24 @@ impl MilvusHome {
 
     /// Opens what is there, for taking dialogues out of it.
     pub fn open(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
-        connection.load(&manifest)?;
+        let (connection, manifest) = Connection::there(target)?;
         MilvusHome::of(connection, manifest, None, None)
+    }
+
+    /// Opens what is there, for bringing dialogues to it with the encoder that made its vectors.
+    pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        let giver = encoding(&manifest, encoder);
+        MilvusHome::over(connection, manifest, giver, None)
+    }
+
+    /// Removes a name with everything that it stands for.
+    pub fn remove(target: &Target) -> Result<()> {
+        let connection = Connection::open(target)?;
+        match connection.manifest()? {
+            Some(manifest) => connection.remove_name(&manifest),
+            None => Ok(()),
+        }
     }
 
     /// Checks that whoever gives vectors gives those that are there.
@@ -149,7 +157,7 @@ impl MilvusHome {
         instead_of: Option<Next>,
     ) -> Result<Self> {
         Ok(MilvusHome {
-            writer: Writer { analyzer: manifest.terms_by()?, connection, manifest, giver, cut: 0 },
+            writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,
@@ -171,8 +179,7 @@ impl MilvusHome {
 
     /// How many dialogues and turns are there.
     pub fn totals(&self) -> Result<Totals> {
-        let count = |kind| self.writer.connection.count(&self.writer.collection(kind));
-        Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
+        self.writer.connection.totals(&self.writer.manifest)
     }
 
     /// All that was written, read back; also where no name stands for it yet.
@@ -217,24 +224,23 @@ impl MilvusHome {
 
     /// Removes the dialogues that fit a filter; gives how many did.
     pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
-        let expression = expression::of(filter, Kind::Dialogues)?;
-        let mut deleted = 0;
+        let (mut deleted, mut behind) = (0, None);
         loop {
-            let dialogues = self.writer.collection(Kind::Dialogues);
-            let found = self.writer.connection.rows(&dialogues, &expression, &["dialogue"])?;
-            let ids: Vec<DialogueId> =
-                columns(&found).texts("dialogue").iter().map(DialogueId::new).collect::<Result<_>>()?;
-            if ids.is_empty() {
+            let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
+            let (found, next) = connection.listed(manifest, behind, Some(filter), NAMED)?;
+            let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
+            deleted += self.delete(&ids)?;
+            if next.is_none() {
                 return Ok(deleted);
             }
-            let gone = self.delete(&ids)?;
-            deleted += gone;
-            if gone == 0 {
-                // Rows without a record are what an ingest left that was cut short.
-                return Ok(deleted);
-            }
+            behind = next;
         }
     }
+}
+
+fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn Giver>> {
+    let (recipe, encoder) = (manifest.recipe.as_ref()?, encoder?);
+    Some(Box::new(Encoding::new(encoder, recipe)))
 }
 
 fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>) -> Error {
@@ -254,10 +260,13 @@ fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>
 impl Home for MilvusHome {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         let waiting = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id);
-        match waiting {
-            Some((dialogue, _)) => Ok(Some(dialogue.clone())),
-            None => {
-                Err(Error::Internal("a filter of what may be replaced is not asked of Milvus".to_owned()))
+        let key = id.key();
+        match (waiting, self.known.get(&key)) {
+            (Some((dialogue, _)), _) => Ok(Some(dialogue.clone())),
+            (None, Some(None)) => Ok(None),
+            (None, _) => {
+                let mut read = self.writer.connection.dialogues(&self.writer.manifest, &[key])?;
+                Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
             }
         }
     }
@@ -334,7 +343,7 @@ impl Home for MilvusHome {
     fn set_rejected(&mut self, _: &str, _: u64) {}
 
     fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
-        Err(Error::Input {
+        Err(Error::Unsupported {
             message: "finding duplicates among what is in Milvus (--dedupe) is not possible".to_owned(),
             hint: Some("`turnwise corpus convert --dedupe` leaves them out before".to_owned()),
         })

@@ -21,6 +21,9 @@ pub struct Manifest {
     pub generation: u64,
     /// What made the terms.
     pub(super) analyzer: String,
+    /// Which analyzer of Milvus made terms of the texts, in place of that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) words: Option<String>,
     /// What made the vectors; without one there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -28,8 +31,13 @@ pub struct Manifest {
 
 impl Manifest {
     /// That of a new generation.
-    pub fn new(generation: u64, analyzer: Analyzer, recipe: Option<Recipe>) -> Self {
-        Manifest { format: FORMAT, generation, analyzer: analyzer.to_string(), recipe }
+    pub(super) fn new(
+        generation: u64,
+        analyzer: Analyzer,
+        words: Option<String>,
+        recipe: Option<Recipe>,
+    ) -> Self {
+        Manifest { format: FORMAT, generation, analyzer: analyzer.to_string(), words, recipe }
     }
 
     pub(super) fn read(place: &str, text: &str) -> Result<Self> {
@@ -55,7 +63,7 @@ impl Manifest {
         serde_json::from_str(text).map_err(unreadable)
     }
 
-    /// What made the terms.
+    /// What makes terms here: of what is looked for, and of what is marked in a hit.
     pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
@@ -81,6 +89,6 @@ impl Manifest {
             let recipe = manifest.recipe.as_ref();
             recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
         };
-        self.analyzer == other.analyzer && made(self) == made(other)
+        (&self.analyzer, &self.words) == (&other.analyzer, &other.words) && made(self) == made(other)
     }
 }

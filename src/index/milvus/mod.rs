@@ -12,6 +12,9 @@
 //! passes it over: so a change is seen whole or not at all, whenever the one who made it dies. What is left behind is
 //! removed by the next ingest of the same dialogue.
 //!
+//! **A generation is exchanged as a whole.** What takes the place of what is there (another encoder, another corpus, an index
+//! that moves in) is filled beside it under the next number, which no name stands for; then the alias is switched.
+//!
 //! Words are our own terms, written so that any of Milvus's tokenizers leaves them as they are; filters are expressions
 //! made of the typed filter. Fusion, ranking again and everything else is made above, as for an index on this machine.
 
@@ -21,6 +24,7 @@ mod expression;
 mod generations;
 mod giving;
 mod home;
+mod listing;
 mod manifest;
 mod names;
 mod reading;
@@ -29,6 +33,7 @@ mod schema;
 mod target;
 mod view;
 mod walk;
+mod watch;
 mod writing;
 
 pub use engine::Milvus;
@@ -38,3 +43,4 @@ pub use home::MilvusHome;
 pub use manifest::Manifest;
 pub use target::{Consistency, Graph, Target};
 pub use walk::{Moved, Walk};
+pub use watch::{Held, Watch};

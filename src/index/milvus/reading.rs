@@ -6,6 +6,7 @@ use milvus::v2::{FieldData, QueryResults, error::Error as Failure, request::dql:
 
 use super::{
     connection::{Connection, failed, is_too_large, wait},
+    manifest::Manifest,
     names,
     rows::{Answer, Version, key_of, key_text},
 };
@@ -13,6 +14,8 @@ use crate::{
     corpus::Dialogue,
     error::{Error, Result},
     ids::IdKey,
+    index::vectors::Kind,
+    store::frame::Totals,
 };
 
 /// Milvus gives no more rows at once.
@@ -36,6 +39,12 @@ pub(super) fn odd(place: &str, what: &str) -> Error {
 }
 
 impl Connection {
+    /// How many dialogues and turns a generation has.
+    pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
+        let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
+        Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
+    }
+
     /// How many rows a collection has.
     pub(super) fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
@@ -105,12 +114,13 @@ impl Connection {
         Ok(alone)
     }
 
-    /// Reads dialogues by their keys, each in the version that counts.
+    /// Reads the dialogues of these keys, as far as they are there, each in the version that counts.
     pub(super) fn dialogues(
         &self,
-        records: &str,
+        manifest: &Manifest,
         keys: &[IdKey],
     ) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
+        let records = &manifest.records(&self.target.name);
         let keys: Vec<String> = keys.iter().map(|key| key_text(*key)).collect();
         let mut read = Pieces::default();
         let place = self.target.to_string();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use milvus::v2::FieldData;
 use serde_json::{Value, json};
 
-use super::names;
+use super::{manifest::Manifest, names};
 use crate::{
     corpus::{
         Dialogue, Turn,
@@ -158,6 +158,30 @@ pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
     dialogue.turns.iter().try_for_each(|turn| Asked::of(dialogue, Some(turn)).map(drop))
 }
 
+/// What the column of words holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WordsOf {
+    /// Our own terms, of which no tokenizer makes others.
+    Ours(Analyzer),
+    /// The texts themselves: Milvus makes terms of them.
+    Theirs,
+}
+
+impl WordsOf {
+    pub(super) fn of(manifest: &Manifest) -> Result<Self> {
+        match manifest.words {
+            None => manifest.terms_by().map(WordsOf::Ours),
+            Some(_) => Ok(WordsOf::Theirs),
+        }
+    }
+
+    fn in_texts(self, texts: &[&str]) -> String {
+        let WordsOf::Ours(analyzer) = self else { return texts.join("\n") };
+        let analyzed: Vec<_> = texts.iter().flat_map(|text| analyzer.analyze(text)).collect();
+        names::terms(analyzed.iter().map(|token| token.term.as_str()))
+    }
+}
+
 /// Rows of turns, or of whole dialogues, column by column.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -193,7 +217,7 @@ impl Rows {
         dialogue: &Dialogue,
         turn: Option<&Turn>,
         version: Version,
-        analyzer: Analyzer,
+        words: WordsOf,
     ) -> Result<()> {
         let asked = Asked::of(dialogue, turn)?;
         let key = dialogue.id.key();
@@ -201,8 +225,7 @@ impl Rows {
             Some(turn) => vec![&turn.text],
             None => dialogue.turns.iter().map(|turn| turn.text.as_str()).collect(),
         };
-        let analyzed: Vec<_> = texts.iter().flat_map(|text| analyzer.analyze(text)).collect();
-        let mut words = names::terms(analyzed.iter().map(|token| token.term.as_str()));
+        let mut words = words.in_texts(&texts);
         let mut said = turn.map(|turn| names::folded(&turn.text)).unwrap_or_default();
         self.cut += u64::from(fit(&mut words) | fit(&mut said));
         self.bytes += words.len() + said.len() + asked.facts.iter().map(String::len).sum::<usize>() + 256;
@@ -284,15 +307,28 @@ pub(super) struct Pieces {
     counts: Vec<i64>,
     corpora: Vec<String>,
     texts: Vec<String>,
+    bytes: usize,
 }
 
 impl Pieces {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// A piece. The first has the dialogue's key as its name: writing it makes its version the one that counts.
-    fn push(&mut self, key: IdKey, version: Version, [number, count]: [usize; 2], corpus: &str, piece: &str) {
+    pub(super) fn push(
+        &mut self,
+        key: IdKey,
+        version: Version,
+        [number, count]: [usize; 2],
+        corpus: &str,
+        piece: &str,
+    ) {
+        self.bytes += piece.len() + 256;
         self.ids.push(match number {
             0 => key_text(key),
             n => format!("{}-{n}", row_id(key, version, None)),
@@ -320,15 +356,8 @@ impl Pieces {
     }
 }
 
-/// Takes a record apart: first pieces into `first`, the others into `rest`.
-pub(super) fn pieces(
-    key: IdKey,
-    version: Version,
-    corpus: &str,
-    json: &str,
-    first: &mut Pieces,
-    rest: &mut Pieces,
-) {
+/// Takes a record apart; there is always a first piece.
+pub(super) fn pieces(json: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut left = json;
     while left.len() > PIECE {
@@ -337,11 +366,7 @@ pub(super) fn pieces(
         left = others;
     }
     parts.push(left);
-    let count = parts.len();
-    for (number, part) in parts.into_iter().enumerate() {
-        let into = if number == 0 { &mut *first } else { &mut *rest };
-        into.push(key, version, [number, count], corpus, part);
-    }
+    parts
 }
 
 /// Columns of an answer, by their names.

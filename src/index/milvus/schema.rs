@@ -9,6 +9,7 @@ use milvus::v2::{
         collection::{
             CreateCollectionRequest, DescribeCollectionRequest, HasCollectionRequest, LoadCollectionRequest,
         },
+        index::CreateIndexRequest,
     },
 };
 
@@ -17,7 +18,7 @@ use super::{
     manifest::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
-    target::Graph,
+    target::{Graph, Target},
 };
 use crate::{
     error::{Error, Result},
@@ -29,6 +30,14 @@ use crate::{
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
+    /// Connects, and brings what a name stands for to where it is searched.
+    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+        let connection = Connection::open(target)?;
+        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        connection.load(&manifest)?;
+        Ok((connection, manifest))
+    }
+
     /// What a name stands for; `None` if there is nothing of that name.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
         match self.aliased()? {
@@ -76,19 +85,12 @@ impl Connection {
 
     /// Makes the collections of a generation. Nobody sees them before [`Connection::switch`].
     pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
-        let name = &self.target.name;
-        let dim = manifest.recipe.as_ref().map(|recipe| recipe.dim);
-        let everything = [
-            (
-                manifest.records(name),
-                records(),
-                vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],
-            ),
-            (manifest.rows(name, Kind::Utterances), rows(dim), self.indexes(dim)),
-            (manifest.rows(name, Kind::Dialogues), rows(dim), self.indexes(dim)),
-        ];
         let text = serde_json::to_string(manifest).map_err(|e| Error::Internal(e.to_string()))?;
-        for (collection, schema, indexes) in everything {
+        for (collection, schema) in schemas(&self.target.name, manifest) {
+            let indexes = match schema.get_fields().iter().any(|field| field.get_name() == "nothing") {
+                true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],
+                false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
+            };
             // What a making left that was cut short: no name ever stood for it.
             self.drop_if_there(&collection)?;
             let request = CreateCollectionRequest::builder()
@@ -102,7 +104,18 @@ impl Connection {
                 .build();
             self.ask("making a collection", async { self.client.create_collection(request?).await })?;
         }
+        for kind in Kind::ALL {
+            self.look_up_facts(&manifest.rows(&self.target.name, kind));
+        }
         self.load(manifest)
+    }
+
+    /// Lets filters find rows by their values without going over all of them. Not every server can have such an index over a
+    /// list, and filters are right without it.
+    fn look_up_facts(&self, collection: &str) {
+        let request =
+            CreateIndexRequest::builder().collection_name(collection).index_param(looked_up("facts")).build();
+        let _ = self.ask("making an index", async { self.client.create_index(request?).await });
     }
 
     /// Lets the name stand for a generation, for everybody and at once.
@@ -125,9 +138,42 @@ impl Connection {
 
     /// Brings the collections of a generation to where they are searched. Milvus forgets it when it starts anew.
     pub(super) fn load(&self, manifest: &Manifest) -> Result<()> {
-        for collection in manifest.collections(&self.target.name) {
+        for (collection, schema) in schemas(&self.target.name, manifest) {
+            self.check(&collection, &schema)?;
             let request = LoadCollectionRequest::builder().collection_name(collection.as_str()).build();
             self.ask("loading a collection", async { self.client.load_collection(request?).await })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a collection has the columns that turnwise gave it. Others beside them are no matter.
+    fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
+        let request = DescribeCollectionRequest::builder().collection_name(collection).build();
+        let described =
+            self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
+        let there = described.description().get_schema().get_fields();
+        for field in expected.get_fields() {
+            let same = there.iter().find(|other| other.get_name() == field.get_name());
+            let what = match same {
+                None => format!("has no column `{}`", field.get_name()),
+                Some(other) if other.get_data_type() != field.get_data_type() => {
+                    format!("has another kind of column `{}`", field.get_name())
+                }
+                Some(other) if other.get_dimension() != field.get_dimension() => format!(
+                    "has vectors of {} numbers in `{}`, and {} are expected",
+                    other.get_dimension(),
+                    field.get_name(),
+                    field.get_dimension()
+                ),
+                Some(_) => continue,
+            };
+            return Err(Error::Unavailable {
+                message: format!("{}: {collection} {what}: something else changed it", self.target),
+                hint: Some(format!(
+                    "`turnwise ingest --engine {} --replace FILES` makes everything anew",
+                    self.target
+                )),
+            });
         }
         Ok(())
     }
@@ -177,15 +223,23 @@ fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-fn rows(dim: Option<usize>) -> CollectionSchema {
+/// The collections of a generation, in the order in which they are made.
+fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
+    let [records, utterances, dialogues] = manifest.collections(name);
+    [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
+}
+
+fn rows(manifest: &Manifest) -> CollectionSchema {
     let facts = field("facts", DataType::Array)
         .element_type(DataType::VarChar)
         .max_capacity(MOST_FACTS as u32)
         .max_length(names::LONGEST_FACT as u32);
-    // Terms have no sign that any tokenizer could take apart, and so the one that every server has does.
-    let words = text_field("words", names::LONGEST_TEXT)
-        .enable_analyzer(true)
-        .analyzer_params(serde_json::json!({ "tokenizer": "standard" }));
+    let analyzer = match &manifest.words {
+        Some(theirs) => serde_json::json!({ "type": theirs }),
+        // Terms have no sign that any tokenizer could take apart, and so the one that every server has does.
+        None => serde_json::json!({ "tokenizer": "standard" }),
+    };
+    let words = text_field("words", names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer);
     let bm25 = Function::new()
         .name("bm25")
         .function_type(FunctionType::Bm25)
@@ -205,9 +259,9 @@ fn rows(dim: Option<usize>) -> CollectionSchema {
         .add_field(words)
         .add_field(field("sparse", DataType::SparseFloatVector))
         .add_function(bm25);
-    match dim {
-        Some(dim) => schema
-            .add_field(field("vector", DataType::FloatVector).dimension(dim as u32))
+    match &manifest.recipe {
+        Some(recipe) => schema
+            .add_field(field("vector", DataType::FloatVector).dimension(recipe.dim as u32))
             .add_field(field("directed", DataType::Bool)),
         None => schema,
     }

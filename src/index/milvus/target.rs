@@ -34,6 +34,8 @@ pub struct Target {
     pub graph: Graph,
     /// How many shards take writes, when a collection is made.
     pub shards: i32,
+    /// The analyzer of Milvus that makes words of texts, when a collection is made; turnwise's own if none is named.
+    pub analyzer: Option<String>,
 }
 
 /// How fresh what is read has to be.
@@ -68,7 +70,9 @@ const CONSISTENCIES: [(&str, Consistency); 4] = [
 ];
 const GRAPHS: [(&str, Graph); 3] =
     [("hnsw", Graph::Hnsw), ("diskann", Graph::DiskAnn), ("ivf_rabitq", Graph::IvfRabitq)];
-const OPTIONS: [&str; 6] = ["attempts", "consistency", "database", "index", "shards", "timeout"];
+const OPTIONS: [&str; 7] = ["analyzer", "attempts", "consistency", "database", "index", "shards", "timeout"];
+/// Those that every Milvus has by name. They are asked for as they are called; what they do is Milvus' own.
+const ANALYZERS: [&str; 3] = ["standard", "english", "chinese"];
 
 impl Target {
     /// Whether a text is an address of Milvus.
@@ -82,7 +86,7 @@ impl Target {
     }
 
     /// Host and port, for people.
-    pub(super) fn server(&self) -> String {
+    pub fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
@@ -98,6 +102,8 @@ impl Target {
             "index" => self.graph = named("index of Milvus", value, &GRAPHS)?,
             "timeout" => self.timeout = Duration::from_secs(number(name, value, 1, 3_600)?),
             "attempts" => self.attempts = number(name, value, 1, 100)? as u32,
+            "analyzer" if ANALYZERS.contains(&value) => self.analyzer = Some(value.to_owned()),
+            "analyzer" => return Err(Error::unknown_name("analyzer of Milvus", value, ANALYZERS)),
             "shards" => self.shards = number(name, value, 1, 64)? as i32,
             _ => return Err(Error::unknown_name("option of a Milvus address", name, OPTIONS)),
         }
@@ -148,6 +154,7 @@ impl FromStr for Target {
             attempts: 4,
             graph: Graph::Hnsw,
             shards: 1,
+            analyzer: None,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let Some((name, value)) = option.split_once('=') else {
@@ -227,6 +234,7 @@ mod tests {
             ("milvus://x/1b", "`1b` is no name"),
             ("milvus://u:p@x/c", "no user and no password"),
             ("milvus://x/c?index=flat", "unknown index of Milvus `flat`"),
+            ("milvus://x/c?analyzer=klingon", "unknown analyzer of Milvus `klingon`"),
             ("milvus://x/c?tiemout=3", "unknown option"),
             ("milvus://x/c?timeout=0", "a number from 1"),
         ] {

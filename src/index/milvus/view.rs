@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
     index::{
-        engine::{Ahead, Found, List, View, Ways, Words},
+        engine::{Ahead, Bookmark, Found, List, View, Ways, Words},
         lexical::TermScore,
         vectors::Kind,
     },
@@ -118,7 +118,7 @@ impl<'a> MilvusView<'a> {
             let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
             different.into_iter().collect()
         };
-        let mut read = self.engine.connection.dialogues(&self.engine.records(), &unknown)?;
+        let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
         let mut known = self.records.borrow_mut();
         for key in unknown {
             let record = read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue));
@@ -166,6 +166,12 @@ impl<'a> MilvusView<'a> {
     }
 }
 
+/// Words as Milvus takes them: as the rows have them.
+fn query_of(words: &Words) -> SearchVectors {
+    let terms = || names::terms(words.terms.iter().map(String::as_str));
+    SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
+}
+
 fn turn_of(number: i64) -> TurnNo {
     TurnNo(u32::try_from(number).unwrap_or(0))
 }
@@ -191,9 +197,7 @@ impl View for MilvusView<'_> {
 
     fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let k = k.min(DEEPEST);
-        let text = names::terms(words.terms.iter().map(String::as_str));
-        let query = SearchVectors::EmbeddedText(vec![text]);
-        let mut list = self.best(kind, "sparse", query, k, &self.filter)?;
+        let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
         list.found.retain(|found| found.score > 0.0);
         Ok(list)
     }
@@ -227,10 +231,8 @@ impl View for MilvusView<'_> {
     }
 
     fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
-        let text = names::terms(words.terms.iter().map(String::as_str));
         let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
-        let best =
-            self.best(Kind::Utterances, "sparse", SearchVectors::EmbeddedText(vec![text]), 1, &only)?;
+        let best = self.best(Kind::Utterances, "sparse", query_of(words), 1, &only)?;
         Ok(best.found.first().and_then(|found| found.turn))
     }
 
@@ -244,5 +246,25 @@ impl View for MilvusView<'_> {
             Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
             Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
         }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let behind = match from {
+            Bookmark::Behind(key) => Some(key),
+            Bookmark::Beginning | Bookmark::At(_) => None,
+        };
+        let engine = self.engine;
+        let (found, next) = engine.connection.listed(&engine.manifest, behind, filter, most)?;
+        Ok((found, next.map(Bookmark::Behind)))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        let key = id.key();
+        Ok(self.record(key)?.map(|_| Bookmark::Behind(key)))
     }
 }

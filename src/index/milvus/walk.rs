@@ -8,7 +8,6 @@ use super::{
     names,
     reading::{DEEPEST, columns},
     rows::{Answer, Version, key_of, row_id},
-    schema::missing,
     target::Target,
 };
 use crate::{
@@ -48,13 +47,12 @@ pub struct Walk {
 impl Walk {
     /// A walk over what a name stands for.
     pub fn over(target: &Target) -> Result<Self> {
-        let connection = Connection::open(target)?;
-        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        let (connection, manifest) = Connection::there(target)?;
         Walk::of(connection, manifest)
     }
 
+    /// A walk over a generation that is loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
-        connection.load(&manifest)?;
         let rows = connection.count(&manifest.rows(&connection.target.name, Kind::Dialogues))?;
         let digits = (0..4).find(|digits| 16u64.pow(*digits) * PART >= rows).unwrap_or(4);
         let mut parts = vec![String::new()];
@@ -122,8 +120,7 @@ impl Walk {
     }
 
     fn read(&self, keys: &[IdKey]) -> Result<Vec<Moved>> {
-        let records = self.manifest.records(&self.connection.target.name);
-        let mut read = self.connection.dialogues(&records, keys)?;
+        let mut read = self.connection.dialogues(&self.manifest, keys)?;
         let mut names: [Vec<String>; 2] = Default::default();
         if self.with_vectors {
             for (key, (version, dialogue)) in &read {

@@ -15,14 +15,13 @@ use super::{
     giving::{self, Giver, Of},
     manifest::Manifest,
     names,
-    rows::{Pieces, Rows, Version, key_text, pieces},
+    rows::{Pieces, Rows, Version, WordsOf, key_text, pieces},
 };
 use crate::{
     corpus::Dialogue,
     error::{Error, Result},
     ids::IdKey,
     index::vectors::Kind,
-    text::Analyzer,
 };
 
 /// So many rows, or so many of their bytes, go together at most.
@@ -35,7 +34,7 @@ pub(super) const NAMED: usize = 1_000;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
-    pub(super) analyzer: Analyzer,
+    pub(super) words: WordsOf,
     pub(super) giver: Option<Box<dyn Giver>>,
     /// How many rows are longer than Milvus' columns.
     pub(super) cut: u64,
@@ -73,10 +72,10 @@ impl Writer {
         let mut waiting: [Waiting<'_>; 2] = Default::default();
         for (dialogue, version) in dialogues {
             for turn in &dialogue.turns {
-                waiting[0].rows.push(dialogue, Some(turn), *version, self.analyzer)?;
+                waiting[0].rows.push(dialogue, Some(turn), *version, self.words)?;
                 waiting[0].of.push(Of::Turn(dialogue, turn));
             }
-            waiting[1].rows.push(dialogue, None, *version, self.analyzer)?;
+            waiting[1].rows.push(dialogue, None, *version, self.words)?;
             waiting[1].of.push(Of::Whole(dialogue));
             for kind in Kind::ALL {
                 self.send(kind, &mut waiting[kind as usize], false)?;
@@ -105,19 +104,33 @@ impl Writer {
         self.upsert(&self.collection(kind), rows.into_columns())
     }
 
-    /// Writes records: all their pieces but the first, then those, with which they count.
+    /// Writes records: of each all pieces but the first, then that, with which it counts.
     fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let (mut first, mut rest) = (Pieces::default(), Pieces::default());
         for (dialogue, version) in dialogues {
             let json = serde_json::to_string(dialogue).map_err(|e| Error::Internal(e.to_string()))?;
-            pieces(dialogue.id.key(), *version, &dialogue.source, &json, &mut first, &mut rest);
-        }
-        for pieces in [rest, first] {
-            if pieces.len() > 0 {
-                self.upsert(&self.records(), pieces.into_columns())?;
+            let (key, corpus, parts) = (dialogue.id.key(), &dialogue.source, pieces(&json));
+            for (number, part) in parts.iter().enumerate().skip(1) {
+                rest.push(key, *version, [number, parts.len()], corpus, part);
+                if rest.bytes() >= BYTES {
+                    self.send_pieces(&mut rest)?;
+                }
+            }
+            first.push(key, *version, [0, parts.len()], corpus, parts[0]);
+            if first.bytes() >= BYTES {
+                self.send_pieces(&mut rest)?;
+                self.send_pieces(&mut first)?;
             }
         }
-        Ok(())
+        self.send_pieces(&mut rest)?;
+        self.send_pieces(&mut first)
+    }
+
+    fn send_pieces(&self, pieces: &mut Pieces) -> Result<()> {
+        match std::mem::take(pieces) {
+            none if none.len() == 0 => Ok(()),
+            pieces => self.upsert(&self.records(), pieces.into_columns()),
+        }
     }
 
     /// Removes what is left of dialogues as they were before.

@@ -25,6 +25,13 @@ export function show(counted, filter, on) {
     return el("div", { class: "facet" }, el("h2", {}, facet.field), el("div", { class: "values" },
       facet.values.slice(0, SHOWN).map(chip), rest > 0 && el("span", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`)));
   });
+  put(rows);
+}
+
+// Nothing was counted.
+export const none = () => put([]);
+
+function put(rows) {
   $("facets").querySelector("section").replaceChildren(...rows);
   $("facets").classList.toggle("none", rows.length === 0);
 }

@@ -12,6 +12,11 @@ import * as topics from "./topics.js";
 const PAGE = 10;
 let running = null;
 let shown = [];
+let indexes = [];
+
+// The index that is asked, and whether its engine can do something that not all can.
+const current = (name) => indexes.find((index) => index.name === name) || indexes[0];
+const can = (what, { index }) => current(index)?.can[what] ?? true;
 
 // --- what is asked, and the address
 
@@ -113,6 +118,10 @@ let counted_for = null;
 
 // The counts are those of the filter, whatever is looked for.
 async function count(asked) {
+  if (!can("surveys", asked)) {
+    counted_for = null;
+    return facets.none();
+  }
   const wanted = JSON.stringify([asked.filter, asked.index]);
   if (wanted === counted_for) return;
   counted_for = wanted;
@@ -159,6 +168,11 @@ async function find(asked, offset) {
 
 // What there is as a whole, of what fits the filter.
 async function survey(asked) {
+  if (!can("surveys", asked)) {
+    anew("Topics and statistics go over all dialogues at once: they need an index on the machine that serves, and these dialogues lie elsewhere.");
+    $("survey").replaceChildren();
+    return true;
+  }
   const signal = anew(asked.view === "topics" ? "Finding out what the dialogues are about…" : "Counting…");
   $("survey").replaceChildren();
   try {
@@ -197,7 +211,7 @@ async function browse(asked, after) {
     if (!after) { $("hits").replaceChildren(); shown = []; }
     $("hits").append(...dialogues.map((d, n) => listed(d, shown.length + n + 1, on)));
     shown = shown.concat(dialogues.map((d) => ({ id: d.id, dialogue: d.id, turn: d.turns[0] })));
-    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : "All there is, the first to come in first. Type above what to look for.";
+    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : `All there is${can("in_order", asked) ? ", the first to come in first" : ""}. Type above what to look for.`;
     $("more").hidden = !next;
     return true;
   } catch (e) {
@@ -222,6 +236,7 @@ async function show() {
   $("clear").hidden = !asked.filter;
   document.body.classList.toggle("surveying", Boolean(asked.view));
   for (const button of document.querySelectorAll("#views button")) {
+    if (["topics", "stats"].includes(button.dataset.view)) button.hidden = !can("surveys", asked);
     if (button.dataset.view === asked.view) button.setAttribute("aria-current", "page");
     else button.removeAttribute("aria-current");
   }
@@ -248,14 +263,17 @@ async function show() {
 // --- beginning
 
 async function begin() {
-  const { indexes, version } = await api.info();
+  const told = await api.info();
+  indexes = told.indexes;
   $("index").replaceChildren(...indexes.map(({ name }) => el("option", { value: name }, name)));
   $("index").closest("label").hidden = indexes.length < 2;
   const about = () => {
-    const index = indexes.find(({ name }) => name === ($("index").value || indexes[0]?.name));
+    const index = current($("index").value);
     if (!index) return;
     const model = index.model ? (index.model.missing ? "its model is missing: searched by words" : index.model.name) : "searched by words";
-    $("about").textContent = `${index.name}: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")} · ${model} · ${version}`;
+    // What a key sees of an engine that is elsewhere is not counted.
+    const held = index.dialogues === null ? "" : `: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")}`;
+    $("about").textContent = `${index.name}${held} · ${model} · ${told.version}`;
     const words = !index.model || index.model.missing;
     for (const option of $("mode").options) option.disabled = words && option.value === "dense";
   };

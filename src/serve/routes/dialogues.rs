@@ -1,4 +1,4 @@
-//! `/v1/dialogues`: those that fit a filter, in the order in which they came; and `/v1/dialogues/{id}`.
+//! `/v1/dialogues`: those that fit a filter, in the order of the engine (here that in which they came); and `/v1/dialogues/{id}`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,20 +13,18 @@ use super::Call;
 use crate::{
     corpus::{Dialogue, filter::Filter},
     ids::DialogueId,
+    index::engine::Bookmark,
     serve::{
         Opened, body,
         pool::Pool,
         problem::{Outcome, Problem},
         stream::{Form, Pieces},
     },
-    store::Position,
 };
 
 /// So many are given unasked, and in one document at most.
 const USUAL: u64 = 20;
 const MOST: u64 = 1_000;
-/// So many records are looked at before others have their turn.
-const CHUNK: usize = 1_024;
 /// So many bytes are sent together.
 const PIECE: usize = 64 << 10;
 /// How long somebody waits who was told that too many wait.
@@ -35,7 +33,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let id = call.last_of_path()?;
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let (pool, asker) = (call.app.pool.clone(), call.asker);
     let dialogue = pool
         .run(move || {
@@ -56,15 +54,15 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
     };
     let filter = call.filter()?;
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let at = match call.asked("after") {
-        None => Position::START,
+        None => Bookmark::Beginning,
         Some(id) => {
             let (opened, asker) = (opened.clone(), call.asker.clone());
             call.app.pool.run(move || behind(&opened, &id, |dialogue| asker.may_see(dialogue))).await?
         }
     };
-    let mut walk = Walk { opened, filter: filter.map(Arc::new), at, pool: call.app.pool.clone() };
+    let mut walk = Walk { opened, filter: filter.map(Arc::new), at: Some(at), pool: call.app.pool.clone() };
     if let (Form::Whole, Some(limit)) = (form, limit) {
         let (mut found, limit) = (Vec::new(), limit as usize);
         // One more tells whether there are more.
@@ -86,11 +84,11 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
 }
 
 /// The place behind a dialogue that may be seen.
-fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Position> {
-    let snapshot = opened.snapshot("listing dialogues")?;
+fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
-    let place = match snapshot.get(&id)?.filter(may_see) {
-        Some(_) => snapshot.behind(&id)?,
+    let view = opened.searcher.engine().view();
+    let place = match view.record(id.key())?.filter(|(_, there)| may_see(there)) {
+        Some(_) => view.behind(&id)?,
         None => None,
     };
     place.ok_or_else(|| {
@@ -104,35 +102,23 @@ fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Out
 struct Walk {
     opened: Arc<Opened>,
     filter: Option<Arc<Filter>>,
-    at: Position,
+    /// Where it goes on; nowhere at the end.
+    at: Option<Bookmark>,
     pool: Pool,
 }
 
 impl Walk {
     /// Up to so many of the next that fit, perhaps none; `None` at the end.
     async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
-        let (opened, filter, at) = (self.opened.clone(), self.filter.clone(), self.at);
+        let Some(at) = self.at else { return Ok(None) };
+        let (opened, filter) = (self.opened.clone(), self.filter.clone());
         let step = move || {
-            let mut records = opened.snapshot("listing dialogues")?.records_from(at);
-            let mut found = Vec::new();
-            for _ in 0..CHUNK {
-                if found.len() == most {
-                    break;
-                }
-                let Some(record) = records.next_record() else {
-                    let ended = found.is_empty();
-                    return Ok((records.position(), (!ended).then_some(found)));
-                };
-                let dialogue = record?.dialogue()?;
-                if filter.as_ref().is_none_or(|filter| filter.matches(&dialogue)) {
-                    found.push(dialogue);
-                }
-            }
-            Ok((records.position(), Some(found)))
+            let engine = opened.searcher.engine();
+            Ok(engine.view().listed(at, filter.as_deref(), most)?)
         };
-        let (at, found) = self.pool.run(step).await?;
+        let (found, at) = self.pool.run(step).await?;
         self.at = at;
-        Ok(found)
+        Ok(Some(found))
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Op
     };
     match (&opened.encoder, &opened.without_encoder) {
         (Some(encoder), _) => {
-            let recipe = opened.searcher.vectors().map(|dense| dense.vectors().recipe());
+            let recipe = opened.searcher.engine().recipe();
             Ok((encoder.clone(), recipe.and_then(|recipe| recipe.prompt.clone())))
         }
         (None, Some(why)) => Err(app::no_encoder(why)),
@@ -128,7 +128,7 @@ fn those(call: &Call, asker: &Asker) -> Vec<(String, Arc<Opened>)> {
 }
 
 fn name(opened: &Opened) -> Option<String> {
-    opened.searcher.vectors().map(|dense| dense.vectors().recipe().name.clone())
+    opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
 }
 
 /// With and without the organisation in front.

@@ -21,7 +21,7 @@ pub(super) async fn facets(call: Call) -> Outcome<Response<Body>> {
     }
     let filter = call.filter()?;
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let counted =
         call.app.pool.run(move || Ok(opened.searcher.facets(filter.as_ref(), &fields, MOST)?)).await?;
     Ok(body::json(StatusCode::OK, &counted))

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Call;
 use crate::{
     index::vectors::Kind,
-    serve::{body, metrics::Gauge, problem::Outcome},
+    serve::{body, hosted::Hosted, metrics::Gauge, problem::Outcome},
 };
 
 /// The process runs and answers.
@@ -19,14 +19,19 @@ pub(super) async fn live(_: Call) -> Outcome<Response<Body>> {
 
 /// All indexes can be searched in every way they were built for. It does not say what they are called.
 pub(super) async fn ready(call: Call) -> Outcome<Response<Body>> {
-    let missing = call.app.indexes.iter().filter(|hosted| hosted.now().without_encoder.is_some()).count();
-    Ok(match missing {
-        0 => body::json(StatusCode::OK, &json!({"status": "ready"})),
-        n => body::json(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({"status": "not ready", "indexes_without_their_model": n}),
-        ),
-    })
+    let count = |is: fn(&Hosted) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
+    let away = count(|hosted| hosted.away().is_some());
+    let missing = count(|hosted| hosted.now().without_encoder.is_some());
+    let (status, mut said) = match away + missing {
+        0 => (StatusCode::OK, json!({"status": "ready"})),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready"})),
+    };
+    for (what, n) in [("indexes_without_their_model", missing), ("engines_out_of_reach", away)] {
+        if n > 0 {
+            said[what] = json!(n);
+        }
+    }
+    Ok(body::json(status, &said))
 }
 
 pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {

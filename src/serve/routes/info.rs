@@ -1,7 +1,5 @@
 //! `/info` and `/openapi.json`.
 
-use std::sync::Arc;
-
 use axum::{
     body::Body,
     http::{Response, StatusCode},
@@ -11,7 +9,8 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::{
     error::Result,
-    serve::{Opened, app::Asker, body, openapi, problem::Outcome},
+    index::engine::Engine,
+    serve::{app::Asker, body, hosted::Hosted, openapi, problem::Outcome},
 };
 
 pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
@@ -21,8 +20,7 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
         .run(move || {
             let may = |name: &str| call.asker.0.as_ref().is_none_or(|key| key.is_for(name));
             let those = app.indexes.iter().filter(|hosted| may(&hosted.name));
-            let all: Result<Vec<Value>> =
-                those.map(|hosted| about(&hosted.name, &hosted.now(), &call.asker)).collect();
+            let all: Result<Vec<Value>> = those.map(|hosted| about(hosted, &call.asker)).collect();
             Ok(all?)
         })
         .await?;
@@ -32,22 +30,10 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
     ))
 }
 
-fn about(name: &str, opened: &Arc<Opened>, asker: &Asker) -> Result<Value> {
+fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
+    let opened = &hosted.now();
     let engine = opened.searcher.engine();
-    let (dialogues, turns) = match asker.filter() {
-        None => (engine.totals().dialogues, engine.totals().turns),
-        // Counted one by one: what may not be seen is not counted.
-        Some(filter) => {
-            let mut seen = (0, 0);
-            for dialogue in opened.snapshot("counting what a key may see")?.dialogues() {
-                let dialogue = dialogue?;
-                if filter.matches(&dialogue) {
-                    seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
-                }
-            }
-            seen
-        }
-    };
+    let (dialogues, turns) = seen(engine, asker)?.unzip();
     let model = engine.recipe().map(|recipe| {
         json!({
             "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
@@ -56,9 +42,29 @@ fn about(name: &str, opened: &Arc<Opened>, asker: &Asker) -> Result<Value> {
         })
     });
     Ok(json!({
-        "name": name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
-        "created": opened.searcher.engine().embedded().map(|index| index.snapshot().created()), "model": model,
+        "name": hosted.name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
+        "created": engine.embedded().map(|index| index.snapshot().created()), "model": model,
+        "engine": hosted.source.kind(), "can": engine.capabilities(),
     }))
+}
+
+/// How many dialogues and turns the asker may see; `None` where only the engine could count them, for what it counts is not
+/// what may be seen.
+fn seen(engine: &dyn Engine, asker: &Asker) -> Result<Option<(u64, u64)>> {
+    let Some(filter) = asker.filter() else {
+        let totals = engine.totals();
+        return Ok(Some((totals.dialogues, totals.turns)));
+    };
+    let Some(index) = engine.embedded() else { return Ok(None) };
+    // Counted one by one: what may not be seen is not counted.
+    let mut seen = (0, 0);
+    for dialogue in index.snapshot().dialogues() {
+        let dialogue = dialogue?;
+        if filter.matches(&dialogue) {
+            seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
+        }
+    }
+    Ok(Some(seen))
 }
 
 pub(super) async fn openapi(_: Call) -> Outcome<Response<Body>> {

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufReader, Read},
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use hyper::body::Body as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Call, delete::HOLDER};
+use super::Call;
 use crate::{
     corpus::{
         formats,
@@ -29,10 +29,7 @@ use crate::{
         problem::{Outcome, Problem},
         repeated::{self, Answered},
     },
-    store::{
-        Store,
-        ingest::{Control, IngestOptions, Ingested, ingest as take_in},
-    },
+    store::ingest::{IngestOptions, Ingested},
 };
 
 /// So many pieces of a body wait for being read.
@@ -65,14 +62,14 @@ async fn take_and_keep(
 ) -> Outcome<Response<Body>> {
     // It does not wait in the pool: whoever sends slowly is in the way of no search.
     let writing = hosted.writing.clone().lock_owned().await;
-    if let Some(answered) = name.as_ref().and_then(|name| repeated::answered(&hosted.root, name)) {
+    if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
         drop(writing);
         return again(&answered, send(body, None, patience).await);
     }
     let (sender, receiver) = mpsc::channel(PIECES);
-    let root = hosted.root.clone();
+    let taker = hosted.clone();
     let taking = tokio::task::spawn_blocking(move || {
-        (take(&hosted, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
+        (take(&taker, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
     });
     let sent = send(body, Some(sender), patience).await;
     let (taken, _writing) =
@@ -90,7 +87,8 @@ async fn take_and_keep(
     }
     let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
     if let (Some(request), Some(body)) = (name, sent) {
-        repeated::keep(&root, Answered { request, body: digest(body), answer: answer.clone() })?;
+        let answered = Answered { request, body: digest(body), answer: answer.clone() };
+        hosted.source.answers().keep(answered)?;
     }
     Ok(body::json(StatusCode::OK, &answer))
 }
@@ -198,6 +196,7 @@ impl Read for Stream {
 }
 
 fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
+    let opened = hosted.at_hand()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
         |e| match e {
             Error::Io { source, .. } => Problem::request(format!("the body could not be read: {source}")),
@@ -209,16 +208,8 @@ fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcom
         companions: Vec::new(),
         unrecognised: Vec::new(),
     };
-    let mut store = Store::open(&hosted.root, HOLDER)?;
-    let never = AtomicBool::new(false);
-    let control =
-        Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
-    let taken = take_in(&mut store, plan, options, control);
-    // Whatever happened, what was acknowledged is left in good order.
-    let closed = store.close();
+    let taken = hosted.source.take_in(plan, options, opened.as_ref());
     hosted.changed()?;
     hosted.derive();
-    let taken = taken?;
-    closed?;
-    Ok(taken)
+    taken
 }

@@ -173,19 +173,13 @@ where
     move |axum::extract::State(app), request: Request| {
         let handler = handler.clone();
         Box::pin(async move {
-            let indexes = app.indexes.clone();
+            let all = app.clone();
             let asker = guard::asker(&app, request.headers(), of);
             let done = match asker.and_then(|asker| only_known_parameters(&request).map(|()| asker)) {
                 Ok(asker) => handler(Call { app, asker, request }).await,
                 Err(problem) => Err(problem),
             };
-            done.unwrap_or_else(|problem| {
-                // Where on the disk an index lies is nobody's business who asks over the network.
-                let hidden = indexes.iter().fold(problem, |problem, hosted| {
-                    problem.calling(&hosted.root.display().to_string(), &hosted.name)
-                });
-                hidden.into_response()
-            })
+            done.unwrap_or_else(|problem| all.hidden(problem).into_response())
         })
     }
 }

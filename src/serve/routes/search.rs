@@ -33,7 +33,7 @@ pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
 pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
     let request: RespondRequest = body::parse(&call.body().await?)?;
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
     let found = pool.run(move || opened.respond(request, &asker)).await?;
@@ -44,7 +44,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     let request: SearchRequest = body::parse(&call.body().await?)?;
     check(&request)?;
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let form = Form::of(call.request.headers());
     let (pool, asker) = (call.app.pool.clone(), call.asker);
     let found = pool.run(move || opened.search(request, &asker)).await?;

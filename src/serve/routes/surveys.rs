@@ -52,6 +52,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
     let drawn = call.number("map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
     let asked = format!("clusters {k:?} {seed} {drawn}");
     surveyed(call, asked, move |opened, filter| {
+        let snapshot = opened.snapshot("finding topics")?;
         let Some(dense) = opened.searcher.vectors() else {
             return Err(Problem::unavailable("this index has no vectors, and its topics are found by them")
                 .hint("`turnwise encode -i INDEX` gives it some"));
@@ -66,7 +67,7 @@ pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
             analyzer,
             filter,
         };
-        let clusters = clusters(opened.snapshot("finding topics")?, dense.vectors(), &wanted, &|| false)?;
+        let clusters = clusters(snapshot, dense.vectors(), &wanted, &|| false)?;
         bytes(&Topics { schema: "turnwise/clusters/1", seed, analyzer: analyzer.to_string(), clusters })
     })
     .await
@@ -90,7 +91,7 @@ async fn surveyed(
     let filter = call.filter()?;
     let asked = format!("{asked} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
     let index = call.asked("index");
-    let opened = call.asker.index(&call.app, index.as_deref())?.now();
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
     let found = call
         .app
         .surveying

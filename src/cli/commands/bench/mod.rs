@@ -20,9 +20,10 @@ use crate::{
     cli::{
         Context,
         args::{BenchCommand, ReadArgs, RunArgs},
+        settings::Origin,
         watching::Watching,
     },
-    error::Result,
+    error::{Error, Result},
     eval::{
         rank::{Ranker, Step},
         recipe::TaskSpec,
@@ -39,6 +40,7 @@ pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
 }
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
+    asks_an_engine(&command, context)?;
     let (spec, read, how) = match command {
         BenchCommand::Sr { file, how } => (TaskSpec::Sr { data: file, build: None }, None, how),
         BenchCommand::Dsts { file, background, how } => {
@@ -63,6 +65,22 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
     };
     let results = on(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
     context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
+}
+
+/// Refuses an engine that was named for nothing: who ranks in a task holds in memory what is ranked.
+fn asks_an_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
+    let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
+    match command {
+        BenchCommand::Throughput(_) => Ok(()),
+        BenchCommand::Ann(args) if args.vectors.is_none() => Ok(()),
+        _ => Err(Error::Unsupported {
+            message: format!("this measures over files of its own, and asks nothing of {address}"),
+            hint: Some(
+                "`bench throughput --engine` measures an engine; how well one finds, `search --queries FILE --run NAME` and `eval` tell"
+                    .to_owned(),
+            ),
+        }),
+    }
 }
 
 /// Does a task by some rankers, with one seed or several. Its files lie below a folder.

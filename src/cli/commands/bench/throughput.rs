@@ -1,5 +1,7 @@
 //! `turnwise bench throughput`: from files to answers, step by step, as `ingest`, `encode`, `index build` and `search` do it.
 
+mod far;
+
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -23,11 +25,12 @@ use crate::{
     encoder::Encoder,
     error::{Error, IoContext, Result},
     eval::throughput::{Latency, Pace, Searches, Throughput, a_second},
+    index::engine::{Bookmark, Engine},
     random::Random,
     search::{Mode, SearchRequest, Searcher},
     store::{
         Snapshot, Store, files,
-        ingest::{Control, IngestOptions, ingest},
+        ingest::{Control, Home, IngestOptions, ingest},
     },
 };
 
@@ -36,20 +39,27 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let bytes = plan.sources.iter().map(|source| source.bytes().unwrap_or(0)).sum();
     let paths = args.paths.iter().map(|path| path.display().to_string()).collect();
     let options = IngestOptions { read, ..IngestOptions::default() };
-    let model = |_: &Path, _: &Snapshot| -> Result<Model> {
-        let name = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
-        let precision = if encoders::is_static(context, name)? { None } else { args.encoder.precision() };
-        let encoder = encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))?;
-        Ok(Model { said: encoder.describe(), name: name.to_owned(), encoder })
-    };
-    std::fs::create_dir_all(&args.results).at("create", &args.results)?;
-    let root = Removed(files::beside(&args.results.join("throughput-index")));
-    files::remove_folder(&root.0)?;
     let throughput = Throughput::new(paths, bytes);
-    let throughput = measured(throughput, &root.0, plan, &options, &model, args.queries, context)?;
-    drop(root);
+    std::fs::create_dir_all(&args.results).at("create", &args.results)?;
+    let throughput = match context.settings.engine {
+        Some(_) => far::measured(throughput, plan, &options, args, context)?,
+        None => {
+            let root = Removed(files::beside(&args.results.join("throughput-index")));
+            files::remove_folder(&root.0)?;
+            let model = |_: &Path, _: &Snapshot| model(args, context);
+            measured(throughput, &root.0, plan, &options, &model, args.queries, context)?
+        }
+    };
     throughput.write(&args.results)?;
     context.printer.result(&throughput, |out| write(&throughput, out))
+}
+
+/// The model that is asked for, or the default one.
+fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
+    let name = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
+    let precision = if encoders::is_static(context, name)? { None } else { args.encoder.precision() };
+    let encoder = encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))?;
+    Ok(Model { said: encoder.describe(), name: name.to_owned(), encoder })
 }
 
 /// Where the vectors come from, once there is an index.
@@ -66,10 +76,8 @@ pub(super) fn measured(
     context: &Context<'_>,
 ) -> Result<Throughput> {
     let mut store = Store::open_or_create(root, context.command_line)?;
-    let stop: &AtomicBool = signals::stop();
-    let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     throughput.steps.push(Pace::of("ingest", "turns", || {
-        ingest(&mut store, plan, options, control)?;
+        read_in(&mut store, plan, options)?;
         Ok(store.view().totals().turns)
     })?);
     let totals = store.view().totals();
@@ -94,22 +102,36 @@ pub(super) fn measured(
         let built = index::graphs(root, &snapshot, context)?;
         Ok(built.map_or(0, |built| built.manifest.utterances.vectors + built.manifest.dialogues.vectors))
     })?);
-    let asked = drawn(&snapshot, queries, context.settings.seed)?;
     let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
     let searcher = Searcher::over(root, snapshot)?.with_encoder(encoder)?;
-    for (name, mode) in [("by words", Mode::Bm25), ("by meaning", Mode::Dense), ("by both", Mode::Hybrid)] {
-        throughput.searches.push(searched(&searcher, name, mode, &asked)?);
-    }
+    throughput.searches = searches(&searcher, queries, context.settings.seed)?;
     Ok(throughput)
 }
 
-/// What is asked: turns that were said, drawn by chance.
-fn drawn(snapshot: &Snapshot, queries: usize, seed: u64) -> Result<Vec<String>> {
+fn read_in(home: &mut dyn Home, plan: Plan, options: &IngestOptions) -> Result<()> {
+    let stop: &AtomicBool = signals::stop();
+    let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
+    ingest(home, plan, options, control).map(drop)
+}
+
+/// How searches of each mode do.
+fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
+    let asked = drawn(searcher.engine(), queries, seed)?;
+    let modes = [("by words", Mode::Bm25), ("by meaning", Mode::Dense), ("by both", Mode::Hybrid)];
+    modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
+}
+
+/// What is asked: turns that were said, drawn by chance, and the same ones in whatever order an engine has them.
+fn drawn(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
     let mut texts = Vec::new();
-    for dialogue in snapshot.dialogues() {
-        texts
-            .extend(dialogue?.turns.into_iter().map(|turn| turn.text).filter(|text| !text.trim().is_empty()));
+    let mut at = Some(Bookmark::Beginning);
+    while let Some(from) = at {
+        let (dialogues, next) = engine.view().listed(from, None, 1_000)?;
+        let said = dialogues.into_iter().flat_map(|dialogue| dialogue.turns).map(|turn| turn.text);
+        texts.extend(said.filter(|text| !text.trim().is_empty()));
+        at = next;
     }
+    texts.sort_unstable();
     Random::new(seed, 0).shuffle(&mut texts);
     texts.truncate(queries);
     Ok(texts)
@@ -154,7 +176,7 @@ impl Drop for Removed {
 }
 
 pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{BOLD}throughput{BOLD:#} {}", throughput.paths.join(", "))?;
+    writeln!(out, "{BOLD}throughput{BOLD:#} {}", throughput.subject())?;
     writeln!(
         out,
         "{DIM}{}, {}, {}; {}; {} threads{DIM:#}\n",

@@ -99,6 +99,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let earlier = workshop.earlier(&wanted)?;
     let already_there = earlier.as_ref().map_or(0, |mark| mark.content.dialogues);
     let content = fill(&workshop, walk, earlier.unwrap_or(wanted), &far, context)?;
+    let moving = begun.elapsed().as_secs_f64();
     finish(&workshop.index, context)?;
     read_back(&workshop, &content, &root, context)?;
     let sampled = {
@@ -111,7 +112,8 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     files::sync_parent(&root)?;
     fs::remove_dir_all(&workshop.folder).at("remove", &workshop.folder)?;
     let names = [target.to_string(), root.display().to_string()];
-    Report::new(names, &content, already_there, sampled, begun.elapsed().as_secs_f64()).tell("-i", context)
+    Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
+        .tell("-i", context)
 }
 
 /// Reads everything that is not here yet.

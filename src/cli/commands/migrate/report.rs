@@ -29,6 +29,8 @@ pub(super) struct Report {
     checksum: String,
     #[serde(flatten)]
     sampled: Sampled,
+    /// Until everything was there; what comes after that is looking whether it is.
+    moving_seconds: f64,
     seconds: f64,
 }
 
@@ -38,7 +40,7 @@ impl Report {
         content: &Content,
         already_there: u64,
         sampled: Sampled,
-        seconds: f64,
+        [moving_seconds, seconds]: [f64; 2],
     ) -> Self {
         Report {
             schema: "turnwise/migrate/1",
@@ -50,6 +52,7 @@ impl Report {
             already_there,
             checksum: content.checksum(),
             sampled,
+            moving_seconds,
             seconds,
         }
     }

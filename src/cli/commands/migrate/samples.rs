@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     ids::{IdKey, TurnNo},
     index::{
-        engine::{Engine, List, Words},
+        engine::{Engine, List},
         vectors::Kind,
     },
     store::Snapshot,
@@ -50,9 +50,9 @@ pub(super) fn compare(
             meaning.push(alike);
         }
         if from.has_words().is_ok() && to.has_words().is_ok() {
-            let terms = from.analyzer().terms(&turn.text);
-            let terms = Words::of_terms(terms);
-            let found = |engine: &dyn Engine| engine.view().by_words(Kind::Utterances, &terms, HITS);
+            let found = |engine: &dyn Engine| {
+                engine.view().by_words(Kind::Utterances, &engine.words(&turn.text), HITS)
+            };
             words.push(in_common(&found(from)?, &found(to)?));
         }
     }

@@ -20,8 +20,9 @@ use crate::{
     store::{Prepared, Put, Snapshot, ingest::Home},
 };
 
-/// Dialogues that are acknowledged together.
+/// Dialogues that are acknowledged together, and their bytes.
 const BATCH: usize = 1_000;
+const BYTES: usize = 16 << 20;
 
 pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
@@ -53,6 +54,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         ));
     }
     home.settle()?;
+    let moving = begun.elapsed().as_secs_f64();
     read_back(&mut home, snapshot, &content, &target, context)?;
     let sampled = samples::compare(snapshot, args.samples, here, &home.searched()?)?;
     report::found(&sampled, &target.to_string())?;
@@ -63,7 +65,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         );
     }
     let names = [root.display().to_string(), target.to_string()];
-    Report::new(names, &content, already_there, sampled, begun.elapsed().as_secs_f64())
+    Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
         .tell("--engine", context)
 }
 
@@ -99,11 +101,14 @@ fn fill(home: &mut MilvusHome, snapshot: &Snapshot, mut progress: Progress<'_>) 
     let (mut done, mut already_there) = (0, 0);
     loop {
         stop_if_asked()?;
-        let mut batch = Vec::with_capacity(BATCH);
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH), 0);
         while batch.len() < BATCH
+            && bytes < BYTES
             && let Some(record) = live.next_record()
         {
-            batch.push(Prepared::new(&record?.dialogue()?)?);
+            let prepared = Prepared::new(&record?.dialogue()?)?;
+            bytes += prepared.json.len();
+            batch.push(prepared);
         }
         if batch.is_empty() {
             return Ok(already_there);

@@ -144,7 +144,7 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
     let _ = write!(
         text,
         "\n## Throughput: {}\n\n{} dialogues, {} turns, {}; {}; turnwise {}, {}.\n\n| step | | seconds | a second |\n|---|---:|---:|---:|\n",
-        throughput.paths.join(", "),
+        throughput.subject(),
         grouped(throughput.dialogues),
         grouped(throughput.turns),
         speeds::megabytes(throughput.bytes),

@@ -257,7 +257,7 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
         text,
         "<h2>Throughput: {}</h2>\n<p class=\"dim\">{} dialogues, {} turns, {}; {}; turnwise {}, {}.</p>\n<div class=\"scroll\"><table>\n\
          <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">a second</th></tr>\n",
-        plain(&throughput.paths.join(", ")),
+        plain(&throughput.subject()),
         grouped(throughput.dialogues),
         grouped(throughput.turns),
         speeds::megabytes(throughput.bytes),

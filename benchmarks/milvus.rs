@@ -1,0 +1,217 @@
+//! What our layer costs over Milvus' own client: the same searches, in turns, in one process.
+//!
+//!     cargo bench --features milvus --bench milvus -- milvus://127.0.0.1:19530/chats [ROUNDS]
+//!
+//! What is there must have vectors (`turnwise ingest` or `migrate` brings some; benchmarks/scale/milvus.py does all of it).
+//! Questions are the stored vectors of utterances. Each round asks every question in all ways, in another order each time:
+//!
+//! - the client: a search with the expression, the columns and the depth that ours asks for;
+//! - our list: the same through the engine, which is what a search takes its candidates from;
+//! - the client's calls for a whole answer: that search, and the records of what it found;
+//! - our search: a request in, hits with their texts and neighbours out. Nothing is encoded: the vectors are known.
+//!
+//! Printed are medians of the questions' fastest times, and the two ratios.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::{
+    collections::HashMap,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use milvus::v2::{
+    ClientV2, ConnectConfig, ConsistencyLevel, FieldData, SearchVectors,
+    request::dql::{QueryRequest, SearchRequest},
+};
+use tokio::runtime::Runtime;
+use turnwise::{
+    corpus::Dialogue,
+    encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, Vectors},
+    error::{Error, Result},
+    index::{
+        engine::Engine,
+        milvus::{Milvus, Target, Walk},
+        vectors::Kind,
+    },
+    search::{Mode, SearchRequest as Request, Searcher},
+};
+
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const K: usize = 10;
+const QUESTIONS: usize = 40;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let target: Target = arguments.first().expect("milvus://HOST:PORT/NAME").parse().unwrap();
+    let rounds: usize = arguments.get(1).map_or(15, |n| n.parse().expect("a number"));
+    let questions = questions(&target);
+    let engine = Milvus::open(&target).unwrap();
+    let raw = Raw::open(&target);
+    let known = Arc::new(Known::of(&engine, &questions));
+    let searcher = Searcher::of(Box::new(Milvus::open(&target).unwrap())).with_encoder(known).unwrap();
+
+    let mut times: HashMap<(usize, usize), Duration> = HashMap::new();
+    for round in 0..rounds {
+        for (number, (text, vector)) in questions.iter().enumerate() {
+            for turn in 0..4 {
+                let way = (turn + round + number) % 4;
+                let begun = Instant::now();
+                let found = match way {
+                    0 => raw.search(vector).len(),
+                    1 => engine.view().nearest(Kind::Utterances, vector, K, false).unwrap().found.len(),
+                    2 => raw.answer(vector),
+                    _ => searcher.search(&request(text)).unwrap().hits.len(),
+                };
+                let took = begun.elapsed();
+                assert_eq!(black_box(found), K, "way {way}");
+                let best = times.entry((way, number)).or_insert(took);
+                *best = took.min(*best);
+            }
+        }
+    }
+    let median = |way: usize| {
+        let mut of: Vec<Duration> = (0..questions.len()).map(|number| times[&(way, number)]).collect();
+        of.sort_unstable();
+        of[of.len() / 2].as_secs_f64() * 1e3
+    };
+    let [list, ours, answer, whole] = [0, 1, 2, 3].map(median);
+    let more = |ours: f64, client: f64| (ours / client - 1.0) * 100.0;
+    println!("{} utterances, {} questions, {rounds} rounds", engine.totals().turns, questions.len());
+    println!("a list of {K}     the client {list:.2} ms, ours {ours:.2} ms, {:+.1}%", more(ours, list));
+    println!("a whole answer   the client {answer:.2} ms, ours {whole:.2} ms, {:+.1}%", more(whole, answer));
+}
+
+fn request(text: &str) -> Request {
+    Request { query: text.to_owned(), mode: Some(Mode::Dense), k: K, ..Request::default() }
+}
+
+/// Milvus' own client, as somebody would use it who knows where everything lies.
+struct Raw {
+    runtime: Runtime,
+    client: ClientV2,
+    utterances: String,
+    records: String,
+}
+
+impl Raw {
+    fn open(target: &Target) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let config = ConnectConfig::new().uri(format!("http://{}:{}", target.host, target.port));
+        let client = runtime.block_on(ClientV2::new(&config)).unwrap();
+        let generation = Walk::over(target).unwrap().manifest().generation;
+        let name = |what: &str| format!("{}_g{generation}_{what}", target.name);
+        Raw { runtime, client, utterances: name("utterances"), records: name("records") }
+    }
+
+    /// The keys of what is nearest.
+    fn search(&self, vector: &[f32]) -> Vec<String> {
+        let request = SearchRequest::builder()
+            .collection_name(&self.utterances)
+            .vector_field("vector")
+            .vectors(SearchVectors::Float(vec![vector.to_vec()]))
+            .output_fields(["key", "version", "turn", "dialogue", "directed"])
+            .limit(K as i64)
+            .extra_params(HashMap::from([("ef".to_owned(), "512".to_owned())]))
+            .consistency_level(ConsistencyLevel::Strong)
+            .build()
+            .unwrap();
+        let answer = self.runtime.block_on(self.client.search(request)).unwrap();
+        let columns = answer.results().get_results()[0].get_output_fields();
+        texts(columns, "key")
+    }
+
+    /// The same with the records; gives how many were found.
+    fn answer(&self, vector: &[f32]) -> usize {
+        let keys = self.search(vector);
+        let mut different: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
+        different.sort();
+        different.dedup();
+        let request = QueryRequest::builder()
+            .collection_name(&self.records)
+            .filter(format!("key in [{}]", different.join(", ")))
+            .output_fields(["key", "version", "piece", "pieces", "json"])
+            .limit(16_384)
+            .consistency_level(ConsistencyLevel::Strong)
+            .build()
+            .unwrap();
+        let answer = self.runtime.block_on(self.client.query(request)).unwrap();
+        let records = texts(answer.results().get_output_fields(), "json");
+        assert!(records.len() >= different.len());
+        keys.len()
+    }
+}
+
+fn texts(columns: &[FieldData], wanted: &str) -> Vec<String> {
+    let column = columns.iter().find_map(|column| match column {
+        FieldData::VarChar { name, values } if name == wanted => Some(values.clone()),
+        _ => None,
+    });
+    column.unwrap_or_default()
+}
+
+/// What stands in for the encoder: it knows the questions' vectors.
+struct Known {
+    dim: usize,
+    fingerprint: Fingerprint,
+    vectors: HashMap<String, Vec<f32>>,
+}
+
+impl Known {
+    fn of(engine: &Milvus, questions: &[(String, Vec<f32>)]) -> Self {
+        let recipe = engine.recipe().expect("a name whose dialogues have vectors");
+        Known {
+            dim: recipe.dim,
+            fingerprint: recipe.fingerprint,
+            vectors: questions.iter().cloned().collect(),
+        }
+    }
+}
+
+impl Encoder for Known {
+    fn name(&self) -> &str {
+        "vectors that are known"
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        self.name().to_owned()
+    }
+
+    fn encode(&self, texts: &[&str], _: &TextOptions) -> Result<Encoded> {
+        let mut vectors = Vectors::new(self.dim);
+        texts.iter().for_each(|text| vectors.push(&self.vectors[*text]));
+        Ok(Encoded { vectors, spent: Spent::default() })
+    }
+
+    fn encode_dialogues(&self, _: &[&Dialogue], _: &DialogueOptions) -> Result<Encoded> {
+        Err(Error::input("no dialogue is asked for"))
+    }
+}
+
+/// Turns from everywhere, with their vectors.
+fn questions(target: &Target) -> Vec<(String, Vec<f32>)> {
+    let mut walk = Walk::over(target).unwrap();
+    let mut questions = Vec::new();
+    while let Some((_, part)) = walk.next_part().unwrap() {
+        for moved in part.into_iter().step_by(7) {
+            let Some((turn, Some(vector))) = moved.dialogue.turns.iter().zip(moved.turns).nth(1) else {
+                continue;
+            };
+            questions.push((turn.text.clone(), vector));
+        }
+    }
+    let step = (questions.len() / QUESTIONS).max(1);
+    questions.into_iter().step_by(step).take(QUESTIONS).collect()
+}

@@ -1,0 +1,90 @@
+//! `turnwise bench throughput --engine ADDRESS`: the same in a Milvus, under a name that is made for it and goes with it.
+
+use crate::{
+    cli::{Context, args::ThroughputArgs},
+    corpus::walk::Plan,
+    error::Result,
+    eval::throughput::Throughput,
+    store::ingest::IngestOptions,
+};
+
+#[cfg(feature = "milvus")]
+pub(super) fn measured(
+    mut throughput: Throughput,
+    plan: Plan,
+    options: &IngestOptions,
+    args: &ThroughputArgs,
+    context: &Context<'_>,
+) -> Result<Throughput> {
+    use std::sync::Arc;
+
+    use crate::{
+        cli::encoders::lasting_name,
+        encoder::{Encoder, ahead::Options},
+        error::Error,
+        eval::throughput::Pace,
+        index::{
+            milvus::{Milvus, MilvusHome},
+            vectors::Recipe,
+        },
+        search::Searcher,
+    };
+
+    let target = context.far()?;
+    if MilvusHome::manifest(&target)?.is_some() {
+        return Err(Error::Input {
+            message: format!(
+                "there are dialogues at {target}, and this makes a name of its own and removes it"
+            ),
+            hint: Some("take a name that is free".to_owned()),
+        });
+    }
+    throughput.engine = Some(target.to_string());
+    let model = super::model(args, context)?;
+    throughput.encoder = format!("{}, {}", model.name, model.encoder.describe());
+    let recipe = Recipe::of(
+        model.encoder.as_ref(),
+        &lasting_name(&model.name),
+        "auto",
+        &args.tokens.given(),
+        &Options::default(),
+    );
+    let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
+    let _removed = emptied::Removed(&target);
+    let mut home =
+        MilvusHome::open_or_create(&target, Default::default(), Some(recipe), Some(encoder.clone()))?;
+    throughput.steps.push(Pace::of("ingest", "turns", || {
+        super::read_in(&mut home, plan, options)?;
+        Ok(home.totals()?.turns)
+    })?);
+    let totals = home.totals()?;
+    (throughput.dialogues, throughput.turns) = (totals.dialogues, totals.turns);
+    let searcher = Searcher::of(Box::new(Milvus::open(&target)?)).with_encoder(encoder)?;
+    throughput.searches = super::searches(&searcher, args.queries, context.settings.seed)?;
+    Ok(throughput)
+}
+
+#[cfg(feature = "milvus")]
+mod emptied {
+    use crate::index::milvus::{MilvusHome, Target};
+
+    /// A name that goes when it is no longer needed, whatever happened.
+    pub(super) struct Removed<'a>(pub(super) &'a Target);
+
+    impl Drop for Removed<'_> {
+        fn drop(&mut self) {
+            let _ = MilvusHome::remove(self.0);
+        }
+    }
+}
+
+#[cfg(not(feature = "milvus"))]
+pub(super) fn measured(
+    _: Throughput,
+    _: Plan,
+    _: &IngestOptions,
+    _: &ThroughputArgs,
+    context: &Context<'_>,
+) -> Result<Throughput> {
+    match context.far()? {}
+}
