@@ -67,7 +67,7 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
         ("search", json!({"query": "refund", "of": "dialogues", "mode": "dense", "offset": 3, "k": 5})),
         (
             "search",
-            json!({"query": "a late train", "rerank": {"method": "exact"}, "group": "dialogue", "explain": true}),
+            json!({"query": "a late train", "rerank": {"by": "exact"}, "group": "dialogue", "explain": true}),
         ),
         ("search", json!({"query": "is it late", "context": ["I wait for the train"], "window": 2})),
         ("similar", json!({"like": "deliveries-001#1", "mode": "dense"})),
