@@ -76,7 +76,9 @@ fn dialogues_larger_than_any_answer_move_as_well() {
     let Some(server) = Server::start() else { return };
     let t = Turnwise::new();
     let dialogue = |id: &str, turns: usize, bytes: usize| {
-        let text = |n: usize| format!("turn {n} of {id} {}", "parcel refund ".repeat(bytes / 14));
+        let word = |n: usize, k: usize| format!("w{} ", (n * 31 + k * k * 17 + id.len()) % 997);
+        let text =
+            |n: usize| format!("turn {n} of {id} {}", (0..bytes / 5).map(|k| word(n, k)).collect::<String>());
         let turns: Vec<Value> =
             (0..turns).map(|n| serde_json::json!({"speaker": "a", "text": text(n)})).collect();
         format!("{}\n", serde_json::json!({"id": id, "turns": turns}))
@@ -174,6 +176,11 @@ fn another_encoder_and_another_corpus_take_their_place_in_one_step() {
     );
     let told = t.ok(&format!("encode {engine} --model ./fitted"));
     assert!(told.contains("is up to date"), "{told}");
+    // The same model elsewhere: where it lies is told, and nothing is made anew.
+    std::fs::rename(t.path("fitted"), t.path("elsewhere")).unwrap();
+    t.run(&format!("search parcel {engine} --mode dense")).says(2, &["`turnwise encode --engine milvus://"]);
+    t.run(&format!("encode {engine} --model ./elsewhere")).says(0, &["is looked for as", "elsewhere"]);
+    assert!(t.ok(&format!("search parcel {engine} --mode dense")).contains("parcel"));
     t.run(&format!("encode {engine} --model ./other"))
         .says(2, &["holds", "--replace makes all of them anew"]);
     let told = t.json(&format!("encode {engine} --model ./other --replace"));

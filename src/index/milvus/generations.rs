@@ -1,13 +1,25 @@
 //! A generation beside the one in use: filled unseen, gone on with after a stop, and put in the place of the other in one step.
 
-use milvus::v2::request::{alias::DropAliasRequest, collection::DropCollectionRequest};
+use std::{thread, time::Duration};
 
-use super::{connection::Connection, manifest::Manifest};
+use milvus::v2::request::{
+    alias::DropAliasRequest,
+    collection::{AlterCollectionPropertiesRequest, DropCollectionRequest},
+};
+
+use super::{
+    connection::Connection,
+    manifest::{Manifest, PROPERTY},
+};
 use crate::{
     error::{Error, Result},
     index::vectors::{Kind, Recipe},
     text::Analyzer,
 };
+
+/// Whoever searches a name looks what it stands for every two seconds, and has time to open the new generation, with its
+/// encoder, before the former one goes.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A generation that nobody sees yet.
 pub(super) struct Next {
@@ -58,14 +70,24 @@ impl Next {
     /// Lets the name stand for this generation, and removes the one that it stood for.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
-        match &self.former {
-            Some(former) => connection.remove(former),
-            None => Ok(()),
-        }
+        let Some(former) = &self.former else { return Ok(()) };
+        thread::sleep(GRACE);
+        connection.remove(former)
     }
 }
 
 impl Connection {
+    /// Writes down what a generation in use was made with, in the place of what stood there.
+    pub(super) fn restate(&self, manifest: &Manifest) -> Result<()> {
+        let request = AlterCollectionPropertiesRequest::builder()
+            .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
+            .property(PROPERTY, manifest.as_text()?)
+            .build();
+        self.ask("changing what a collection says of itself", async {
+            self.client.alter_collection_properties(request?).await
+        })
+    }
+
     /// Takes the name away, and then what it stood for.
     pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
         let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();

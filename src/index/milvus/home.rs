@@ -122,6 +122,14 @@ impl MilvusHome {
         MilvusHome::over(connection, manifest, giver, None)
     }
 
+    /// Tells where the model lies that made the vectors; it is the same one.
+    pub fn set_model(&mut self, model: &str) -> Result<()> {
+        if let Some(recipe) = &mut self.writer.manifest.recipe {
+            model.clone_into(&mut recipe.model);
+        }
+        self.writer.connection.restate(&self.writer.manifest)
+    }
+
     /// Removes a name with everything that it stands for.
     pub fn remove(target: &Target) -> Result<()> {
         let connection = Connection::open(target)?;

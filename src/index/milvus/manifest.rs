@@ -63,6 +63,10 @@ impl Manifest {
         serde_json::from_str(text).map_err(unreadable)
     }
 
+    pub(super) fn as_text(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
+    }
+
     /// What makes terms here: of what is looked for, and of what is marked in a hit.
     pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()

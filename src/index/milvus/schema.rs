@@ -85,7 +85,7 @@ impl Connection {
 
     /// Makes the collections of a generation. Nobody sees them before [`Connection::switch`].
     pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
-        let text = serde_json::to_string(manifest).map_err(|e| Error::Internal(e.to_string()))?;
+        let text = manifest.as_text()?;
         for (collection, schema) in schemas(&self.target.name, manifest) {
             let indexes = match schema.get_fields().iter().any(|field| field.get_name() == "nothing") {
                 true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],

@@ -83,7 +83,14 @@ mod again {
         if let Some(before) = &there.recipe {
             let conflict = before.conflict(&recipe, true);
             if conflict.is_none() && !args.replace {
-                let totals = MilvusHome::open(&target)?.totals()?;
+                let mut home = MilvusHome::open(&target)?;
+                if before.model != recipe.model {
+                    home.set_model(&recipe.model)?;
+                    context
+                        .printer
+                        .say(format!("the model of {target} is looked for as {} from now on", recipe.model));
+                }
+                let totals = home.totals()?;
                 let done = Encoded::of(&target, &there, encoder.as_ref(), &recipe, (0, 0.0), totals);
                 return context.printer.result(&done, |out| done.write(out));
             }

@@ -107,7 +107,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         let here = searcher.embedded("moving")?;
         samples::compare(here.snapshot(), args.samples, &far, here)?
     };
-    report::found(&sampled, &root.display().to_string())?;
+    report::found(&sampled, &root.display().to_string(), context)?;
     fs::rename(&workshop.index, &root).at("create", &root)?;
     files::sync_parent(&root)?;
     fs::remove_dir_all(&workshop.folder).at("remove", &workshop.folder)?;

@@ -57,7 +57,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let moving = begun.elapsed().as_secs_f64();
     read_back(&mut home, snapshot, &content, &target, context)?;
     let sampled = samples::compare(snapshot, args.samples, here, &home.searched()?)?;
-    report::found(&sampled, &target.to_string())?;
+    report::found(&sampled, &target.to_string(), context)?;
     home.finish()?;
     if Tuning::read(&root)?.is_some() {
         context.printer.warn(

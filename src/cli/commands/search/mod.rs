@@ -96,9 +96,10 @@ pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) ->
         ..Settings::default()
     };
     let encoder = encoders::open(context, &recipe.model, &settings).map_err(|e| {
+        let option = if index.contains("://") { "--engine" } else { "-i" };
         let hint = match e.hint() {
             Some(_) if Path::new(&recipe.model).is_absolute() && !Path::new(&recipe.model).exists() => format!(
-                "if the model lies elsewhere now, `turnwise encode -i {index} --model FOLDER` tells the index where"
+                "if the model lies elsewhere now, `turnwise encode {option} {index} --model FOLDER` tells the index where"
             ),
             Some(hint) => hint.to_owned(),
             None => return e,
