@@ -323,6 +323,9 @@ fn the_page_bears_with_what_milvus_cannot() {
         "document.getElementById('state').textContent.includes('need an index on the machine that serves')",
     );
     browser.click("#views [data-view='']");
+    // What is shown is drawn anew, and the fields with it.
+    browser.until("document.querySelectorAll('.hit').length === 10");
+    browser.until("document.getElementById('state').textContent.startsWith('All there is. Type')");
 
     browser.run("document.getElementById('explain').click()");
     browser.keys("#query", &format!("where is my parcel{ENTER}"));

@@ -88,14 +88,14 @@ fn dialogues_larger_than_any_answer_move_as_well() {
     all.extend((0..39).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
     all += &(dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40));
     t.write("all.jsonl", all);
-    t.ok("model fit all.jsonl -o fitted --dim 384");
+    t.ok("model fit all.jsonl -o fitted --dim 32");
     t.ok("ingest -i x --no-encode all.jsonl");
     t.ok("encode -i x --model ./fitted");
     let address = server.target("chats").to_string();
     let moved = t.run(&format!("migrate -i x --to {address} --format json"));
     assert!(moved.err.contains("longer than a column of Milvus"), "{moved:?}");
     assert_eq!(moved.json()["dialogues"], 42);
-    let found = t.json(&format!("search parcel --mode bm25 -k 42 --group dialogue --engine {address}"));
+    let found = t.json(&format!("search turn --mode bm25 -k 42 --group dialogue --engine {address}"));
     assert_eq!(found["hits"].as_array().unwrap().len(), 42);
     t.ok(&format!("migrate --engine {address} --to y"));
     assert_eq!(exported(&t, "x"), exported(&t, "y"));
