@@ -102,6 +102,25 @@ pub(crate) enum Format {
     Jsonl,
 }
 
+impl Command {
+    /// Whether `--engine` means something to it, or is refused by it with a word of its own.
+    pub(crate) fn heeds_engine(&self) -> bool {
+        match self {
+            Command::Demo
+            | Command::Analyze(_)
+            | Command::Embed(_)
+            | Command::Train(_)
+            | Command::Eval(_)
+            | Command::Model(_)
+            | Command::Doctor
+            | Command::Completions { .. }
+            | Command::Man => false,
+            Command::Corpus(command) => command.heeds_engine(),
+            _ => true,
+        }
+    }
+}
+
 impl std::fmt::Display for Format {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -182,6 +201,9 @@ pub(crate) enum Command {
         source: PathBuf,
     },
     /// Move an index to a Milvus, or what is in a Milvus to an index
+    ///
+    /// Dialogues with their vectors, nothing encoded again. It goes on where it was stopped; nothing is seen at its new place
+    /// before it is complete and was read back: counts, checksums of records and vectors, and searches here and there.
     Migrate(MigrateArgs),
     /// Get models and look at them
     #[command(subcommand)]

@@ -1,6 +1,10 @@
 //! From `--engine ADDRESS` to something that is searched and filled.
 
-use crate::{cli::Context, error::Result, search::Searcher};
+use crate::{
+    cli::Context,
+    error::{Error, Result},
+    search::Searcher,
+};
 
 #[cfg(feature = "milvus")]
 mod milvus {
@@ -80,6 +84,17 @@ mod milvus {
         pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
             match self.far()? {}
         }
+    }
+}
+
+/// That `--engine` was given to a command that would go past it. As a setting it is for those commands that heed it.
+pub(crate) fn not_heeded() -> Error {
+    Error::Input {
+        message: "--engine is for what searches or fills a Milvus, and this command does neither".to_owned(),
+        hint: Some(
+            "leave it out; `turnwise migrate` brings what is in a Milvus to an index on this machine"
+                .to_owned(),
+        ),
     }
 }
 

@@ -52,6 +52,9 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
         Err(e) => return fail(&Printer::plain(), &e),
     };
     let printer = Printer::new(&settings, &cli.global);
+    if cli.global.engine.is_some() && !cli.command.heeds_engine() {
+        return fail(&printer, &engines::not_heeded());
+    }
     let outcome = start_threads(&settings)
         .and_then(|()| signals::install())
         .and_then(|()| commands::run(cli.command, &Context { settings, printer: &printer, command_line }));

@@ -109,7 +109,12 @@ impl From<Error> for Problem {
             (_, Class::Corrupt) => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             (_, Class::Internal) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
-        let again = (e.class() == Class::Busy).then_some(1);
+        let again = match e.class() {
+            Class::Busy => Some(1),
+            // Whatever is away is looked for again in this time.
+            Class::Unavailable => Some(2),
+            _ => None,
+        };
         let message = match &e {
             // Not by which command: that is for who sits at the machine.
             Error::Busy { path, .. } => format!("{}: another process writes to it just now", path.display()),

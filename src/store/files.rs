@@ -48,6 +48,8 @@ pub fn beside(path: &Path) -> PathBuf {
 /// Makes a created, renamed or removed name in a file's folder last.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
+        // A name alone is one in the folder that we are in.
+        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
         Some(folder) => sync_folder(folder),
         None => Ok(()),
     }

@@ -57,6 +57,10 @@ fn the_same_commands_give_the_same_answers() {
     // The same again changes nothing; what is gone is gone.
     let told = t.ok(&format!("ingest {engine} {SAMPLES}"));
     assert!(told.contains("280  unchanged"), "{told}");
+    for (what, n) in [("deliveries-001 deliveries-002", 2), ("--filter domain=deliveries", 24)] {
+        let told = t.ok(&format!("delete {engine} --dry-run {what}"));
+        assert_eq!(told, format!("{n} dialogues would be deleted\n"));
+    }
     assert_eq!(t.ok(&format!("delete {engine} deliveries-001 deliveries-002")), "2 dialogues deleted\n");
     let gone = t.run(&format!("corpus show {engine} deliveries-001"));
     assert!(gone.code == 2 && gone.err.contains("holds no dialogue `deliveries-001`"), "{gone:?}");
@@ -124,6 +128,10 @@ fn what_needs_an_index_says_so() {
     for command in ["bench sr a.txt -r bm25", "bench smoke", "bench ann --vectors a.npy", "bench report"] {
         let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
         refused.says(2, &["asks nothing of milvus://127.0.0.1:1/chats", "bench throughput --engine"]);
+    }
+    for command in ["demo", "doctor", "embed more.jsonl -o x.npy", "corpus formats", "analyze parcel"] {
+        let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
+        assert!(refused.code == 2 && refused.err.contains("does neither"), "{command}: {refused:?}");
     }
     for (command, code, says) in [
         ("search parcel --engine milvus://127.0.0.1:1/chats", 6, "Milvus at 127.0.0.1:1 cannot be reached"),

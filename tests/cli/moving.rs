@@ -46,6 +46,8 @@ fn an_index_moves_to_milvus_and_back_and_is_the_same() {
     assert_eq!((&back["checksum"], &back["vectors"]), (&moved["checksum"], &moved["vectors"]), "{back}");
     assert_eq!(exported(&t, "x"), exported(&t, "y"));
     t.ok("verify -i y");
+    t.ok(&format!("migrate --engine {address} --to beside/ --samples 0"));
+    t.ok("verify -i beside/");
     for question in ["parcel --mode dense", "refund --mode bm25 -k 20", "parcel --filter role=user"] {
         let [here, back, far] = [
             format!("search {question} -i x"),
@@ -223,6 +225,7 @@ fn what_cannot_be_moved_is_told() {
         ("migrate -i x --to y", 2, "both y and the index are on this machine"),
         ("migrate -i nothing --to milvus://127.0.0.1:1/c", 2, "there is no index at"),
         ("migrate -i x --to milvus://127.0.0.1:1/c", 6, "cannot be reached"),
+        ("migrate -i x --to http://127.0.0.1:1/c", 2, "does not begin with milvus://"),
         ("migrate --engine milvus://127.0.0.1:1/c --to milvus://127.0.0.1:1/d", 2, "no direct way"),
         ("migrate --engine milvus://127.0.0.1:1/c --to x", 2, "is there already"),
         (

@@ -201,3 +201,14 @@ impl From<TargetArg> for Target {
         }
     }
 }
+
+impl CorpusCommand {
+    /// Whether it is for an index, or for what stands in its place.
+    pub(super) fn heeds_engine(&self) -> bool {
+        match self {
+            CorpusCommand::Stats { paths, .. } => paths.is_empty(),
+            CorpusCommand::Show { .. } | CorpusCommand::Export(_) => true,
+            _ => false,
+        }
+    }
+}

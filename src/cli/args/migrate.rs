@@ -2,8 +2,6 @@
 
 use clap::Args;
 
-/// Dialogues with their vectors, nothing encoded again. It goes on where it was stopped; nothing is seen at its new place
-/// before it is complete and was read back: counts, checksums of records and vectors, and searches here and there.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     /// Where to: milvus://host:19530/chats, or, with --engine, an index that does not exist yet (NAME or PATH)

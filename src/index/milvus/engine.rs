@@ -78,9 +78,10 @@ impl Engine for Milvus {
     fn without_vectors(&self) -> Error {
         Error::Input {
             message: format!("the dialogues at {} have no vectors", self.place()),
-            hint: Some(
-                "search by words (--mode bm25), or ingest them anew with a model that is here".to_owned(),
-            ),
+            hint: Some(format!(
+                "`turnwise encode --engine {} --model MODEL` makes some; or search by words (--mode bm25)",
+                self.place()
+            )),
         }
     }
 

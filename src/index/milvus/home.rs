@@ -219,10 +219,7 @@ impl MilvusHome {
 
     /// Removes dialogues by their ids; gives how many were there.
     pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
-        self.ahead(&keys)?;
-        let there: Vec<IdKey> =
-            keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect();
+        let there = self.those_there(ids)?;
         self.writer.delete(&there)?;
         there.iter().for_each(|key| {
             self.known.insert(*key, None);
@@ -230,16 +227,40 @@ impl MilvusHome {
         Ok(there.len() as u64)
     }
 
+    /// How many of some ids are there.
+    pub fn there(&mut self, ids: &[DialogueId]) -> Result<u64> {
+        Ok(self.those_there(ids)?.len() as u64)
+    }
+
+    fn those_there(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
+        let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
+        self.ahead(&keys)?;
+        Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
+    }
+
     /// Removes the dialogues that fit a filter; gives how many did.
     pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
-        let (mut deleted, mut behind) = (0, None);
+        self.each_fitting(filter, &mut |home, ids| home.delete(ids))
+    }
+
+    /// How many dialogues fit a filter.
+    pub fn fitting(&mut self, filter: &Filter) -> Result<u64> {
+        self.each_fitting(filter, &mut |_, ids| Ok(ids.len() as u64))
+    }
+
+    fn each_fitting(
+        &mut self,
+        filter: &Filter,
+        take: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
+    ) -> Result<u64> {
+        let (mut taken, mut behind) = (0, None);
         loop {
             let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
             let (found, next) = connection.listed(manifest, behind, Some(filter), NAMED)?;
             let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
-            deleted += self.delete(&ids)?;
+            taken += take(self, &ids)?;
             if next.is_none() {
-                return Ok(deleted);
+                return Ok(taken);
             }
             behind = next;
         }

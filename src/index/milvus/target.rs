@@ -187,7 +187,8 @@ fn check_name(text: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "`{name}` is no name of a collection: letters a to z, digits and `_`, at most {LONGEST_NAME}"
+        "`{name}` is no name of a collection: letters without accents, digits and `_`, no digit first, at most \
+         {LONGEST_NAME}"
     );
     Err(wrong(text, &what))
 }

@@ -9,22 +9,26 @@ use crate::{
 pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     use crate::{cli::printer::counted, error::Error, ids::DialogueId, index::milvus::MilvusHome};
 
-    if args.dry_run || args.purge {
+    if args.purge {
         return Err(Error::Input {
-            message: "--dry-run and --purge are for an index on this machine".to_owned(),
-            hint: Some("leave them out: Milvus drops the bytes of what was deleted by itself".to_owned()),
+            message: "--purge is for an index on this machine".to_owned(),
+            hint: Some("leave it out: Milvus drops the bytes of what was deleted by itself".to_owned()),
         });
     }
     let target = context.far()?;
     let ids: Vec<DialogueId> =
         args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect::<Result<_>>()?;
     let mut home = MilvusHome::open(&target)?;
-    let deleted = match &args.filter {
-        Some(filter) => home.delete_fitting(filter)?,
-        None => home.delete(&ids)?,
+    let deleted = match (&args.filter, args.dry_run) {
+        (Some(filter), false) => home.delete_fitting(filter)?,
+        (Some(filter), true) => home.fitting(filter)?,
+        (None, false) => home.delete(&ids)?,
+        (None, true) => home.there(&ids)?,
     };
-    let done = serde_json::json!({ "index": target.to_string(), "deleted": deleted });
-    context.printer.result(&done, |out| writeln!(out, "{} deleted", counted(deleted, "dialogue")))?;
+    let done =
+        serde_json::json!({ "index": target.to_string(), "deleted": deleted, "dry_run": args.dry_run });
+    let what = if args.dry_run { "would be deleted" } else { "deleted" };
+    context.printer.result(&done, |out| writeln!(out, "{} {what}", counted(deleted, "dialogue")))?;
     match ids.len() as u64 - deleted.min(ids.len() as u64) {
         n if n > 0 && args.filter.is_none() => {
             Err(Error::input(format!("{target} holds none of {} that were named", counted(n, "dialogue"))))

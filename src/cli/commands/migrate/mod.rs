@@ -23,8 +23,10 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     use crate::index::milvus::Target;
 
     match (&context.settings.engine, Target::is_address(&args.to)) {
-        (None, true) => there::run(args, context),
-        (Some(_), false) => back::run(args, context),
+        (None, true) => there::run(args, context).map_err(gone_on_with),
+        (Some(_), false) => back::run(args, context).map_err(gone_on_with),
+        // What looks like an address is told what is wrong with it.
+        (None, false) if args.to.contains(":/") => args.to.parse::<Target>().map(drop),
         (None, false) => Err(Error::Input {
             message: format!("both {} and the index are on this machine", args.to),
             hint: Some("`turnwise backup` and `turnwise restore` copy an index".to_owned()),
@@ -39,6 +41,17 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     match context.far()? {}
+}
+
+/// A server that went away is met in the middle.
+#[cfg(feature = "milvus")]
+fn gone_on_with(e: Error) -> Error {
+    match (&e, e.hint()) {
+        (Error::Unavailable { .. }, Some(hint)) => {
+            e.with_hint(format!("{hint} What was moved stays, unseen; the same command goes on from there"))
+        }
+        _ => e,
+    }
 }
 
 #[cfg(feature = "milvus")]

@@ -26,7 +26,7 @@ pub(super) struct Report {
     dialogues: u64,
     turns: u64,
     vectors: u64,
-    /// Of the dialogues, those that an earlier try had moved already.
+    /// Of the dialogues, those that an earlier try, or another one meanwhile, had moved.
     already_there: u64,
     checksum: String,
     #[serde(flatten)]
@@ -77,7 +77,7 @@ impl Report {
             self.seconds
         )?;
         if self.already_there > 0 {
-            writeln!(out, "{:>9}  were there from an earlier try", grouped(self.already_there))?;
+            writeln!(out, "{:>9}  were there already", grouped(self.already_there))?;
         }
         writeln!(out, "  checked  every record and vector read back, checksum {}", self.checksum)?;
         let percent = |part: Option<f64>, how: &str| {

@@ -41,6 +41,12 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         });
     }
     let content = look_through(&root, snapshot, vectors.as_ref(), context)?;
+    if vectors.is_none() {
+        context.printer.warn(format!(
+            "{} has no vectors: it will be searched by words alone, until `turnwise encode --engine {target}` makes some",
+            root.display()
+        ));
+    }
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn Giver>);
     let begun = std::time::Instant::now();
