@@ -9,9 +9,9 @@ use crate::{
 #[cfg(feature = "milvus")]
 mod milvus {
     use crate::{
-        cli::{Context, env_vars},
+        cli::{Context, env_vars, printer::counted},
         error::{Error, Result},
-        index::milvus::{Milvus, Target},
+        index::milvus::{Milvus, MilvusHome, Target},
         search::Searcher,
     };
 
@@ -35,6 +35,18 @@ mod milvus {
                 });
             }
             Ok(target.with_token(token))
+        }
+
+        /// What came is there as a whole, and not all of it is found by its words.
+        pub(crate) fn tell_cut(&self, home: &MilvusHome) {
+            let texts = match home.cut() {
+                0 => return,
+                1 => "1 text is".to_owned(),
+                n => format!("{} are", counted(n, "text")),
+            };
+            self.printer.warn(format!(
+                "{texts} longer than a column of Milvus: what comes behind 65,535 bytes of words is not found by words"
+            ));
         }
 
         pub(super) fn far_searcher(&self) -> Result<Searcher> {

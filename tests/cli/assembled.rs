@@ -1,6 +1,6 @@
 //! `encode --assemble PLACE INPUT… --engine ADDRESS`: dialogues in a Milvus with the vectors of shards, and nothing encoded.
 
-use std::{fs, thread, time::Duration};
+use std::fs;
 
 use serde_json::Value;
 
@@ -114,21 +114,12 @@ fn whoever_kills_it_starts_it_again_and_nothing_is_there_twice() {
     let t = sharded(5);
     let address = server.target("chats").to_string();
     let assemble = format!("encode --assemble shards in.jsonl --engine {address}");
-    let (mut kills, mut began) = (0, false);
-    // Later and later, until one is through before its time; the first never is.
-    for millis in (100..).step_by(400) {
-        let mut started = t.start(&assemble);
-        thread::sleep(Duration::from_millis(millis));
-        if let Ok(Some(status)) = started.child.try_wait() {
-            assert!(status.success());
-            break;
-        }
-        started.child.kill().unwrap();
-        started.end();
-        kills += 1;
+    let mut began = false;
+    t.kill_later_and_later(&assemble, || {
         began |= t.run(&format!("search parcel --mode bm25 --engine {address}")).code == 0;
-    }
-    assert!(kills > 0 && began, "it was killed {kills} times");
+        false
+    });
+    assert!(began, "it never came to writing");
     let told = t.ok(&assemble);
     assert!(told.contains("1,400  unchanged"), "{told}");
     let totals = told.contains("1,400 dialogues with 16,040 turns");

@@ -1,6 +1,6 @@
 //! `migrate`, and what takes the place of what a Milvus holds: unseen until it is complete, and in one step.
 
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -114,48 +114,24 @@ fn whoever_kills_it_loses_nothing_and_nobody_sees_a_part() {
     t.ok("encode -i x --model ./fitted");
     let address = server.target("chats").to_string();
     let total = 4 * 280;
-    let mut kills = 0;
-    // Later and later, until one is through before its time; the first never is.
-    for millis in (100..).step_by(400) {
-        let mut started = t.start(&format!("migrate -i x --to {address}"));
-        thread::sleep(Duration::from_millis(millis));
-        if let Ok(Some(status)) = started.child.try_wait() {
-            assert!(status.success());
-            break;
-        }
-        started.child.kill().unwrap();
-        started.end();
-        kills += 1;
-        // It may have been killed after the last step.
+    t.kill_later_and_later(&format!("migrate -i x --to {address}"), || {
         let seen = t.run(&format!("search parcel --mode bm25 --engine {address}"));
-        if seen.code == 0 {
-            break;
+        if seen.code != 0 {
+            seen.says(2, &["there are no dialogues at"]);
         }
-        seen.says(2, &["there are no dialogues at"]);
-    }
-    assert!(kills > 0);
+        // It may have been killed after the last step.
+        seen.code == 0
+    });
     let told = t.run(&format!("migrate -i x --to {address} --replace --format json"));
     assert_eq!(told.json()["dialogues"], total);
 
-    let started = |to: &str| t.start(&format!("migrate --engine {address} --to {to}"));
-    let mut kills = 0;
-    for millis in (100..).step_by(400) {
-        let mut started = started("y");
-        thread::sleep(Duration::from_millis(millis));
-        if let Ok(Some(status)) = started.child.try_wait() {
-            assert!(status.success());
-            break;
-        }
-        started.child.kill().unwrap();
-        started.end();
-        kills += 1;
+    t.kill_later_and_later(&format!("migrate --engine {address} --to y"), || {
         let there = t.path("indexes/y").exists();
-        if there {
-            break;
+        if !there {
+            t.run("search parcel -i y").says(2, &["there is no index at"]);
         }
-        t.run("search parcel -i y").says(2, &["there is no index at"]);
-    }
-    assert!(kills > 0);
+        there
+    });
     assert_eq!(exported(&t, "x"), exported(&t, "y"));
     let left: Vec<_> =
         std::fs::read_dir(t.path("indexes")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -264,25 +240,15 @@ fn an_ingest_that_is_killed_is_gone_on_with_and_nothing_is_there_twice() {
     }
     t.write("all.jsonl", all);
     let engine = format!("--engine {}", server.target("chats"));
-    let mut kills = 0;
-    for millis in (150..).step_by(400) {
-        let mut started = t.start(&format!("ingest {engine} --model ./fitted all.jsonl"));
-        thread::sleep(Duration::from_millis(millis));
-        if let Ok(Some(status)) = started.child.try_wait() {
-            assert!(status.success());
-            break;
-        }
-        started.child.kill().unwrap();
-        started.end();
-        kills += 1;
+    t.kill_later_and_later(&format!("ingest {engine} --model ./fitted all.jsonl"), || {
         // Whatever is found has its record, whole.
         let seen = t.run(&format!("search parcel {engine} -k 50 --format json"));
         if seen.code == 0 {
             let found = seen.json();
             assert!(found["hits"].as_array().unwrap().iter().all(|hit| hit["turn"]["text"].is_string()));
         }
-    }
-    assert!(kills > 0);
+        false
+    });
     let told = t.ok(&format!("ingest {engine} --model ./fitted all.jsonl"));
     assert!(
         told.contains("1,120  unchanged") && told.contains("1,120 dialogues with 12,832 turns"),

@@ -117,6 +117,25 @@ impl Turnwise {
         self.run(&format!("{line} --format json")).json()
     }
 
+    /// Starts a command and kills it, later and later, until it is through before its time or `seen`, which looks at what
+    /// each kill has left, says that this is enough. The first is never through.
+    #[cfg(feature = "milvus")]
+    pub fn kill_later_and_later(&self, line: &str, mut seen: impl FnMut() -> bool) {
+        for (kills, millis) in (100..).step_by(400).enumerate() {
+            let mut started = self.start(line);
+            thread::sleep(Duration::from_millis(millis));
+            if let Some(status) = started.child.try_wait().unwrap() {
+                assert!(status.success() && kills > 0, "{line}: {status}");
+                return;
+            }
+            started.child.kill().unwrap();
+            started.end();
+            if seen() {
+                return;
+            }
+        }
+    }
+
     /// Starts it, with its standard input open and what it says on standard error at hand line by line.
     pub fn start(&self, line: &str) -> Started {
         Started::spawn(self.command(&words(line)))

@@ -56,21 +56,12 @@ pub(in crate::cli::commands) fn fill(
     context: &Context<'_>,
 ) -> Result<()> {
     use super::super::summary::Summary;
-    use crate::cli::printer::counted;
 
     let (outcome, seconds) = super::read_into(&mut home, plan, "ingesting", options, context);
     let ingested = outcome?;
     settle(&mut home, context);
     super::tell_rejects(&ingested, options, context);
-    if home.cut() > 0 {
-        context.printer.warn(format!(
-            "{} longer than a column of Milvus: what comes behind 65,535 bytes of words is not found by words",
-            match home.cut() {
-                1 => "1 text is".to_owned(),
-                n => format!("{} are", counted(n, "text")),
-            }
-        ));
-    }
+    context.tell_cut(&home);
     home.finish()?;
     let summary = Summary::new(target.to_string(), files, &ingested, home.totals()?, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;

@@ -53,12 +53,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let mut home = MilvusHome::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
     let progress = Progress::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut home, snapshot, progress)?;
-    if home.cut() > 0 {
-        context.printer.warn(format!(
-            "{} longer than a column of Milvus: what comes behind 65,535 bytes of words is not found by words",
-            if home.cut() == 1 { "1 text is".to_owned() } else { format!("{} are", counted(home.cut(), "text")) }
-        ));
-    }
+    context.tell_cut(&home);
     home.settle()?;
     let moving = begun.elapsed().as_secs_f64();
     read_back(&mut home, snapshot, &content, &target, context)?;

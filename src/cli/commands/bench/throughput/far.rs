@@ -55,6 +55,8 @@ pub(super) fn measured(
         MilvusHome::open_or_create(&target, Default::default(), Some(recipe), Some(encoder.clone()))?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
         super::read_in(&mut home, plan, options)?;
+        // As an ingest ends: what was not put away is slow to search.
+        home.settle()?;
         Ok(home.totals()?.turns)
     })?);
     let totals = home.totals()?;
