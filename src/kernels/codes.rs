@@ -3,7 +3,7 @@
 use super::{
     buffer::{Buffer, units},
     pack::{Packed, short_factor},
-    simd::{Kernel, Simd},
+    simd::{Kernel, SIDE, Simd},
 };
 use crate::Precision;
 
@@ -47,8 +47,19 @@ impl CodeRoom {
         if precision == Precision::F32 || (precision == Precision::Bf16 && !S::BF16) {
             return Left { units: units(x), stride, scales: &[], lows: &[] };
         }
-        let unit_stride = width / Packed::numbers_in_unit(precision);
-        self.codes.reserve::<u32>(rows * unit_stride);
+        let in_unit = Packed::numbers_in_unit(precision);
+        let depth = width / in_unit;
+        let squares = Packed::in_squares::<S>(precision);
+        // An odd number of lines: rows that are a power of two apart would fight for the same lines of the cache.
+        let unit_stride = if squares { (depth.div_ceil(SIDE) | 1) * SIDE } else { depth };
+        let to = unit_stride * in_unit;
+        // Squares are read whole: rows beyond the last may hold anything, for nothing of theirs is kept.
+        self.codes.reserve::<u32>(if squares { rows.next_multiple_of(SIDE) } else { rows } * unit_stride);
+        if squares && !depth.is_multiple_of(SIDE) {
+            for row in self.codes.of_mut::<u32>().chunks_exact_mut(unit_stride).take(rows) {
+                row[depth..].fill(0);
+            }
+        }
         self.scales.reserve::<f32>(rows);
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
@@ -58,15 +69,15 @@ impl CodeRoom {
                 Precision::Int16 => {
                     let codes = self.codes.of_mut::<i16>();
                     lows.fill(0.0);
-                    S::Base::enter(Shorts { x, width, stride, codes, scales });
+                    S::Base::enter(Shorts { x, width, stride, codes, to, scales });
                 }
                 Precision::Int8 => {
                     let codes = self.codes.of_mut::<u8>();
-                    S::Base::enter(Bytes { x, width, stride, codes, scales, lows, most: S::BYTE_MAX });
+                    S::Base::enter(Bytes { x, width, stride, codes, to, scales, lows, most: S::BYTE_MAX });
                 }
                 _ => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves { x, width, stride, codes });
+                    S::Base::enter(Halves { x, width, stride, codes, to });
                 }
             }
         }
@@ -80,6 +91,8 @@ struct Shorts<'a> {
     width: usize,
     stride: usize,
     codes: &'a mut [i16],
+    /// From row to row of codes.
+    to: usize,
     scales: &'a mut [f32],
 }
 
@@ -92,7 +105,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
                 let x = self.x.as_ptr().add(row * self.stride);
-                let codes = self.codes.as_mut_ptr().add(row * self.width);
+                let codes = self.codes.as_mut_ptr().add(row * self.to);
                 let (mut squares, mut largest) = (S::splat(0.0), S::splat(0.0));
                 for i in (0..self.width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -117,6 +130,8 @@ struct Bytes<'a> {
     width: usize,
     stride: usize,
     codes: &'a mut [u8],
+    /// From row to row of codes.
+    to: usize,
     scales: &'a mut [f32],
     lows: &'a mut [f32],
     most: f32,
@@ -131,7 +146,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
                 let x = self.x.as_ptr().add(row * self.stride);
-                let codes = self.codes.as_mut_ptr().add(row * self.width);
+                let codes = self.codes.as_mut_ptr().add(row * self.to);
                 let (mut least, mut most) = (S::load(x), S::load(x));
                 for i in (S::LANES..self.width).step_by(S::LANES) {
                     let v = S::load(x.add(i));
@@ -158,6 +173,8 @@ struct Halves<'a> {
     width: usize,
     stride: usize,
     codes: &'a mut [u16],
+    /// From row to row of codes.
+    to: usize,
 }
 
 impl<S: Simd> Kernel<S> for Halves<'_> {
@@ -169,7 +186,7 @@ impl<S: Simd> Kernel<S> for Halves<'_> {
             for i in (0..self.width).step_by(S::LANES) {
                 // SAFETY: `prepare` made room for as many codes as there are numbers; rows are a multiple of the lanes.
                 unsafe {
-                    let to = self.codes.as_mut_ptr().add(row * self.width + i);
+                    let to = self.codes.as_mut_ptr().add(row * self.to + i);
                     S::store_bf16(to, S::load(x.as_ptr().add(i)));
                 }
             }

@@ -32,6 +32,7 @@ mod proof;
 mod reference;
 mod simd;
 mod spread;
+mod squares;
 #[cfg(test)]
 mod tests;
 mod tile;

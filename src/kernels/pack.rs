@@ -1,6 +1,9 @@
 //! Weights in the order in which the kernels read them, in the numbers in which they multiply.
 
-use super::{buffer::Buffer, simd::Simd};
+use super::{
+    buffer::Buffer,
+    simd::{SIDE, Simd},
+};
 use crate::{Error, Precision, Result};
 
 /// Inputs and outputs are filled up with zeros to a multiple of this: the lanes of the widest vectors, and the numbers
@@ -29,6 +32,10 @@ pub(super) struct Packed {
     pub outputs: usize,
     /// Columns of a panel; the last panel may have fewer.
     pub panel: usize,
+    /// Units of a column.
+    pub depth: usize,
+    /// Whether it is multiplied square by square.
+    pub squares: bool,
     /// Panels one after the other, each `[unit of inputs][column]`.
     pub units: Buffer,
     /// What one step of a column's code stands for.
@@ -49,6 +56,11 @@ impl Packed {
         }
     }
 
+    /// Whether products with weights of this precision are made square by square.
+    pub fn in_squares<S: Simd>(precision: Precision) -> bool {
+        S::SQUARES && matches!(precision, Precision::Bf16 | Precision::Int8)
+    }
+
     /// Packs `outputs` rows of `inputs` weights for the vectors of `S`.
     pub fn new<S: Simd>(
         precision: Precision,
@@ -59,12 +71,17 @@ impl Packed {
         assert!(weight.len() == inputs * outputs && bias.len() == outputs, "weights of another shape");
         let group = Packed::numbers_in_unit(precision);
         let padded = (inputs.next_multiple_of(GRAIN), outputs.next_multiple_of(GRAIN));
+        let squares = Packed::in_squares::<S>(precision);
+        let depth = padded.0 / group;
+        let depth = if squares { depth.next_multiple_of(SIDE) } else { depth };
         let mut packed = Packed {
             precision,
             inputs: padded.0,
             outputs: padded.1,
-            panel: S::VECTORS * S::LANES,
-            units: Buffer::zeros::<u32>(padded.0 * padded.1 / group),
+            panel: if squares { 2 * SIDE } else { S::VECTORS * S::LANES },
+            depth,
+            squares,
+            units: Buffer::zeros::<u32>(depth * padded.1),
             scales: vec![0.0; padded.1],
             sums: vec![0.0; padded.1],
             bias: vec![0.0; padded.1],
@@ -108,7 +125,7 @@ impl Packed {
         let group = size_of::<u32>() / size_of::<T>();
         let (panel, column) = (output / self.panel, output % self.panel);
         let width = self.panel.min(self.outputs - panel * self.panel);
-        let start = panel * self.panel * self.inputs;
+        let start = panel * self.panel * self.depth * group;
         let places = self.units.of_mut::<T>();
         for (input, number) in numbers.enumerate() {
             places[start + (input / group * width + column) * group + input % group] = number;

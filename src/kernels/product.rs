@@ -6,7 +6,7 @@ use super::{
     codes::Left,
     format::{Bf16, F32, Format, Int8, Int16},
     pack::Packed,
-    simd::Simd,
+    simd::{InUnits, Simd},
     spread::{Shared, Team},
     tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
 };
@@ -43,7 +43,8 @@ pub(super) unsafe fn product<S: Simd>(
     activation: Option<Activation>,
     team: &Team,
 ) {
-    assert!(weights.panel == S::VECTORS * S::LANES);
+    assert!(weights.squares == Packed::in_squares::<S>(weights.precision));
+    assert!(weights.squares || weights.panel == S::VECTORS * S::LANES);
     assert!(out.stride >= weights.outputs && out.numbers.len() >= out.rows * out.stride);
     let scaled = matches!(weights.precision, Precision::Int16 | Precision::Int8);
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
@@ -56,6 +57,12 @@ pub(super) unsafe fn product<S: Simd>(
         // SAFETY: features by our caller; lengths by the asserts here and in `run`.
         unsafe {
             match weights.precision {
+                Precision::Bf16 if weights.squares => {
+                    job.in_squares::<S, Bf16, _>(InUnits::Bf16, panels, biased)
+                }
+                Precision::Int8 if weights.squares => {
+                    job.in_squares::<S, Int8, _>(InUnits::Bytes, panels, |r, c| job.scaled(r, c))
+                }
                 Precision::F32 => job.run::<S::Base, F32, _>(panels, biased),
                 Precision::Bf16 if S::BF16 => job.run::<S, Bf16, _>(panels, biased),
                 Precision::Bf16 => job.run::<S::Base, Bf16, _>(panels, biased),
@@ -67,13 +74,13 @@ pub(super) unsafe fn product<S: Simd>(
     });
 }
 
-struct Job<'a> {
-    left: Left<'a>,
-    weights: &'a Packed,
-    rows: usize,
+pub(super) struct Job<'a> {
+    pub left: Left<'a>,
+    pub weights: &'a Packed,
+    pub rows: usize,
     /// Where the first row begins, and how far it is from one to the next.
-    out: (Shared, usize),
-    activation: Option<Activation>,
+    pub out: (Shared, usize),
+    pub activation: Option<Activation>,
 }
 
 impl Job<'_> {
@@ -93,7 +100,7 @@ impl Job<'_> {
         ending: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
-        let units = weights.inputs / Packed::numbers_in_unit(weights.precision);
+        let units = weights.depth;
         let (left_units, steps) = (units / F::RIGHT * F::LEFT, units / F::RIGHT);
         assert!(self.rows == 0 || left.units.len() >= (self.rows - 1) * left.stride + left_units);
         let right = &weights.units.of::<u32>()[..units * weights.outputs];

@@ -2,7 +2,7 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{Kernel, Simd};
+use super::{InUnits, Kernel, Simd, Squares};
 
 /// A processor with AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -72,6 +72,13 @@ impl Simd for Avx2 {
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 4;
     const BF16: bool = false;
+    const SQUARES: bool = false;
+
+    unsafe fn begin_squares() {}
+    unsafe fn end_squares() {}
+    unsafe fn squares<const R: usize, const C: usize>(_: InUnits, _: Squares) {
+        unreachable!("AVX2 has no squares")
+    }
 
     #[inline(always)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {

@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Simd, avx2::operations};
+use super::{InUnits, Kernel, Simd, Squares, amx, avx2::operations};
 
-/// A processor with AVX-512 (F, BW, VL, DQ), with or without the products of bytes (VNNI) and of bf16.
+/// A processor with AVX-512 (F, BW, VL, DQ), with or without the products of bytes (VNNI), of bf16 and of squares.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool>;
+pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
 unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
@@ -26,9 +26,9 @@ unsafe fn enter_bf16<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     unsafe { kernel.call() }
 }
 
-impl<const VNNI: bool, const BF16: bool> Simd for Avx512<VNNI, BF16> {
-    type Base = Avx512<false, false>;
-    type Whole = Avx512<VNNI, false>;
+impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, BF16, AMX> {
+    type Base = Avx512<false, false, false>;
+    type Whole = Avx512<VNNI, false, false>;
     type F32 = __m512;
     type I32 = __m512i;
     type Bytes = __m512i;
@@ -42,6 +42,20 @@ impl<const VNNI: bool, const BF16: bool> Simd for Avx512<VNNI, BF16> {
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = if VNNI { 1 } else { 4 };
     const BF16: bool = BF16;
+    const SQUARES: bool = AMX;
+
+    unsafe fn begin_squares() {
+        // SAFETY: the caller vouches for AMX.
+        unsafe { amx::begin() }
+    }
+    unsafe fn end_squares() {
+        // SAFETY: as above.
+        unsafe { amx::end() }
+    }
+    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares) {
+        // SAFETY: as above, and for the pointers.
+        unsafe { amx::multiply::<R, C>(numbers, squares) }
+    }
 
     #[inline(always)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {

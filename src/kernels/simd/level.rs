@@ -16,6 +16,9 @@ pub enum SimdLevel {
     /// The portable code at the width of AVX-512, with its newest operations imitated, for tests.
     #[cfg(test)]
     Wide,
+    /// The same with squares, imitated.
+    #[cfg(test)]
+    Squares,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F, BW, VL and DQ.
@@ -24,15 +27,20 @@ pub enum SimdLevel {
     Avx512Vnni,
     /// The same with VNNI and BF16.
     Avx512Bf16,
+    /// The same with AMX, which multiplies squares of bf16 and of bytes.
+    Amx,
 }
 
 impl SimdLevel {
     /// All of them, the fastest first.
     pub const ALL: &[SimdLevel] = &[
+        SimdLevel::Amx,
         SimdLevel::Avx512Bf16,
         SimdLevel::Avx512Vnni,
         SimdLevel::Avx512,
         SimdLevel::Avx2,
+        #[cfg(test)]
+        SimdLevel::Squares,
         #[cfg(test)]
         SimdLevel::Wide,
         SimdLevel::Portable,
@@ -44,10 +52,13 @@ impl SimdLevel {
             SimdLevel::Portable => "portable",
             #[cfg(test)]
             SimdLevel::Wide => "wide",
+            #[cfg(test)]
+            SimdLevel::Squares => "squares",
             SimdLevel::Avx2 => "avx2",
             SimdLevel::Avx512 => "avx512",
             SimdLevel::Avx512Vnni => "avx512-vnni",
             SimdLevel::Avx512Bf16 => "avx512-bf16",
+            SimdLevel::Amx => "amx",
         }
     }
 
@@ -62,11 +73,12 @@ impl SimdLevel {
             match self {
                 SimdLevel::Portable => true,
                 #[cfg(test)]
-                SimdLevel::Wide => true,
+                SimdLevel::Wide | SimdLevel::Squares => true,
                 SimdLevel::Avx2 => avx2(),
                 SimdLevel::Avx512 => avx512(),
                 SimdLevel::Avx512Vnni => avx512() && has!("avx512vnni"),
                 SimdLevel::Avx512Bf16 => avx512() && has!("avx512vnni") && has!("avx512bf16"),
+                SimdLevel::Amx => SimdLevel::Avx512Bf16.available() && super::amx::granted(),
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -74,7 +86,7 @@ impl SimdLevel {
             match self {
                 SimdLevel::Portable => true,
                 #[cfg(test)]
-                SimdLevel::Wide => true,
+                SimdLevel::Wide | SimdLevel::Squares => true,
                 _ => false,
             }
         }

@@ -5,6 +5,8 @@
 //! everything in it is inlined, and [`Simd::enter`] compiles it with the processor's features.
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
@@ -21,19 +23,23 @@ macro_rules! at_level {
         #[cfg(target_arch = "x86_64")]
         use $crate::simd::{avx2::Avx2, avx512::Avx512};
         match $level {
-            SimdLevel::Portable => $f::<Portable<8, false>>($($arg),*),
+            SimdLevel::Portable => $f::<Portable<8, false, false>>($($arg),*),
             #[cfg(test)]
-            SimdLevel::Wide => $f::<Portable<16, true>>($($arg),*),
+            SimdLevel::Wide => $f::<Portable<16, true, false>>($($arg),*),
+            #[cfg(test)]
+            SimdLevel::Squares => $f::<Portable<16, true, true>>($($arg),*),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => $f::<Avx2>($($arg),*),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => $f::<Avx512<false, false>>($($arg),*),
+            SimdLevel::Avx512 => $f::<Avx512<false, false, false>>($($arg),*),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Vnni => $f::<Avx512<true, false>>($($arg),*),
+            SimdLevel::Avx512Vnni => $f::<Avx512<true, false, false>>($($arg),*),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Bf16 => $f::<Avx512<true, true>>($($arg),*),
+            SimdLevel::Avx512Bf16 => $f::<Avx512<true, true, false>>($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Amx => $f::<Avx512<true, true, true>>($($arg),*),
             #[cfg(not(target_arch = "x86_64"))]
-            _ => $f::<Portable<8, false>>($($arg),*),
+            _ => $f::<Portable<8, false, false>>($($arg),*),
         }
     }};
 }
@@ -50,6 +56,30 @@ pub(super) trait Kernel<S: Simd> {
     ///
     /// The processor has the features of `S`, and the kernel's pointers are good for what it says it touches.
     unsafe fn call(self) -> Self::Output;
+}
+
+/// The side of a square: a square is so many rows of so many units of 32 bits.
+pub(super) const SIDE: usize = 16;
+
+/// Which numbers are in the units that squares multiply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum InUnits {
+    /// Two of bf16, on both sides; sums are floats.
+    Bf16,
+    /// Four bytes, unsigned on the left and signed on the right; sums are whole numbers.
+    Bytes,
+}
+
+/// Squares one below the other times squares side by side, along `steps` squares.
+pub(super) struct Squares {
+    /// The first row's units, and how far it is to the next row.
+    pub left: (*const u32, usize),
+    /// The first units of the columns, a row of them for each unit of a row on the left, and how far it is to the next.
+    pub right: (*const u32, usize),
+    /// How many.
+    pub steps: usize,
+    /// Where the first row's sums go, and how far it is to the next row.
+    pub to: (*mut f32, usize),
 }
 
 /// Vectors of 32-bit lanes and what can be done with them.
@@ -85,6 +115,16 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     const BYTE_CHAIN: usize;
     /// Whether pairs of bf16 are multiplied as such, instead of being widened to f32 first.
     const BF16: bool;
+    /// Whether whole squares are multiplied at once, by [`Simd::squares`].
+    const SQUARES: bool;
+
+    /// Readies the thread for [`Simd::squares`], until `end_squares`.
+    unsafe fn begin_squares();
+    /// Gives back what was taken for squares.
+    unsafe fn end_squares();
+    /// Writes the sums of the products of `R` squares of rows and `C` of columns, each 1 or 2. Called outside of a
+    /// kernel, too.
+    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares);
 
     /// Runs a kernel with the processor's features.
     ///

@@ -1,10 +1,11 @@
 //! Vectors as plain arrays, for every processor; compilers make of them what the processor has.
 
-use super::{Kernel, Simd};
+use super::{InUnits, Kernel, SIDE, Simd, Squares};
 
-/// `N` lanes; `NATIVE` says whether the operations that only the newest processors have are imitated.
+/// `N` lanes; `NATIVE` says whether the operations that only the newest processors have are imitated, `SQUARES` whether
+/// those of squares are.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Portable<const N: usize, const NATIVE: bool>;
+pub(in super::super) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
 /// `N` numbers at the alignment of vectors.
 #[derive(Clone, Copy)]
@@ -52,9 +53,9 @@ fn float(bits: i32) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
-    type Base = Self;
-    type Whole = Self;
+impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<N, NATIVE, SQUARES> {
+    type Base = Portable<N, NATIVE, false>;
+    type Whole = Portable<N, NATIVE, false>;
     type F32 = Lanes<f32, N>;
     type I32 = Lanes<i32, N>;
     type Bytes = Lanes<i32, N>;
@@ -67,6 +68,33 @@ impl<const N: usize, const NATIVE: bool> Simd for Portable<N, NATIVE> {
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 1;
     const BF16: bool = NATIVE;
+    const SQUARES: bool = SQUARES;
+
+    unsafe fn begin_squares() {}
+    unsafe fn end_squares() {}
+    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares) {
+        let Squares { left, right, steps, to } = squares;
+        for row in 0..R * SIDE {
+            for column in 0..C * SIDE {
+                // SAFETY: the caller vouches for the squares.
+                unsafe {
+                    let pairs = (0..steps * SIDE).map(|u| {
+                        (left.0.add(row * left.1 + u).read(), right.0.add(u * right.1 + column).read())
+                    });
+                    to.0.add(row * to.1 + column).write(match numbers {
+                        InUnits::Bf16 => pairs.fold(0.0, |sum, (a, b)| {
+                            let high = float((a & 0xFFFF_0000) as i32) * float((b & 0xFFFF_0000) as i32);
+                            sum + high + float((a << 16) as i32) * float((b << 16) as i32)
+                        }),
+                        InUnits::Bytes => f32::from_bits(pairs.fold(0i32, |sum, (a, b)| {
+                            let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+                            sum + products.map(|(a, b)| i32::from(a) * i32::from(b as i8)).sum::<i32>()
+                        }) as u32),
+                    });
+                }
+            }
+        }
+    }
 
     // Kept apart like the kernels of processors' vectors, which cannot be inlined here: all in one function took the
     // compiler minutes.
