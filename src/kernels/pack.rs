@@ -2,7 +2,7 @@
 
 use super::{
     buffer::Buffer,
-    simd::{SIDE, Simd},
+    simd::{SIDE, Simd, Squared},
 };
 use crate::{Error, Precision, Result};
 
@@ -34,9 +34,10 @@ pub(super) struct Packed {
     pub panel: usize,
     /// Units of a column.
     pub depth: usize,
-    /// Whether it is multiplied square by square.
-    pub squares: bool,
-    /// Panels one after the other, each `[unit of inputs][column]`.
+    /// Of which squares, where whole squares are multiplied.
+    pub squared: Option<Squared>,
+    /// Panels one after the other, each `[unit of inputs][column]`; of squares as [`Squares`](super::simd::Squares) has
+    /// them, the last panel filled up.
     pub units: Buffer,
     /// What one step of a column's code stands for.
     pub scales: Vec<f32>,
@@ -56,9 +57,15 @@ impl Packed {
         }
     }
 
-    /// Whether products with weights of this precision are made square by square.
-    pub fn in_squares<S: Simd>(precision: Precision) -> bool {
-        S::SQUARES && matches!(precision, Precision::Bf16 | Precision::Int8)
+    /// Of which squares products with weights of this precision are made, if they are.
+    pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
+        let squared = match precision {
+            Precision::F32 => Squared::Thirds,
+            Precision::Bf16 => Squared::Bf16,
+            Precision::Int8 => Squared::Bytes,
+            Precision::Int16 | Precision::F16 => return None,
+        };
+        S::SQUARES.then_some(squared)
     }
 
     /// Packs `outputs` rows of `inputs` weights for the vectors of `S`.
@@ -71,17 +78,22 @@ impl Packed {
         assert!(weight.len() == inputs * outputs && bias.len() == outputs, "weights of another shape");
         let group = Packed::numbers_in_unit(precision);
         let padded = (inputs.next_multiple_of(GRAIN), outputs.next_multiple_of(GRAIN));
-        let squares = Packed::in_squares::<S>(precision);
-        let depth = padded.0 / group;
-        let depth = if squares { depth.next_multiple_of(SIDE) } else { depth };
+        let squared = Packed::squared::<S>(precision);
+        let (depth, panel, columns) = match squared {
+            Some(squared) => {
+                let steps = padded.0.div_ceil(SIDE * squared.in_unit());
+                (steps * SIDE * squared.planes(), 2 * SIDE, padded.1.next_multiple_of(2 * SIDE))
+            }
+            None => (padded.0 / group, S::VECTORS * S::LANES, padded.1),
+        };
         let mut packed = Packed {
             precision,
             inputs: padded.0,
             outputs: padded.1,
-            panel: if squares { 2 * SIDE } else { S::VECTORS * S::LANES },
+            panel,
             depth,
-            squares,
-            units: Buffer::zeros::<u32>(depth * padded.1),
+            squared,
+            units: Buffer::zeros::<u32>(depth * columns),
             scales: vec![0.0; padded.1],
             sums: vec![0.0; padded.1],
             bias: vec![0.0; padded.1],
@@ -91,6 +103,12 @@ impl Packed {
         for output in 0..outputs {
             row[..inputs].copy_from_slice(&weight[output * inputs..(output + 1) * inputs]);
             match precision {
+                Precision::F32 if squared.is_some() => {
+                    let mut rest = row.clone();
+                    for plane in 0..Squared::Thirds.planes() {
+                        packed.put_in(plane, output, rest.iter_mut().map(take_a_third));
+                    }
+                }
                 Precision::F32 => packed.put(output, row.iter().map(|w| w.to_bits())),
                 Precision::Bf16 => packed.put(output, row.iter().map(|w| half::bf16::from_f32(*w).to_bits())),
                 Precision::Int16 => {
@@ -122,15 +140,41 @@ impl Packed {
 
     /// Writes the numbers of one output to their places.
     fn put<T: super::buffer::Plain>(&mut self, output: usize, numbers: impl Iterator<Item = T>) {
+        self.put_in(0, output, numbers);
+    }
+
+    /// The same for one of the squares that stand for a number each.
+    fn put_in<T: super::buffer::Plain>(
+        &mut self,
+        plane: usize,
+        output: usize,
+        numbers: impl Iterator<Item = T>,
+    ) {
         let group = size_of::<u32>() / size_of::<T>();
         let (panel, column) = (output / self.panel, output % self.panel);
-        let width = self.panel.min(self.outputs - panel * self.panel);
-        let start = panel * self.panel * self.depth * group;
+        let width = match self.squared {
+            Some(_) => self.panel,
+            None => self.panel.min(self.outputs - panel * self.panel),
+        };
+        let start = panel * self.panel * self.depth;
+        let squared = self.squared;
         let places = self.units.of_mut::<T>();
         for (input, number) in numbers.enumerate() {
-            places[start + (input / group * width + column) * group + input % group] = number;
+            let unit = input / group;
+            let row = match squared {
+                Some(squared) => (unit / SIDE * squared.planes() + plane) * SIDE + unit % SIDE,
+                None => unit,
+            };
+            places[(start + row * width + column) * group + input % group] = number;
         }
     }
+}
+
+/// The number rounded to bf16, which is taken off it.
+pub(super) fn take_a_third(number: &mut f32) -> u16 {
+    let third = half::bf16::from_f32(*number);
+    *number -= third.to_f32();
+    third.to_bits()
 }
 
 /// A row of weights as whole numbers.

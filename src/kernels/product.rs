@@ -6,7 +6,7 @@ use super::{
     codes::Left,
     format::{Bf16, F32, Format, Int8, Int16},
     pack::Packed,
-    simd::{InUnits, Simd},
+    simd::{Simd, Squared},
     spread::{Shared, Team},
     tile::{Biased, Ending, Scaled, Tiles, UNITS_IN_LINE, with_tile},
 };
@@ -43,8 +43,8 @@ pub(super) unsafe fn product<S: Simd>(
     activation: Option<Activation>,
     team: &Team,
 ) {
-    assert!(weights.squares == Packed::in_squares::<S>(weights.precision));
-    assert!(weights.squares || weights.panel == S::VECTORS * S::LANES);
+    assert!(weights.squared == Packed::squared::<S>(weights.precision));
+    assert!(weights.squared.is_some() || weights.panel == S::VECTORS * S::LANES);
     assert!(out.stride >= weights.outputs && out.numbers.len() >= out.rows * out.stride);
     let scaled = matches!(weights.precision, Precision::Int16 | Precision::Int8);
     assert!(!scaled || (left.scales.len() >= out.rows && left.lows.len() >= out.rows));
@@ -56,19 +56,17 @@ pub(super) unsafe fn product<S: Simd>(
     team.each(&mut vec![(); parts], weights.panels(), |(), panels| {
         // SAFETY: features by our caller; lengths by the asserts here and in `run`.
         unsafe {
-            match weights.precision {
-                Precision::Bf16 if weights.squares => {
-                    job.in_squares::<S, Bf16, _>(InUnits::Bf16, panels, biased)
+            match (weights.squared, weights.precision) {
+                (Some(squared @ Squared::Bytes), _) => {
+                    job.in_squares::<S, Int8, _>(squared, panels, |r, c| job.scaled(r, c))
                 }
-                Precision::Int8 if weights.squares => {
-                    job.in_squares::<S, Int8, _>(InUnits::Bytes, panels, |r, c| job.scaled(r, c))
-                }
-                Precision::F32 => job.run::<S::Base, F32, _>(panels, biased),
-                Precision::Bf16 if S::BF16 => job.run::<S, Bf16, _>(panels, biased),
-                Precision::Bf16 => job.run::<S::Base, Bf16, _>(panels, biased),
-                Precision::Int16 => job.run::<S::Whole, Int16, _>(panels, |r, c| job.scaled(r, c)),
-                Precision::Int8 => job.run::<S::Whole, Int8, _>(panels, |r, c| job.scaled(r, c)),
-                Precision::F16 => unreachable!("weights are never packed in f16"),
+                (Some(squared), _) => job.in_squares::<S, F32, _>(squared, panels, biased),
+                (None, Precision::F32) => job.run::<S::Base, F32, _>(panels, biased),
+                (None, Precision::Bf16) if S::BF16 => job.run::<S, Bf16, _>(panels, biased),
+                (None, Precision::Bf16) => job.run::<S::Base, Bf16, _>(panels, biased),
+                (None, Precision::Int16) => job.run::<S::Whole, Int16, _>(panels, |r, c| job.scaled(r, c)),
+                (None, Precision::Int8) => job.run::<S::Whole, Int8, _>(panels, |r, c| job.scaled(r, c)),
+                (None, Precision::F16) => unreachable!("weights are never packed in f16"),
             }
         }
     });

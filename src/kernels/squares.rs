@@ -1,12 +1,13 @@
 //! Products where the processor multiplies whole squares: blocks of two by two, whose sums go through memory.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{cell::RefCell, marker::PhantomData, ops::Range};
 
 use super::{
+    buffer::Buffer,
     format::Format,
     math,
-    product::Job,
-    simd::{InUnits, Kernel, SIDE, Simd, Squares},
+    product::{Job, even_parts},
+    simd::{Kernel, LINES_AHEAD, SIDE, SQUARE, Simd, Squared, Squares},
     tile::{Ending, UNITS_IN_LINE},
 };
 use crate::network::Activation;
@@ -14,12 +15,16 @@ use crate::network::Activation;
 /// Rows and columns of a block.
 const BLOCK: usize = 2 * SIDE;
 
-/// The sums of a block.
-#[repr(C, align(64))]
-struct Sums([f32; BLOCK * BLOCK]);
-
 /// Bytes of the left side that are worked on together: they stay in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
+
+/// Rows that are worked on together: the weights of a panel are fetched while the panel before is multiplied with them.
+const ROWS: usize = 8 * BLOCK;
+
+thread_local! {
+    /// The sums of blocks, which are not needed from one product to the next.
+    static SUMS: RefCell<Buffer> = RefCell::default();
+}
 
 impl Job<'_> {
     /// The columns of some panels.
@@ -29,60 +34,75 @@ impl Job<'_> {
     /// As [`super::product::product`]; `E` is good for all rows and columns.
     pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
         &self,
-        numbers: InUnits,
+        squared: Squared,
         panels: Range<usize>,
         ending: impl Fn(usize, usize) -> E,
     ) {
         let Job { left, weights, .. } = self;
-        assert!(S::LANES == SIDE && weights.panel == BLOCK && weights.depth.is_multiple_of(SIDE));
-        assert!(left.stride >= weights.depth);
+        assert!(S::LANES == SIDE && weights.panel == BLOCK && left.stride == weights.depth);
         assert!(left.units.len() >= self.rows.next_multiple_of(SIDE) * left.stride);
-        let right = &weights.units.of::<u32>()[..weights.depth * weights.outputs];
-        let most = (LEFT_BLOCK / (4 * left.stride)).next_multiple_of(BLOCK);
-        let mut sums = Sums([0.0; BLOCK * BLOCK]);
-        // SAFETY: the features by our caller.
-        unsafe { S::begin_squares() };
-        for start in (0..self.rows).step_by(most) {
-            let end = (start + most).min(self.rows);
-            for panel in panels.clone() {
-                let column = panel * BLOCK;
-                let width = BLOCK.min(weights.outputs - column);
-                let units = right[column * weights.depth..].as_ptr();
-                // What comes after this panel, shared out among the blocks.
-                let next = units.wrapping_add(width * weights.depth);
-                let fetch = (width * weights.depth).div_ceil((end - start).div_ceil(BLOCK));
-                for (block, row) in (start..end).step_by(BLOCK).enumerate() {
-                    let rows = BLOCK.min(end - row);
-                    let squares = Squares {
-                        left: (left.units[row * left.stride..].as_ptr(), left.stride),
-                        right: (units, width),
-                        steps: weights.depth / SIDE,
-                        to: (sums.0.as_mut_ptr(), BLOCK),
-                    };
-                    // SAFETY: rows, columns and units lie within what the asserts have seen.
-                    unsafe {
-                        match (rows > SIDE, width > SIDE) {
-                            (false, false) => S::squares::<1, 1>(numbers, squares),
-                            (false, true) => S::squares::<1, 2>(numbers, squares),
-                            (true, false) => S::squares::<2, 1>(numbers, squares),
-                            (true, true) => S::squares::<2, 2>(numbers, squares),
+        let planes = squared.planes();
+        let all_steps = weights.depth / (SIDE * planes);
+        let panel_units = weights.depth * BLOCK;
+        let right = &weights.units.of::<u32>()[..weights.panels() * panel_units];
+        SUMS.with_borrow_mut(|sums| {
+            // SAFETY: the features by our caller.
+            unsafe { S::begin_squares() };
+            for rows in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
+                let most = (LEFT_BLOCK / (rows.len() * BLOCK * SIDE * 4 * planes)).max(1);
+                let whole = most >= all_steps;
+                let sums_of = |panel: usize, block: usize| match whole {
+                    true => 0,
+                    false => ((panel - panels.start) * rows.len() + block) * BLOCK * BLOCK,
+                };
+                sums.reserve::<f32>(sums_of(panels.end.max(1) - 1, rows.len()) + BLOCK * BLOCK);
+                let sums = sums.of_mut::<f32>();
+                for steps in even_parts(0..all_steps, most) {
+                    for panel in panels.clone() {
+                        let column = panel * BLOCK;
+                        let part = steps.start * planes * SQUARE;
+                        let units = right[panel * panel_units + 2 * part..].as_ptr();
+                        for (block, row) in rows.clone().map(|block| block * BLOCK).enumerate() {
+                            let left_units = left.units[row * left.stride..].as_ptr().wrapping_add(part);
+                            let to = &mut sums[sums_of(panel, block)..][..BLOCK * BLOCK];
+                            let ahead = block * steps.len() * planes * LINES_AHEAD * UNITS_IN_LINE;
+                            let squares = Squares {
+                                left: left_units,
+                                low_left: left_units.wrapping_add(SIDE * left.stride),
+                                right: units,
+                                steps: steps.len(),
+                                to: to.as_mut_ptr(),
+                                first: steps.start == 0,
+                                ahead: units.wrapping_add(panel_units + ahead),
+                            };
+                            let rows = BLOCK.min(self.rows - row);
+                            // SAFETY: rows, columns and units lie within what the asserts have seen; what is fetched
+                            // ahead need not exist.
+                            unsafe {
+                                if rows > SIDE {
+                                    S::squares::<true>(squared, squares);
+                                } else {
+                                    S::squares::<false>(squared, squares);
+                                }
+                                if steps.end == all_steps {
+                                    S::Base::enter(Finish::<F, E> {
+                                        sums: to.as_ptr(),
+                                        out: (self.out.0.at(row * self.out.1 + column), self.out.1),
+                                        rows,
+                                        width: BLOCK.min(weights.outputs - column),
+                                        ending: ending(row, column),
+                                        activation: self.activation,
+                                        format: PhantomData,
+                                    });
+                                }
+                            }
                         }
-                        S::Base::enter(Finish::<F, E> {
-                            sums: sums.0.as_ptr(),
-                            out: (self.out.0.at(row * self.out.1 + column), self.out.1),
-                            rows,
-                            width,
-                            ending: ending(row, column),
-                            activation: self.activation,
-                            next: (next.wrapping_add(block * fetch), fetch),
-                            format: PhantomData,
-                        });
                     }
                 }
             }
-        }
-        // SAFETY: as above.
-        unsafe { S::end_squares() };
+            // SAFETY: as above.
+            unsafe { S::end_squares() };
+        });
     }
 }
 
@@ -95,8 +115,6 @@ struct Finish<F, E> {
     width: usize,
     ending: E,
     activation: Option<Activation>,
-    /// What will be needed next, and how many units of it are to be fetched.
-    next: (*const u32, usize),
     format: PhantomData<F>,
 }
 
@@ -105,11 +123,8 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
 
     #[inline(always)]
     unsafe fn call(self) {
-        // SAFETY: whoever makes one vouches for rows and columns; what is fetched ahead need not exist.
+        // SAFETY: whoever makes one vouches for rows and columns.
         unsafe {
-            for unit in (0..self.next.1).step_by(UNITS_IN_LINE) {
-                S::fetch(self.next.0.wrapping_add(unit));
-            }
             // Two rows of two vectors at a time: one waits for its own results most of the time.
             let pairs = if self.width == BLOCK { self.rows / 2 } else { 0 };
             for pair in 0..pairs {

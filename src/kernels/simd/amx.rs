@@ -5,7 +5,7 @@
 
 use std::{arch::asm, sync::OnceLock};
 
-use super::{InUnits, SIDE, Squares};
+use super::{SIDE, Squared, Squares};
 
 /// Whether the processor has AMX for bf16 and bytes, and the system lets this process use it.
 pub(super) fn granted() -> bool {
@@ -78,82 +78,135 @@ pub(super) unsafe fn end() {
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// The sums of the products of `R` squares of rows and `C` of columns. Registers 0 to 3 hold the sums, 4 and 5 the rows,
-/// 6 and 7 the columns.
+/// The sums of the products of one square of rows, or of `TWO`, and two of columns. Registers 0 to 3 hold the sums, 4
+/// and 5 the rows, 6 and 7 the columns.
 ///
 /// # Safety
 ///
 /// Between [`begin`] and [`end`]; the pointers are good for the squares.
-pub(super) unsafe fn multiply<const R: usize, const C: usize>(numbers: InUnits, squares: Squares) {
-    let Squares { left, right, steps, to } = squares;
+pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Squares) {
+    let Squares { left, low_left, right, steps, to, first, ahead } = squares;
     if steps == 0 {
         return;
     }
-    // In bytes, as the instructions count.
-    let (left_stride, right_stride, to_stride) = (left.1 * 4, right.1 * 4, to.1 * 4);
-    let (low_left, low_to) = (left.0.wrapping_add(SIDE * left.1), to.0.wrapping_add(SIDE * to.1));
+    // One step: the rows' squares of a plane to 4 and 5, the columns' to 6 and 7, and their products.
+    macro_rules! rows {
+        (one $plane:literal) => {
+            concat!("tileloaddt1 tmm4, [{a} + {a_row} + ", $plane, "]\n")
+        };
+        (two $plane:literal) => {
+            concat!(rows!(one $plane), "tileloaddt1 tmm5, [{low_a} + {a_row} + ", $plane, "]\n")
+        };
+    }
+    macro_rules! columns {
+        ($plane:literal) => {
+            concat!(
+                "tileloadd tmm6, [{b} + {b_row} + ",
+                $plane,
+                "]\n",
+                "tileloadd tmm7, [{b} + {b_row} + ",
+                $plane,
+                " + 64]\n",
+            )
+        };
+    }
+    macro_rules! products {
+        (one $product:literal) => {
+            concat!($product, " tmm0, tmm4, tmm6\n", $product, " tmm1, tmm4, tmm7\n")
+        };
+        (two $product:literal) => {
+            concat!(products!(one $product), $product, " tmm2, tmm5, tmm6\n", $product, " tmm3, tmm5, tmm7\n")
+        };
+    }
+    macro_rules! sums {
+        (one) => {
+            concat!("tilestored [{to} + {b_row}], tmm0\n", "tilestored [{to} + {b_row} + 64], tmm1\n")
+        };
+        (two) => {
+            concat!(
+                sums!(one),
+                "tilestored [{to} + {b_row} + 2048], tmm2\n",
+                "tilestored [{to} + {b_row} + 2112], tmm3\n",
+            )
+        };
+    }
+    macro_rules! take_up {
+        (one) => {
+            concat!("tileloadd tmm0, [{to} + {b_row}]\n", "tileloadd tmm1, [{to} + {b_row} + 64]\n")
+        };
+        (two) => {
+            concat!(
+                take_up!(one),
+                "tileloadd tmm2, [{to} + {b_row} + 2048]\n",
+                "tileloadd tmm3, [{to} + {b_row} + 2112]\n",
+            )
+        };
+    }
+    // Fetching is spread over the step, so that it does not keep the loads of now waiting.
+    macro_rules! fetch {
+        ($($line:literal)*) => {
+            concat!($( "prefetcht1 [{ahead} + ", $line, "]\n", )*)
+        };
+    }
     macro_rules! block {
-        ($product:literal: $($load:literal),*; $([$sum:literal, $rows:literal, $columns:literal]),*; $($store:literal),*) => {
+        ($many:ident, $length:literal, $fetched:literal: $($part:expr),*) => {
             asm!(
-                $( concat!("tilezero tmm", $sum), )*
+                "test {first:e}, {first:e}",
+                "jz 3f",
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "jmp 2f",
+                "3:",
+                take_up!($many),
                 "2:",
-                $( $load, )*
-                $( concat!($product, " tmm", $sum, ", tmm", $rows, ", tmm", $columns), )*
-                "add {a}, 64",
-                "add {lower_a}, 64",
-                "add {b}, {right_step}",
+                $( $part, )*
+                concat!("add {ahead}, ", $fetched),
+                concat!("add {a}, ", $length),
+                concat!("add {low_a}, ", $length),
+                concat!("add {b}, 2 * ", $length),
                 "dec {steps}",
                 "jnz 2b",
-                $( $store, )*
-                a = inout(reg) left.0 => _,
-                lower_a = inout(reg) low_left => _,
-                left_stride = in(reg) left_stride,
-                b = inout(reg) right.0 => _,
-                right_stride = in(reg) right_stride,
-                right_step = in(reg) SIDE * right_stride,
+                sums!($many),
+                a = inout(reg) left => _,
+                low_a = inout(reg) low_left => _,
+                a_row = in(reg) 64usize,
+                b = inout(reg) right => _,
+                b_row = in(reg) 128usize,
                 steps = inout(reg) steps => _,
-                to = in(reg) to.0,
-                lower_to = in(reg) low_to,
-                to_stride = in(reg) to_stride,
+                to = in(reg) to,
+                first = in(reg) u32::from(first),
+                ahead = inout(reg) ahead => _,
                 options(nostack),
             )
         };
     }
-    macro_rules! sizes {
-        ($product:literal) => {
-            match (R, C) {
-                (1, 1) => block!($product:
-                    "tileloadd tmm6, [{b} + {right_stride}]", "tileloadd tmm4, [{a} + {left_stride}]";
-                    [0, 4, 6];
-                    "tilestored [{to} + {to_stride}], tmm0", "/* {lower_to} */"),
-                (1, 2) => block!($product:
-                    "tileloadd tmm6, [{b} + {right_stride}]", "tileloadd tmm4, [{a} + {left_stride}]",
-                    "tileloadd tmm7, [{b} + {right_stride} + 64]";
-                    [0, 4, 6], [1, 4, 7];
-                    "tilestored [{to} + {to_stride}], tmm0", "tilestored [{to} + {to_stride} + 64], tmm1",
-                    "/* {lower_to} */"),
-                (2, 1) => block!($product:
-                    "tileloadd tmm6, [{b} + {right_stride}]", "tileloadd tmm4, [{a} + {left_stride}]",
-                    "tileloadd tmm5, [{lower_a} + {left_stride}]";
-                    [0, 4, 6], [2, 5, 6];
-                    "tilestored [{to} + {to_stride}], tmm0", "tilestored [{lower_to} + {to_stride}], tmm2"),
-                (2, 2) => block!($product:
-                    "tileloadd tmm6, [{b} + {right_stride}]", "tileloadd tmm4, [{a} + {left_stride}]",
-                    "tileloadd tmm7, [{b} + {right_stride} + 64]",
-                    "tileloadd tmm5, [{lower_a} + {left_stride}]";
-                    [0, 4, 6], [1, 4, 7], [2, 5, 6], [3, 5, 7];
-                    "tilestored [{to} + {to_stride}], tmm0", "tilestored [{to} + {to_stride} + 64], tmm1",
-                    "tilestored [{lower_to} + {to_stride}], tmm2",
-                    "tilestored [{lower_to} + {to_stride} + 64], tmm3"),
-                _ => unreachable!("blocks are of one or two squares"),
-            }
+    macro_rules! plain {
+        ($many:ident, $product:literal) => {
+            block!($many, 1024, 256: rows!($many 0), columns!(0), fetch!(0 64 128 192), products!($many $product))
+        };
+    }
+    macro_rules! thirds {
+        ($many:ident) => {
+            block!($many, 3072, 768:
+                rows!($many 1024), columns!(2048), fetch!(0 64), products!($many "tdpbf16ps"),
+                columns!(0), fetch!(128 192), products!($many "tdpbf16ps"),
+                rows!($many 2048), fetch!(256 320), products!($many "tdpbf16ps"),
+                rows!($many 0), fetch!(384 448), products!($many "tdpbf16ps"),
+                columns!(2048), fetch!(512 576), products!($many "tdpbf16ps"),
+                columns!(4096), fetch!(640 704), products!($many "tdpbf16ps"))
         };
     }
     // SAFETY: the caller vouches for the registers and the memory.
     unsafe {
-        match numbers {
-            InUnits::Bf16 => sizes!("tdpbf16ps"),
-            InUnits::Bytes => sizes!("tdpbusd"),
+        match (numbers, TWO) {
+            (Squared::Bf16, false) => plain!(one, "tdpbf16ps"),
+            (Squared::Bf16, true) => plain!(two, "tdpbf16ps"),
+            (Squared::Bytes, false) => plain!(one, "tdpbusd"),
+            (Squared::Bytes, true) => plain!(two, "tdpbusd"),
+            (Squared::Thirds, false) => thirds!(one),
+            (Squared::Thirds, true) => thirds!(two),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::{asm, x86_64::*};
 
-use super::{InUnits, Kernel, Simd, Squares};
+use super::{Kernel, Simd, Squared, Squares};
 
 /// A processor with AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ impl Simd for Avx2 {
 
     unsafe fn begin_squares() {}
     unsafe fn end_squares() {}
-    unsafe fn squares<const R: usize, const C: usize>(_: InUnits, _: Squares) {
+    unsafe fn squares<const TWO: bool>(_: Squared, _: Squares) {
         unreachable!("AVX2 has no squares")
     }
 
@@ -174,6 +174,14 @@ impl Simd for Avx2 {
             )
         }
 
+        fn round_bf16(v: __m256) -> __m256 {{
+            // To the nearest, and to even in the middle.
+            let bits = _mm256_castps_si256(v);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+            _mm256_castsi256_ps(_mm256_and_si256(up, _mm256_set1_epi32(!0xFFFF)))
+        }}
+
         fn store_shorts(to: *mut i16, v: __m256) {{
             let v = _mm256_cvtps_epi32(v);
             let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
@@ -185,11 +193,7 @@ impl Simd for Avx2 {
             _mm_storel_epi64(to.cast(), _mm_packus_epi16(v, v))
         }}
         fn store_bf16(to: *mut u16, v: __m256) {{
-            // To the nearest, and to even in the middle.
-            let bits = _mm256_castps_si256(v);
-            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-            let up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-            let v = _mm256_srli_epi32::<16>(up);
+            let v = _mm256_srli_epi32::<16>(_mm256_castps_si256(Self::round_bf16(v)));
             let v = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
             _mm_storeu_si128(to.cast(), v)
         }}

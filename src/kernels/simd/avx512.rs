@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{InUnits, Kernel, Simd, Squares, amx, avx2::operations};
+use super::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
 
 /// A processor with AVX-512 (F, BW, VL, DQ), with or without the products of bytes (VNNI), of bf16 and of squares.
 #[derive(Clone, Copy)]
@@ -52,9 +52,9 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
         // SAFETY: as above.
         unsafe { amx::end() }
     }
-    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares) {
+    unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares) {
         // SAFETY: as above, and for the pointers.
-        unsafe { amx::multiply::<R, C>(numbers, squares) }
+        unsafe { amx::multiply::<TWO>(numbers, squares) }
     }
 
     #[inline(always)]
@@ -138,6 +138,14 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
             }
         }
 
+        fn round_bf16(v: __m512) -> __m512 {{
+            // To the nearest, and to even in the middle; for this the plain instructions do.
+            let bits = _mm512_castps_si512(v);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+            _mm512_castsi512_ps(_mm512_and_si512(up, _mm512_set1_epi32(!0xFFFF)))
+        }}
+
         fn store_shorts(to: *mut i16, v: __m512) {
             _mm256_storeu_si256(to.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)))
         }
@@ -145,11 +153,8 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
             _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(v)))
         }
         fn store_bf16(to: *mut u16, v: __m512) {{
-            // To the nearest, and to even in the middle; for this the plain instructions do.
-            let bits = _mm512_castps_si512(v);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(up)))
+            let bits = _mm512_srli_epi32::<16>(_mm512_castps_si512(Self::round_bf16(v)));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(bits))
         }}
     }
 }

@@ -61,26 +61,59 @@ pub(super) trait Kernel<S: Simd> {
 /// The side of a square: a square is so many rows of so many units of 32 bits.
 pub(super) const SIDE: usize = 16;
 
-/// Which numbers are in the units that squares multiply.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum InUnits {
-    /// Two of bf16, on both sides; sums are floats.
+/// The units of a square.
+pub(super) const SQUARE: usize = SIDE * SIDE;
+
+/// Which numbers squares are made of, and which of them are multiplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Squared {
+    /// Two of bf16 in a unit; sums are floats.
     Bf16,
-    /// Four bytes, unsigned on the left and signed on the right; sums are whole numbers.
+    /// Four bytes in a unit, unsigned on the left and signed on the right; sums are whole numbers.
     Bytes,
+    /// Floats, each as a sum of three of bf16: the number rounded, what that left rounded, and what is left then. Two in
+    /// a unit, in three squares one after the other. Of the nine products those six are summed that matter to a float.
+    Thirds,
 }
 
-/// Squares one below the other times squares side by side, along `steps` squares.
+impl Squared {
+    /// How many squares stand for the numbers of one.
+    pub const fn planes(self) -> usize {
+        match self {
+            Squared::Bf16 | Squared::Bytes => 1,
+            Squared::Thirds => 3,
+        }
+    }
+
+    /// How many numbers are in a unit.
+    pub const fn in_unit(self) -> usize {
+        match self {
+            Squared::Bytes => 4,
+            Squared::Bf16 | Squared::Thirds => 2,
+        }
+    }
+}
+
+/// Squares of rows, one or two one below the other, times two squares of columns side by side, step by step along both.
 pub(super) struct Squares {
-    /// The first row's units, and how far it is to the next row.
-    pub left: (*const u32, usize),
-    /// The first units of the columns, a row of them for each unit of a row on the left, and how far it is to the next.
-    pub right: (*const u32, usize),
+    /// The squares of the first rows, one step after the other.
+    pub left: *const u32,
+    /// Those of the rows below.
+    pub low_left: *const u32,
+    /// Those of the columns, in each step first the squares of both side by side for the first plane, row by row.
+    pub right: *const u32,
     /// How many.
     pub steps: usize,
-    /// Where the first row's sums go, and how far it is to the next row.
-    pub to: (*mut f32, usize),
+    /// Where the sums go, rows of two squares.
+    pub to: *mut f32,
+    /// Whether the sums begin here; else they go on from what is there.
+    pub first: bool,
+    /// What will be needed soon: [`LINES_AHEAD`] cache lines of it are fetched in each step, for each plane.
+    pub ahead: *const u32,
 }
+
+/// The cache lines that are fetched ahead in a step, for each plane.
+pub(super) const LINES_AHEAD: usize = 4;
 
 /// Vectors of 32-bit lanes and what can be done with them.
 ///
@@ -122,9 +155,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn begin_squares();
     /// Gives back what was taken for squares.
     unsafe fn end_squares();
-    /// Writes the sums of the products of `R` squares of rows and `C` of columns, each 1 or 2. Called outside of a
-    /// kernel, too.
-    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares);
+    /// Writes the sums of the products of one square of rows, or of `TWO`. May be called from outside of a kernel.
+    unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
     ///
@@ -206,6 +238,9 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
     /// Adds the products of the two bf16 of each lane.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
+
+    /// Rounded to bf16.
+    unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 
     /// Writes the lanes rounded to 16-bit integers; they are within ±32767.
     unsafe fn store_shorts(to: *mut i16, v: Self::F32);

@@ -1,6 +1,6 @@
 //! Vectors as plain arrays, for every processor; compilers make of them what the processor has.
 
-use super::{InUnits, Kernel, SIDE, Simd, Squares};
+use super::{Kernel, SIDE, SQUARE, Simd, Squared, Squares};
 
 /// `N` lanes; `NATIVE` says whether the operations that only the newest processors have are imitated, `SQUARES` whether
 /// those of squares are.
@@ -72,26 +72,45 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
 
     unsafe fn begin_squares() {}
     unsafe fn end_squares() {}
-    unsafe fn squares<const R: usize, const C: usize>(numbers: InUnits, squares: Squares) {
-        let Squares { left, right, steps, to } = squares;
-        for row in 0..R * SIDE {
-            for column in 0..C * SIDE {
-                // SAFETY: the caller vouches for the squares.
-                unsafe {
-                    let pairs = (0..steps * SIDE).map(|u| {
-                        (left.0.add(row * left.1 + u).read(), right.0.add(u * right.1 + column).read())
-                    });
-                    to.0.add(row * to.1 + column).write(match numbers {
-                        InUnits::Bf16 => pairs.fold(0.0, |sum, (a, b)| {
-                            let high = float((a & 0xFFFF_0000) as i32) * float((b & 0xFFFF_0000) as i32);
-                            sum + high + float((a << 16) as i32) * float((b << 16) as i32)
-                        }),
-                        InUnits::Bytes => f32::from_bits(pairs.fold(0i32, |sum, (a, b)| {
+    unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares) {
+        let planes = numbers.planes();
+        for row in 0..if TWO { 2 * SIDE } else { SIDE } {
+            let left = if row < SIDE { squares.left } else { squares.low_left };
+            for column in 0..2 * SIDE {
+                // The units of the products, of the squares of one plane on the left and one on the right.
+                let pairs = |a: usize, b: usize| {
+                    (0..squares.steps * SIDE).map(move |unit| {
+                        let (step, unit) = (unit / SIDE, unit % SIDE);
+                        let left = left.wrapping_add((step * planes + a) * SQUARE + row % SIDE * SIDE + unit);
+                        let right = squares
+                            .right
+                            .wrapping_add(2 * ((step * planes + b) * SQUARE + unit * SIDE) + column);
+                        // SAFETY: the caller vouches for the squares.
+                        unsafe { (left.read(), right.read()) }
+                    })
+                };
+                let halves = |sum: f32, (a, b): (u32, u32)| {
+                    let product = |a: u32, b: u32| float(a as i32) * float(b as i32);
+                    sum + product(a & 0xFFFF_0000, b & 0xFFFF_0000) + product(a << 16, b << 16)
+                };
+                let place = squares.to.wrapping_add(row * 2 * SIDE + column);
+                // SAFETY: the caller vouches for the sums.
+                let begun = if squares.first { 0.0 } else { unsafe { place.read() } };
+                let sum = match numbers {
+                    Squared::Bf16 => pairs(0, 0).fold(begun, halves),
+                    Squared::Thirds => {
+                        let planes = [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)];
+                        planes.into_iter().flat_map(|(a, b)| pairs(a, b)).fold(begun, halves)
+                    }
+                    Squared::Bytes => {
+                        f32::from_bits(pairs(0, 0).fold(begun.to_bits() as i32, |sum, (a, b)| {
                             let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
                             sum + products.map(|(a, b)| i32::from(a) * i32::from(b as i8)).sum::<i32>()
-                        }) as u32),
-                    });
-                }
+                        }) as u32)
+                    }
+                };
+                // SAFETY: as above.
+                unsafe { place.write(sum) };
             }
         }
     }
@@ -246,6 +265,11 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
             let high = Self::fma(Self::bf16_high(a), Self::bf16_high(b), sum);
             Self::fma(Self::bf16_low(a), Self::bf16_low(b), high)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn round_bf16(v: Self::F32) -> Self::F32 {
+        map(v, |x| half::bf16::from_f32(x).to_f32())
     }
 
     #[inline(always)]
