@@ -71,10 +71,10 @@ impl CpuEngine {
         })
     }
 
-    /// The fastest 16-bit precision: bf16 where the processor multiplies it, else fixed point.
+    /// The fastest 16-bit precision: bf16 where the processor multiplies it faster than f32, else fixed point.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
         let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
-        Ok(if level == SimdLevel::Avx512Bf16 { Precision::Bf16 } else { Precision::Int16 })
+        Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
     }
 
     /// Which vectors it runs on.

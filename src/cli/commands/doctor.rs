@@ -148,7 +148,9 @@ fn processor() -> String {
 
 #[cfg(target_arch = "x86_64")]
 fn simd() -> &'static str {
-    if is_x86_feature_detected!("avx512vnni") {
+    if SimdLevel::Amx.available() {
+        "AVX-512 with AMX"
+    } else if is_x86_feature_detected!("avx512vnni") {
         "AVX-512 with VNNI"
     } else if is_x86_feature_detected!("avx512f") {
         "AVX-512"

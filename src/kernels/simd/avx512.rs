@@ -8,6 +8,12 @@ use super::{Kernel, Simd, Squared, Squares, amx, avx2::operations};
 #[derive(Clone, Copy)]
 pub(in super::super) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
+/// Whether AMD made the processor.
+pub(super) fn of_amd() -> bool {
+    let maker = __cpuid(0);
+    [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
 unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the features and for the kernel's pointers.
