@@ -64,7 +64,8 @@ impl PackedLayer {
     /// Packs a layer for the vectors of `S`.
     pub fn new<S: Simd>(layer: &Layer, shape: &Shape, precision: Precision) -> Result<Self> {
         let (h, size) = (shape.hidden, shape.hidden / shape.heads);
-        let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN) };
+        let squares = Heads::in_squares(Packed::squared::<S>(precision));
+        let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
         // Row `i` of the heads side by side is row `place(i)` where each begins at a border.
         let place = |i: usize| i / size * heads.stride + i % size;
         let width = heads.width();
@@ -127,7 +128,7 @@ impl PackedLayer {
             linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
             let mut start = 0;
             for length in lengths {
-                attend::<S::Base>(self.heads, projected, start..start + length, context, heads, team);
+                attend::<S>(self.heads, projected, start..start + length, context, heads, team);
                 start += length;
             }
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);

@@ -174,6 +174,10 @@ impl Simd for Avx2 {
             )
         }
 
+        fn pair_bf16(low: __m256, high: __m256) -> __m256i {{
+            let low = _mm256_srli_epi32::<16>(_mm256_castps_si256(Self::round_bf16(low)));
+            _mm256_or_si256(low, _mm256_castps_si256(Self::round_bf16(high)))
+        }}
         fn round_bf16(v: __m256) -> __m256 {{
             // To the nearest, and to even in the middle.
             let bits = _mm256_castps_si256(v);

@@ -144,6 +144,10 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
             }
         }
 
+        fn pair_bf16(low: __m512, high: __m512) -> __m512i {{
+            let low = _mm512_srli_epi32::<16>(_mm512_castps_si512(Self::round_bf16(low)));
+            _mm512_or_si512(low, _mm512_castps_si512(Self::round_bf16(high)))
+        }}
         fn round_bf16(v: __m512) -> __m512 {{
             // To the nearest, and to even in the middle; for this the plain instructions do.
             let bits = _mm512_castps_si512(v);

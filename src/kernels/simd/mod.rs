@@ -239,6 +239,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Adds the products of the two bf16 of each lane.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
 
+    /// Two numbers a lane, rounded to bf16.
+    unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32;
     /// Rounded to bf16.
     unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 

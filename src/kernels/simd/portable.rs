@@ -268,6 +268,15 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
     }
 
     #[inline(always)]
+    unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32 {
+        let bits = |x: f32| u32::from(half::bf16::from_f32(x).to_bits());
+        let mut pairs = [0; N];
+        for i in 0..N {
+            pairs[i] = (bits(low.0[i]) | bits(high.0[i]) << 16) as i32;
+        }
+        Lanes(pairs)
+    }
+    #[inline(always)]
     unsafe fn round_bf16(v: Self::F32) -> Self::F32 {
         map(v, |x| half::bf16::from_f32(x).to_f32())
     }

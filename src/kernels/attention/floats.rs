@@ -1,80 +1,26 @@
-//! Attention of the tokens of one sequence to each other, head by head.
+//! Attention in floats, by tiles of vectors.
 
 use std::{marker::PhantomData, ops::Range};
 
-use super::{
-    buffer::Buffer,
+use super::{HeadRoom, Heads};
+use crate::{
     format::F32,
     math,
-    pack::GRAIN,
     product::{even_parts, even_tiles},
     simd::{Kernel, Simd},
-    spread::{Shared, Team},
+    spread::Shared,
     tile::{AsIs, ByRow, Ending, Tiles, with_tile},
 };
 
 /// Tiles of queries whose scores are kept at the same time.
 const BLOCK: usize = 4;
 
-/// The heads of a layer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Heads {
-    /// How many.
-    pub count: usize,
-    /// The width of each in memory, a multiple of the grain.
-    pub stride: usize,
-}
-
-impl Heads {
-    /// The width of all of them.
-    pub fn width(self) -> usize {
-        self.count * self.stride
-    }
-}
-
-/// Room for what one head needs.
-#[derive(Default)]
-pub(super) struct HeadRoom {
-    keys: Buffer,
-    values: Buffer,
-    scores: Buffer,
-    factors: Vec<f32>,
-}
-
-/// Rows beyond the last one that may be read (never used): keys are transposed in whole squares.
-pub(super) const SPARE_ROWS: usize = GRAIN;
-
-/// Writes to `context` (rows of all heads) what each of `tokens` takes from the others. `projected` holds rows of
-/// queries, keys and values, already scaled, and [`SPARE_ROWS`] more.
+/// `attend` for some of the heads.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`.
-pub(super) unsafe fn attend<S: Simd>(
-    heads: Heads,
-    projected: &[f32],
-    tokens: Range<usize>,
-    context: &mut [f32],
-    rooms: &mut Vec<HeadRoom>,
-    team: &Team,
-) {
-    let (stride, width) = (3 * heads.width(), heads.width());
-    assert!(heads.stride.is_multiple_of(GRAIN));
-    assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
-    let parts = team.parts(heads.count, tokens.len(), 2 * tokens.len() * heads.stride);
-    if rooms.len() < parts {
-        rooms.resize_with(parts, HeadRoom::default);
-    }
-    let context = Shared::of(context);
-    // A part writes the columns of its own heads.
-    team.each(&mut rooms[..parts], heads.count, |room, which| {
-        // SAFETY: the features by our caller, the lengths by the asserts.
-        unsafe { attend_heads::<S>(heads, which, projected, tokens.clone(), context, room) }
-    });
-}
-
-/// `attend` for some of the heads.
-unsafe fn attend_heads<S: Simd>(
+/// As [`super::attend`], which has seen the lengths.
+pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
     projected: &[f32],
