@@ -125,14 +125,14 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
     unsafe fn call(self) {
         // SAFETY: whoever makes one vouches for rows and columns.
         unsafe {
-            // Two rows of two vectors at a time: one waits for its own results most of the time.
-            let pairs = if self.width == BLOCK { self.rows / 2 } else { 0 };
-            for pair in 0..pairs {
-                self.several::<S, 2, 2>(2 * pair);
+            // Some rows at a time: one waits for its own results most of the time.
+            let together = if self.width == BLOCK { self.rows / TOGETHER * TOGETHER } else { 0 };
+            for row in (0..together).step_by(TOGETHER) {
+                self.several::<S, 2, { 2 * TOGETHER }>(row);
             }
-            for row in 2 * pairs..self.rows {
+            for row in together..self.rows {
                 if self.width == BLOCK {
-                    self.several::<S, 1, 2>(row);
+                    self.several::<S, 2, 2>(row);
                 } else {
                     self.several::<S, 1, 1>(row);
                 }
@@ -141,40 +141,29 @@ impl<S: Simd, F: Format<S>, E: Ending<S>> Kernel<S> for Finish<F, E> {
     }
 }
 
+/// Rows that go through a polynomial side by side.
+const TOGETHER: usize = 4;
+
 impl<F, E> Finish<F, E> {
-    /// `R` rows of `V` vectors. Always inlined, so that it has the processor's features.
+    /// `W` vectors, `V` of each row. Always inlined, so that it has the processor's features.
     #[inline(always)]
-    unsafe fn several<S: Simd, const R: usize, const V: usize>(&self, row: usize)
+    unsafe fn several<S: Simd, const V: usize, const W: usize>(&self, row: usize)
     where
         F: Format<S>,
         E: Ending<S>,
     {
         // SAFETY: as in `call`.
         unsafe {
-            let mut x = [[S::splat(0.0); V]; R];
-            for r in 0..R {
-                for v in 0..V {
-                    let sum = F::value(F::load(self.sums.add((row + r) * BLOCK + v * S::LANES)));
-                    x[r][v] = self.ending.end(sum, row + r, v * S::LANES);
-                }
+            let mut x = [S::splat(0.0); W];
+            for i in 0..W {
+                let (row, column) = (row + i / V, i % V * S::LANES);
+                x[i] = self.ending.end(F::value(F::load(self.sums.add(row * BLOCK + column))), row, column);
             }
             if let Some(activation) = self.activation {
-                if (R, V) == (2, 2) {
-                    let y = math::activate::<S, 4>(
-                        activation,
-                        [x[0][0], x[0][V - 1], x[R - 1][0], x[R - 1][V - 1]],
-                    );
-                    (x[0][0], x[0][V - 1], x[R - 1][0], x[R - 1][V - 1]) = (y[0], y[1], y[2], y[3]);
-                } else {
-                    for r in 0..R {
-                        x[r] = math::activate::<S, V>(activation, x[r]);
-                    }
-                }
+                x = math::activate::<S, W>(activation, x);
             }
-            for r in 0..R {
-                for v in 0..V {
-                    S::store(self.out.0.add((row + r) * self.out.1 + v * S::LANES), x[r][v]);
-                }
+            for i in 0..W {
+                S::store(self.out.0.add((row + i / V) * self.out.1 + i % V * S::LANES), x[i]);
             }
         }
     }

@@ -189,43 +189,74 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn call(self) {
-        let Softmax { scores, weights, n, rows, factors } = self;
-        let blocks = n.div_ceil(BLOCK);
-        let (whole, rest) = (n / BLOCK, n % BLOCK);
+    unsafe fn call(mut self) {
+        let pairs = self.rows / 2;
         // SAFETY: `attend_heads` vouches for the blocks of scores and weights.
         unsafe {
-            let nothing = S::splat(f32::NEG_INFINITY);
-            for row in 0..rows {
-                let of = |block: usize| {
-                    let from = scores.add(block * BLOCK * BLOCK + row * BLOCK);
-                    let (a, b) = (S::load(from), S::load(from.add(S::LANES)));
-                    if block < whole {
-                        return [a, b];
+            for pair in 0..pairs {
+                self.some::<S, 4>(2 * pair);
+            }
+            for row in 2 * pairs..self.rows {
+                self.some::<S, 2>(row);
+            }
+        }
+    }
+}
+
+impl Softmax<'_> {
+    /// The rows that `W` vectors are of, two of each in every block. One row alone would wait for its own results most of
+    /// the time. Always inlined, so that it has the processor's features.
+    #[inline(always)]
+    unsafe fn some<S: Simd, const W: usize>(&mut self, row: usize) {
+        let blocks = self.n.div_ceil(BLOCK);
+        let place = |i: usize| (row + i / 2, i % 2 * S::LANES);
+        // SAFETY: as in `call`.
+        unsafe {
+            // In the last block, what is beyond the last key is another number.
+            let within = |block: usize, mut x: [S::F32; W], other: f32| {
+                let keys = self.n - block * BLOCK;
+                if keys < BLOCK {
+                    for i in 0..W {
+                        x[i] = S::first(keys.saturating_sub(place(i).1), x[i], S::splat(other));
                     }
-                    [S::first(rest, a, nothing), S::first(rest.saturating_sub(S::LANES), b, nothing)]
-                };
-                let mut most = [nothing; 2];
-                for block in 0..blocks {
-                    let [a, b] = of(block);
-                    most = [S::max(a, most[0]), S::max(b, most[1])];
                 }
-                let most = S::splat(S::largest(S::max(most[0], most[1])));
-                let mut sums = [S::splat(0.0); 2];
-                let to = weights.add(row / SIDE * blocks * SQUARE + row % SIDE * SIDE).cast::<u16>();
-                for block in 0..blocks {
-                    let mut e = math::exp::<S, 2>(of(block).map(|x| S::sub(x, most)));
-                    if block == whole {
-                        e = [
-                            S::first(rest, e[0], S::splat(0.0)),
-                            S::first(rest.saturating_sub(S::LANES), e[1], S::splat(0.0)),
-                        ];
-                    }
-                    sums = [S::add(sums[0], e[0]), S::add(sums[1], e[1])];
-                    S::store_bf16(to.add(block * 2 * SQUARE), e[0]);
-                    S::store_bf16(to.add(block * 2 * SQUARE + S::LANES), e[1]);
+                x
+            };
+            let scores = |block: usize| {
+                let mut x = [S::splat(0.0); W];
+                for i in 0..W {
+                    let (row, column) = place(i);
+                    x[i] = S::load(self.scores.add((block * BLOCK + row) * BLOCK + column));
                 }
-                factors[row] = 1.0 / S::total(S::add(sums[0], sums[1]));
+                within(block, x, f32::NEG_INFINITY)
+            };
+            let mut most = scores(0);
+            for block in 1..blocks {
+                let x = scores(block);
+                for i in 0..W {
+                    most[i] = S::max(x[i], most[i]);
+                }
+            }
+            for i in (0..W).step_by(2) {
+                let largest = S::splat(S::largest(S::max(most[i], most[i + 1])));
+                (most[i], most[i + 1]) = (largest, largest);
+            }
+            let mut sums = [S::splat(0.0); W];
+            for block in 0..blocks {
+                let mut x = scores(block);
+                for i in 0..W {
+                    x[i] = S::sub(x[i], most[i]);
+                }
+                let weights = within(block, math::exp::<S, W>(x), 0.0);
+                for i in 0..W {
+                    let (row, column) = place(i);
+                    let line = row / SIDE * blocks * SQUARE + block * SQUARE + row % SIDE * SIDE;
+                    S::store_bf16(self.weights.add(line).cast::<u16>().add(column), weights[i]);
+                    sums[i] = S::add(sums[i], weights[i]);
+                }
+            }
+            for i in (0..W).step_by(2) {
+                self.factors[row + i / 2] = 1.0 / S::total(S::add(sums[i], sums[i + 1]));
             }
         }
     }

@@ -97,6 +97,31 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
         fn total(v: __m512) -> f32 { _mm512_reduce_add_ps(v) }
         fn largest(v: __m512) -> f32 { _mm512_reduce_max_ps(v) }
 
+        fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
+            // Pairs of rows, then pairs of pairs, then halves, then halves of halves.
+            let row = |i: usize| _mm512_loadu_ps(from.add(i * from_stride));
+            let mut fours = [_mm512_setzero_ps(); 16];
+            for four in 0..4 {
+                let [a, b, c, d] = [row(4 * four), row(4 * four + 1), row(4 * four + 2), row(4 * four + 3)];
+                let (low, high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (next_low, next_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                fours[four] = _mm512_shuffle_ps::<0x44>(low, next_low);
+                fours[4 + four] = _mm512_shuffle_ps::<0xEE>(low, next_low);
+                fours[8 + four] = _mm512_shuffle_ps::<0x44>(high, next_high);
+                fours[12 + four] = _mm512_shuffle_ps::<0xEE>(high, next_high);
+            }
+            for column in 0..4 {
+                let [a, b, c, d] = [fours[4 * column], fours[4 * column + 1], fours[4 * column + 2], fours[4 * column + 3]];
+                let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xDD>(a, b));
+                let (next_even, next_odd) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xDD>(c, d));
+                let to = to.add(column * to_stride);
+                _mm512_storeu_ps(to, _mm512_shuffle_f32x4::<0x88>(even, next_even));
+                _mm512_storeu_ps(to.add(4 * to_stride), _mm512_shuffle_f32x4::<0x88>(odd, next_odd));
+                _mm512_storeu_ps(to.add(8 * to_stride), _mm512_shuffle_f32x4::<0xDD>(even, next_even));
+                _mm512_storeu_ps(to.add(12 * to_stride), _mm512_shuffle_f32x4::<0xDD>(odd, next_odd));
+            }
+        }}
+
         fn fetch(line: *const u32) { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
         fn izero() -> __m512i { _mm512_setzero_si512() }
         fn spread(from: *const u32) -> __m512i { _mm512_set1_epi32(from.read_unaligned() as i32) }
