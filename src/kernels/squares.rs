@@ -18,7 +18,8 @@ const BLOCK: usize = 2 * SIDE;
 /// Bytes of the left side that are worked on together: they stay in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Rows that are worked on together: the weights of a panel are fetched while the panel before is multiplied with them.
+/// Rows that are worked on together. While they are multiplied with one panel the next is fetched, and with so many rows
+/// a step takes as long as fetching [`LINES_AHEAD`] lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
@@ -41,62 +42,22 @@ impl Job<'_> {
         let Job { left, weights, .. } = self;
         assert!(S::LANES == SIDE && weights.panel == BLOCK && left.stride == weights.depth);
         assert!(left.units.len() >= self.rows.next_multiple_of(SIDE) * left.stride);
-        let planes = squared.planes();
-        let all_steps = weights.depth / (SIDE * planes);
-        let panel_units = weights.depth * BLOCK;
-        let right = &weights.units.of::<u32>()[..weights.panels() * panel_units];
+        let line = SIDE * squared.planes();
+        let all_steps = weights.depth / line;
         SUMS.with_borrow_mut(|sums| {
             // SAFETY: the features by our caller.
             unsafe { S::begin_squares() };
-            for rows in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
-                let most = (LEFT_BLOCK / (rows.len() * BLOCK * SIDE * 4 * planes)).max(1);
-                let whole = most >= all_steps;
-                let sums_of = |panel: usize, block: usize| match whole {
-                    true => 0,
-                    false => ((panel - panels.start) * rows.len() + block) * BLOCK * BLOCK,
-                };
-                sums.reserve::<f32>(sums_of(panels.end.max(1) - 1, rows.len()) + BLOCK * BLOCK);
-                let sums = sums.of_mut::<f32>();
+            for blocks in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
+                let most = (LEFT_BLOCK / (blocks.len() * BLOCK * line * size_of::<u32>())).max(1);
+                // Sums that begin and end in one go need not be kept.
+                let kept = if most < all_steps { blocks.len() * BLOCK * BLOCK } else { 0 };
+                sums.reserve::<f32>(panels.len().max(1) * kept.max(BLOCK * BLOCK));
                 for steps in even_parts(0..all_steps, most) {
                     for panel in panels.clone() {
-                        let column = panel * BLOCK;
-                        let part = steps.start * planes * SQUARE;
-                        let units = right[panel * panel_units + 2 * part..].as_ptr();
-                        for (block, row) in rows.clone().map(|block| block * BLOCK).enumerate() {
-                            let left_units = left.units[row * left.stride..].as_ptr().wrapping_add(part);
-                            let to = &mut sums[sums_of(panel, block)..][..BLOCK * BLOCK];
-                            let ahead = block * steps.len() * planes * LINES_AHEAD * UNITS_IN_LINE;
-                            let squares = Squares {
-                                left: left_units,
-                                low_left: left_units.wrapping_add(SIDE * left.stride),
-                                right: units,
-                                steps: steps.len(),
-                                to: to.as_mut_ptr(),
-                                first: steps.start == 0,
-                                ahead: units.wrapping_add(panel_units + ahead),
-                            };
-                            let rows = BLOCK.min(self.rows - row);
-                            // SAFETY: rows, columns and units lie within what the asserts have seen; what is fetched
-                            // ahead need not exist.
-                            unsafe {
-                                if rows > SIDE {
-                                    S::squares::<true>(squared, squares);
-                                } else {
-                                    S::squares::<false>(squared, squares);
-                                }
-                                if steps.end == all_steps {
-                                    S::Base::enter(Finish::<F, E> {
-                                        sums: to.as_ptr(),
-                                        out: (self.out.0.at(row * self.out.1 + column), self.out.1),
-                                        rows,
-                                        width: BLOCK.min(weights.outputs - column),
-                                        ending: ending(row, column),
-                                        activation: self.activation,
-                                        format: PhantomData,
-                                    });
-                                }
-                            }
-                        }
+                        let sums = &mut sums.of_mut::<f32>()[(panel - panels.start) * kept..];
+                        let part = Part { squared, panel, blocks: blocks.clone(), steps: steps.clone() };
+                        // SAFETY: as our caller.
+                        unsafe { self.part::<S, F, E>(part, sums, kept > 0, &ending) };
                     }
                 }
             }
@@ -104,6 +65,66 @@ impl Job<'_> {
             unsafe { S::end_squares() };
         });
     }
+
+    /// Some blocks of a panel, some steps deep. With `kept` each block has sums of its own, which go on from part to part.
+    unsafe fn part<S: Simd, F: Format<S::Base>, E: Ending<S::Base>>(
+        &self,
+        part: Part,
+        sums: &mut [f32],
+        kept: bool,
+        ending: &impl Fn(usize, usize) -> E,
+    ) {
+        let Job { left, weights, .. } = self;
+        let Part { squared, panel, blocks, steps } = part;
+        let planes = squared.planes();
+        let (column, last) = (panel * BLOCK, steps.end * SIDE * planes == weights.depth);
+        let begin = steps.start * planes * SQUARE;
+        let panel_units = weights.depth * BLOCK;
+        let right = weights.units.of::<u32>()[panel * panel_units..][..panel_units][2 * begin..].as_ptr();
+        for (i, block) in blocks.enumerate() {
+            let row = block * BLOCK;
+            let rows = BLOCK.min(self.rows - row);
+            let left_units = left.units[row * left.stride..].as_ptr().wrapping_add(begin);
+            let sums = &mut sums[if kept { i * BLOCK * BLOCK } else { 0 }..][..BLOCK * BLOCK];
+            let ahead = i * steps.len() * planes * LINES_AHEAD * UNITS_IN_LINE;
+            let squares = Squares {
+                left: left_units,
+                low_left: left_units.wrapping_add(SIDE * left.stride),
+                right,
+                steps: steps.len(),
+                to: sums.as_mut_ptr(),
+                first: steps.start == 0,
+                ahead: right.wrapping_add(panel_units + ahead),
+            };
+            // SAFETY: rows, columns and units lie within what `in_squares` has seen; what is fetched ahead need not exist.
+            unsafe {
+                if rows > SIDE {
+                    S::squares::<true>(squared, squares);
+                } else {
+                    S::squares::<false>(squared, squares);
+                }
+                if last {
+                    S::Base::enter(Finish::<F, E> {
+                        sums: sums.as_ptr(),
+                        out: (self.out.0.at(row * self.out.1 + column), self.out.1),
+                        rows,
+                        width: BLOCK.min(weights.outputs - column),
+                        ending: ending(row, column),
+                        activation: self.activation,
+                        format: PhantomData,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What is multiplied in one go.
+struct Part {
+    squared: Squared,
+    panel: usize,
+    blocks: Range<usize>,
+    steps: Range<usize>,
 }
 
 /// From a block's sums to numbers.

@@ -48,3 +48,8 @@ fn in_int16() {
 fn in_int8() {
     stays_the_same("batches::in_int8", "int8");
 }
+
+#[test]
+fn in_bf16() {
+    stays_the_same("batches::in_bf16", "bf16");
+}
