@@ -55,6 +55,11 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
     if cli.global.engine.is_some() && !cli.command.heeds_engine() {
         return fail(&printer, &engines::not_heeded());
     }
+    if let (Command::Demo, Some(index)) = (&cli.command, &cli.global.index)
+        && let Err(e) = commands::check_demo_name(index)
+    {
+        return fail(&printer, &e);
+    }
     let outcome = start_threads(&settings)
         .and_then(|()| signals::install())
         .and_then(|()| commands::run(cli.command, &Context { settings, printer: &printer, command_line }));

@@ -75,7 +75,9 @@ impl<'a> Progress<'a> {
             }
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
-                let left = self.total.filter(|t| *t > 0 && done > self.before).map(|total| {
+                // Of too little nothing follows: a first block that came after a wait says hours for what takes seconds.
+                let begun = |total: &u64| *total > 0 && done - self.before.min(done) > total / ENOUGH;
+                let left = self.total.filter(begun).map(|total| {
                     let fraction = (done as f64 / total as f64).min(1.0);
                     let left = total.saturating_sub(done) as f64 / (done - self.before) as f64;
                     let seconds = self.started.elapsed().as_secs_f64() * left;
@@ -121,6 +123,9 @@ impl Drop for Progress<'_> {
         }
     }
 }
+
+/// What part of the whole has to be done before it is told how long the rest takes.
+const ENOUGH: u64 = 200;
 
 /// Before anything is done nobody knows.
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {

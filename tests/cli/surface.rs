@@ -129,6 +129,14 @@ fn the_demo_shows_a_search_and_runs_again() {
     );
     let second = t.ok("demo");
     assert!(second.contains("         280  unchanged (there already)\n"), "{second}");
+    let other = t.run("demo -i chats");
+    assert_eq!(other.code, 2, "{}", other.err);
+    assert!(
+        other.err.contains("makes the index demo, not chats") && other.err.contains("ingest -i chats"),
+        "{}",
+        other.err
+    );
+    assert_eq!(t.run("demo -i demo -q").code, 0);
     let shown: Value = t.json("demo");
     assert_eq!(shown["searches"].as_array().unwrap().len(), 3);
 }

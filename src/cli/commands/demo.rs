@@ -25,7 +25,7 @@ use crate::{
         input::Input,
         walk::{Plan, Source},
     },
-    error::Result,
+    error::{Error, Result},
     samples,
     search::{Response, SearchRequest, Searcher},
     store::{
@@ -66,8 +66,21 @@ fn questions() -> [(String, SearchRequest); 3] {
     ]
 }
 
+/// The index that it makes.
+const NAME: &str = "demo";
+
+/// Refuses to be told another index than its own.
+pub(crate) fn check_name(index: &str) -> Result<()> {
+    if index == NAME {
+        return Ok(());
+    }
+    Err(Error::input(format!("the demonstration makes the index {NAME}, not {index}")).with_hint(format!(
+        "leave -i away, or fill {index} with what you have: `turnwise ingest -i {index} FILE…`"
+    )))
+}
+
 pub(super) fn run(context: &Context<'_>) -> Result<()> {
-    let root = context.settings.indexes_dir.join("demo");
+    let root = context.settings.indexes_dir.join(NAME);
     let mut plan = Plan::default();
     for (name, text) in samples::SUPPORT {
         let input = Input::from_stream((*name).to_owned(), None, Box::new(Cursor::new(text.as_bytes())))?;

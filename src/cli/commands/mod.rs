@@ -47,6 +47,8 @@ use crate::{
     error::{Error, Result},
 };
 
+pub(crate) use demo::check_name as check_demo_name;
+
 pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
     match command {
         Command::Demo => demo::run(context),
