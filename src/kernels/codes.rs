@@ -57,7 +57,7 @@ impl CodeRoom {
         self.scales.reserve::<f32>(rows);
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
-        let from = From { x, width, stride, places };
+        let from = Source { x, width, stride, places };
         // SAFETY: the features by our caller; `codes`, `scales` and `lows` have room for `rows` rows as long as `x`'s.
         unsafe {
             match precision {
@@ -72,11 +72,11 @@ impl CodeRoom {
                 }
                 Precision::F32 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Thirds { from, codes });
+                    S::Base::enter(Halves::<{ Squared::Thirds.planes() }> { from, codes });
                 }
                 Precision::Bf16 | Precision::F16 => {
                     let codes = self.codes.of_mut::<u16>();
-                    S::Base::enter(Halves { from, codes });
+                    S::Base::enter(Halves::<1> { from, codes });
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Places {
 
 /// The numbers, and where their codes go.
 #[derive(Clone, Copy)]
-struct From<'a> {
+struct Source<'a> {
     x: &'a [f32],
     width: usize,
     stride: usize,
@@ -158,7 +158,7 @@ struct From<'a> {
 
 /// To 16-bit integers, as long as overflow allows.
 struct Shorts<'a> {
-    from: From<'a>,
+    from: Source<'a>,
     codes: &'a mut [i16],
     scales: &'a mut [f32],
 }
@@ -168,7 +168,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
 
     #[inline(always)]
     unsafe fn call(self) {
-        let From { x, width, stride, places } = self.from;
+        let Source { x, width, stride, places } = self.from;
         for (row, scale) in self.scales.iter_mut().enumerate() {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
@@ -194,7 +194,7 @@ impl<S: Simd> Kernel<S> for Shorts<'_> {
 
 /// To bytes from 0, the row's smallest number, to `most`, its largest.
 struct Bytes<'a> {
-    from: From<'a>,
+    from: Source<'a>,
     codes: &'a mut [u8],
     scales: &'a mut [f32],
     lows: &'a mut [f32],
@@ -206,7 +206,7 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
 
     #[inline(always)]
     unsafe fn call(self) {
-        let From { x, width, stride, places } = self.from;
+        let Source { x, width, stride, places } = self.from;
         for (row, (scale, low)) in self.scales.iter_mut().zip(self.lows).enumerate() {
             // SAFETY: `prepare` made room for as many rows as there are scales; rows are a multiple of the lanes.
             unsafe {
@@ -232,52 +232,28 @@ impl<S: Simd> Kernel<S> for Bytes<'_> {
     }
 }
 
-/// To bf16.
-struct Halves<'a> {
-    from: From<'a>,
+/// To `N` of bf16 that together are the number, or as near to it as they come.
+struct Halves<'a, const N: usize> {
+    from: Source<'a>,
     codes: &'a mut [u16],
 }
 
-impl<S: Simd> Kernel<S> for Halves<'_> {
+impl<S: Simd, const N: usize> Kernel<S> for Halves<'_, N> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn call(self) {
-        let From { x, width, stride, places } = self.from;
+        let Source { x, width, stride, places } = self.from;
         for (row, x) in x.chunks_exact(stride).enumerate() {
-            // SAFETY: `prepare` made room for as many rows; rows are a multiple of the lanes.
-            unsafe {
-                let codes = self.codes.as_mut_ptr().add(places.first(row));
-                for i in (0..width).step_by(S::LANES) {
-                    S::store_bf16(codes.add(places.at(i)), S::load(x.as_ptr().add(i)));
-                }
-            }
-        }
-    }
-}
-
-/// To three of bf16 that together are the number.
-struct Thirds<'a> {
-    from: From<'a>,
-    codes: &'a mut [u16],
-}
-
-impl<S: Simd> Kernel<S> for Thirds<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    unsafe fn call(self) {
-        let From { x, width, stride, places } = self.from;
-        for (row, x) in x.chunks_exact(stride).enumerate() {
-            // SAFETY: `prepare` made room for as many rows of three planes; rows are a multiple of the lanes.
+            // SAFETY: `prepare` made room for as many rows of `N` planes; rows are a multiple of the lanes.
             unsafe {
                 let codes = self.codes.as_mut_ptr().add(places.first(row));
                 for i in (0..width).step_by(S::LANES) {
                     let mut rest = S::load(x.as_ptr().add(i));
-                    for plane in 0..Squared::Thirds.planes() {
-                        let third = S::round_bf16(rest);
-                        S::store_bf16(codes.add(places.at(i) + plane * places.next_plane), third);
-                        rest = S::sub(rest, third);
+                    for plane in 0..N {
+                        let half = S::round_bf16(rest);
+                        S::store_bf16(codes.add(places.at(i) + plane * places.next_plane), half);
+                        rest = S::sub(rest, half);
                     }
                 }
             }
