@@ -47,6 +47,17 @@ fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     let e = opened(&address.parse().unwrap());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(e.class(), Class::Unavailable, "{e}");
+    assert!(e.to_string().contains("did not answer within 1 s"), "{e}");
+}
+
+#[test]
+fn a_server_that_is_slow_to_greet_is_waited_for_as_long_as_was_said() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("milvus://{}/chats?timeout=12", silent.local_addr().unwrap());
+    let begun = Instant::now();
+    let e = opened(&address.parse().unwrap());
+    assert!(begun.elapsed() >= Duration::from_secs(12), "{e}: {:?}", begun.elapsed());
+    assert!(e.to_string().contains("did not answer within 12 s"), "{e}");
 }
 
 /// Lets Milvus' own client do something.

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 use std::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -12,9 +12,10 @@ use std::{
 };
 
 use tempfile::TempDir;
+use turnwise::{error::Class, index::milvus::MilvusHome};
 
 /// How long a server may take to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server; it ends with the test.
 pub struct Server {
@@ -67,10 +68,11 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Until it answers. It listens before it does: for seconds, where its program comes from a cold disk.
     fn wait(&self) {
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "the server does not begin");
+        while let Err(e) = MilvusHome::manifest(&self.target("nobody")) {
+            assert!(e.class() == Class::Unavailable && begun.elapsed() < PATIENCE, "no server begins: {e}");
             thread::sleep(Duration::from_millis(50));
         }
     }

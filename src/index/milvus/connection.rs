@@ -70,7 +70,8 @@ impl Connection {
         let mut config = ConnectConfig::new()
             .uri(target.uri())
             .secure(target.tls)
-            .connect_timeout(target.timeout.min(TO_CONNECT))
+            // Somebody listens there: it may take as long to greet as to answer.
+            .connect_timeout(target.timeout)
             .rpc_timeout(target.timeout)
             .retry(retry)
             // Nobody is told what is searched for.
