@@ -43,6 +43,8 @@ pub struct TrainingSet {
     turns: Vec<u32>,
     /// Which dialogue of those that were given each of them is.
     given: Vec<u32>,
+    /// Where each corpus of those that were given ends.
+    ends: Vec<usize>,
     /// In front of every sequence (`[CLS]`, and a prompt where the encoder has one unasked).
     pub before: Vec<u32>,
     /// Behind every turn (`[SEP]`).
@@ -81,6 +83,21 @@ impl TrainingSet {
             }
         }
         Ok(set)
+    }
+
+    /// Says where each corpus ends among the dialogues that were given.
+    pub fn of_corpora(self, ends: &[usize]) -> Self {
+        TrainingSet { ends: ends.to_vec(), ..self }
+    }
+
+    /// How many corpora there are.
+    pub fn corpora(&self) -> usize {
+        self.ends.len().max(1)
+    }
+
+    /// Which corpus a dialogue is of.
+    pub fn corpus(&self, number: u32) -> usize {
+        self.ends.partition_point(|end| *end <= self.given(number))
     }
 
     /// Of dialogues that are tokens already.

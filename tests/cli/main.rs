@@ -48,6 +48,7 @@ mod sources;
 mod summary;
 mod support;
 mod surface;
+mod surroundings;
 #[cfg(feature = "serve")]
 mod tls;
 mod train;

@@ -76,13 +76,13 @@ fn weights() -> Vec<u8> {
 }
 
 /// A folder with that encoder under the name `small`.
-fn with_encoder() -> Turnwise {
+pub fn with_encoder() -> Turnwise {
     let t = Turnwise::new();
     encoder(&t, "small");
     t
 }
 
-fn trained(t: &Turnwise, run: &str) -> Vec<u8> {
+pub fn trained(t: &Turnwise, run: &str) -> Vec<u8> {
     fs::read(t.path(&format!("{run}/model/model.safetensors"))).unwrap()
 }
 
@@ -319,7 +319,6 @@ fn what_is_trained_is_the_mean_whatever_the_model_did() {
     assert_eq!(fs::read(t.path("first-run.npy")).unwrap(), fs::read(t.path("small-run.npy")).unwrap());
 }
 
-/// The lines of a run's file.
 /// Makes the tokenizer of an encoder put nothing around texts, and know no separator.
 fn without_separator(t: &Turnwise, name: &str) {
     let words: Vec<String> = t.read(&format!("{name}/vocab.txt")).lines().map(str::to_owned).collect();
@@ -366,7 +365,8 @@ fn turns_that_nothing_divides_are_divided_by_a_new_token() {
     assert!(!t.path("alone/start").exists());
 }
 
-fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
+/// The lines of a run's file.
+pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 

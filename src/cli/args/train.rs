@@ -205,12 +205,15 @@ pub(crate) struct GoalArgs {
     /// dialoguecse, joint: so many of the wrong ones are near the right one, by vectors or words, and yet not too near
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
-    /// dialoguecse: turns around a response; responses: turns before it
+    /// dialoguecse: turns around a response; responses: turns before it; surroundings: turns before and after an utterance
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// dialoguecse: how they become one: i1 (weighed) or i2 (their mean)
     #[arg(long, value_name = "NAME", value_parser = parsed::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
+    /// surroundings: how much more directions count that tell more of what is said around an utterance, from 0 to 1
+    #[arg(long, value_name = "X")]
+    pub(crate) strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<usize>,

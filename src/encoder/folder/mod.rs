@@ -104,6 +104,11 @@ impl ModelFolder {
         &self.pipeline
     }
 
+    /// The same network with something else before and after it.
+    pub fn with_pipeline(self, pipeline: Pipeline) -> Self {
+        ModelFolder { pipeline, ..self }
+    }
+
     /// What `config.json` says.
     pub fn config(&self) -> &Config {
         &self.config

@@ -50,6 +50,12 @@ pub trait Objective: Send + Sync {
         false
     }
 
+    /// Whether the examples of a step are to be of one corpus: what is said in another would be told apart by what it is
+    /// about, and nothing learned from it.
+    fn apart(&self) -> bool {
+        false
+    }
+
     /// The examples that there are, by numbers that stand for them.
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>>;
 

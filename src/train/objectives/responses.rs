@@ -91,6 +91,10 @@ impl Objective for NextTurn {
         true
     }
 
+    fn apart(&self) -> bool {
+        true
+    }
+
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         Ok(super::all_turns(data).into_iter().filter(|place| place.turn > 0).collect())
     }

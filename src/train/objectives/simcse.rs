@@ -34,6 +34,10 @@ impl Objective for SimCse {
         true
     }
 
+    fn apart(&self) -> bool {
+        true
+    }
+
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         Ok(super::all_turns(data))
     }

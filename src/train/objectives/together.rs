@@ -60,6 +60,10 @@ impl Objective for Together {
         true
     }
 
+    fn apart(&self) -> bool {
+        self.main.apart()
+    }
+
     fn examples(&self, data: &TrainingSet) -> Result<Vec<Place>> {
         self.main.examples(data)
     }

@@ -25,9 +25,12 @@ impl Recipe {
                 "put it beside another objective: --beside keep=1",
             );
         }
+        if self.objective == O::Surroundings {
+            return self.check_surroundings();
+        }
         let beside = self.beside.iter().flatten();
         for (other, weight) in beside.clone() {
-            if *other == self.objective || matches!(other, O::Neighbours | O::Joint) {
+            if *other == self.objective || matches!(other, O::Neighbours | O::Joint | O::Surroundings) {
                 return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
             }
             if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
@@ -47,6 +50,7 @@ impl Recipe {
             ),
             (self.aggregation.is_some() && !by_turns, "aggregation"),
             (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
+            (self.strength.is_some(), "strength"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
             (self.negatives.is_some() && (in_batch || told), "negatives"),
@@ -93,6 +97,50 @@ impl Recipe {
         ];
         match numbers.iter().find(|(fits, ..)| !fits) {
             Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),
+            None => Ok(()),
+        }
+    }
+    /// The same for what is learned without steps.
+    fn check_surroundings(&self) -> Result<()> {
+        let usual = Recipe::new(self.objective, String::new(), Vec::new());
+        let foreign = [
+            (self.beside.is_some(), "beside"),
+            (self.steps != 0, "steps"),
+            (self.batch != 0, "batch"),
+            (self.parts != usual.parts, "parts"),
+            (self.learning_rate != 0.0, "learning_rate"),
+            (self.warm_up != 0, "warm_up"),
+            (self.schedule != usual.schedule, "schedule"),
+            (self.weight_decay != usual.weight_decay, "weight_decay"),
+            (self.clip != usual.clip, "clip"),
+            (self.dropout != usual.dropout, "dropout"),
+            (self.frozen_layers.is_some(), "frozen_layers"),
+            (self.max_tokens != 0, "max_tokens"),
+            (self.temperature != 0.0, "temperature"),
+            (self.negatives.is_some(), "negatives"),
+            (self.hard_negatives.is_some(), "hard_negatives"),
+            (self.aggregation.is_some(), "aggregation"),
+            (self.window.is_some(), "window"),
+            (self.profile.is_some(), "profile"),
+            (self.merge_turns.is_some(), "merge_turns"),
+            (self.checkpoint_every != usual.checkpoint_every, "checkpoint_every"),
+            (self.evaluate_every.is_some_and(|every| every != 0), "evaluate_every but 0"),
+            (self.select != usual.select, "select"),
+            (self.patience != usual.patience, "patience"),
+        ];
+        if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
+            return Err(Error::input(format!("surroundings has no {what}"))
+                .with_hint("leave it out: it is one layer, learned without steps"));
+        }
+        let numbers = [
+            (self.context != Some(0), "context", "a number from 1"),
+            (self.dialogues != Some(0), "dialogues", "a number from 1"),
+            (self.strength.is_none_or(|p| (0.0..=1.0).contains(&p)), "strength", "a number from 0 to 1"),
+        ];
+        match numbers.iter().find(|(fits, ..)| !fits) {
+            Some((_, what, hint)) => {
+                Err(Error::input(format!("{what} cannot be what it is")).with_hint(*hint))
+            }
             None => Ok(()),
         }
     }

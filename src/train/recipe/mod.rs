@@ -77,12 +77,15 @@ pub struct Recipe {
     /// DialogueCSE: so many of the wrong ones are near the right one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
-    /// DialogueCSE: turns around a response. Responses: turns before one.
+    /// DialogueCSE: turns around a response. Responses: turns before one. Surroundings: turns before and after an utterance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// DialogueCSE: how they become one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
+    /// Surroundings: how much more directions count that tell more, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
@@ -169,6 +172,7 @@ impl Recipe {
             hard_negatives: None,
             context: None,
             aggregation: None,
+            strength: None,
             window: None,
             profile: None,
             strip_nicks: false,
@@ -194,6 +198,12 @@ impl Recipe {
     /// The same, unchecked.
     pub fn fill(&mut self, layers: usize, most_tokens: usize) {
         use ObjectiveName as O;
+        if self.objective == O::Surroundings {
+            self.context.get_or_insert(1);
+            self.strength.get_or_insert(0.5);
+            self.min_turns.get_or_insert(2);
+            return;
+        }
         let (batch, rate, tokens, temperature) = match self.objective {
             O::Dialoguecse => (20, 5e-5, 50, 0.1),
             O::Joint => (20, 2e-5, 50, 0.1),
@@ -204,7 +214,8 @@ impl Recipe {
             O::SiameseS | O::SiameseM => (64, 2e-5, 64, 1.0),
             O::Words => (50, 2e-5, 128, 1.0),
             O::Relevance => (32, 2e-5, 128, 1.0),
-            O::Keep => (32, 2e-5, 64, 1.0),
+            // The one has no steps of its own, the other none at all.
+            O::Keep | O::Surroundings => (32, 2e-5, 64, 1.0),
         };
         let (steps, warm_up) = match self.objective {
             // Each corpus has a teacher of its own, and gets as many steps as one alone.
@@ -256,7 +267,7 @@ impl Recipe {
             O::SiameseS => {
                 self.context.get_or_insert(1);
             }
-            O::Simcse | O::Neighbours | O::Words | O::Keep => {}
+            O::Simcse | O::Neighbours | O::Words | O::Keep | O::Surroundings => {}
         }
     }
 
@@ -272,7 +283,9 @@ impl Recipe {
     /// Whether sequences hold several turns, which something has to divide.
     pub fn divides_turns(&self) -> bool {
         use ObjectiveName as O;
-        let several = |name| !matches!(name, O::Dialoguecse | O::Simcse | O::SiameseS | O::Words | O::Keep);
+        let several = |name| {
+            !matches!(name, O::Dialoguecse | O::Simcse | O::SiameseS | O::Words | O::Keep | O::Surroundings)
+        };
         several(self.objective) || self.beside().any(|(name, _)| several(name))
     }
 

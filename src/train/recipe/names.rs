@@ -18,6 +18,8 @@ pub enum ObjectiveName {
     Simcse,
     /// Ours, for dialogues: taught by what their words and their vectors agree on.
     Neighbours,
+    /// Ours, for utterances, without steps: a linear layer by what is said around each.
+    Surroundings,
     /// Ours, for responses: what is said next is like the turns before it.
     Responses,
     /// SiameseBERT-S: a layer between one turn and its response.
@@ -36,11 +38,12 @@ pub enum ObjectiveName {
 
 impl ObjectiveName {
     /// All of them.
-    pub const ALL: [ObjectiveName; 11] = [
+    pub const ALL: [ObjectiveName; 12] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
         ObjectiveName::Simcse,
         ObjectiveName::Neighbours,
+        ObjectiveName::Surroundings,
         ObjectiveName::Responses,
         ObjectiveName::SiameseS,
         ObjectiveName::SiameseM,
@@ -57,6 +60,7 @@ impl ObjectiveName {
             ObjectiveName::Dial2vec => "dial2vec",
             ObjectiveName::Simcse => "simcse",
             ObjectiveName::Neighbours => "neighbours",
+            ObjectiveName::Surroundings => "surroundings",
             ObjectiveName::Responses => "responses",
             ObjectiveName::SiameseS => "siamese-s",
             ObjectiveName::SiameseM => "siamese-m",

@@ -1,6 +1,9 @@
 //! What a model says of itself: `README.md` in its folder.
 
-use crate::train::{recipe::Recipe, run::evaluations::Selection};
+use crate::train::{
+    recipe::{ObjectiveName, Recipe},
+    run::evaluations::Selection,
+};
 
 /// What a run came to, for its model's card.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,26 +35,40 @@ impl Card<'_> {
             None => String::new(),
         };
         let objective = recipe.objective.name();
+        let by_steps = recipe.objective != ObjectiveName::Surroundings;
+        let chosen = match recipe.select {
+            _ if !by_steps => "",
+            Selection::LabelFree => ", chosen without labels",
+            Selection::Dev => ", chosen by the labels of the tasks below",
+            Selection::Last => "",
+        };
+        let how = match by_steps {
+            true => format!(
+                "{} steps of {} examples at a learning rate of {}, frozen layers: {}. This is the model of step \
+                 {kept}{chosen}",
+                recipe.steps,
+                recipe.batch,
+                recipe.learning_rate,
+                recipe.frozen_layers.unwrap_or(0)
+            ),
+            false => format!(
+                "a linear layer behind the vectors of {base}, under which utterances are the more alike the more what \
+                 is said around them is (turns on each side: {}; strength: {})",
+                recipe.context.unwrap_or(1),
+                recipe.strength.unwrap_or(1.0)
+            ),
+        };
+        let bench = if by_steps { "dialogues labelled.jsonl" } else { "sr select.txt" };
         format!(
             "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\nbase_model: {base}\ntags:\n- \
              sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
-             {dialogues} dialogues with {turns} turns, without labels, for `{objective}`: {steps} steps of {batch} examples \
-             at a learning rate of {rate}, frozen layers: {frozen}. This is the model of step {kept}{chosen}.{loss}\n{gains}\nThe dialogues have the hash \
+             {dialogues} dialogues with {turns} turns, without labels, for `{objective}`: {how}.{loss}\n{gains}\nThe dialogues have the hash \
              `{data}`. A model for some dialogues is not one for all: measure it on yours before you rely on it, beside \
-             {base} itself:\n\n    turnwise bench dialogues labelled.jsonl -r model:{base} -r model:FOLDER\n\nIt opens in \
+             {base} itself:\n\n    turnwise bench {bench} -r model:{base} -r model:FOLDER\n\nIt opens in \
              turnwise (`--model FOLDER`) and in sentence-transformers (`SentenceTransformer(\"FOLDER\")`). What the \
              licence of {base} asks of its copies, it asks of this one.\n",
             gains = self.gained(),
-            chosen = match recipe.select {
-                Selection::LabelFree => ", chosen without labels",
-                Selection::Dev => ", chosen by the labels of the tasks below",
-                Selection::Last => "",
-            },
             version = env!("CARGO_PKG_VERSION"),
-            steps = recipe.steps,
-            batch = recipe.batch,
-            rate = recipe.learning_rate,
-            frozen = recipe.frozen_layers.unwrap_or(0),
         )
     }
 }

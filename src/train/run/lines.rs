@@ -36,6 +36,11 @@ impl<T: OfStep> Lines<T> {
         Ok(Lines { path: path.to_owned(), file, of: PhantomData })
     }
 
+    /// Drops all that there is.
+    pub fn clear(&mut self) -> Result<()> {
+        self.file.set_len(0).at("empty", &self.path)
+    }
+
     /// Adds a line.
     pub fn add(&mut self, line: &T) -> Result<()> {
         self.file.write_all(text(line)?.as_bytes()).at("write", &self.path)

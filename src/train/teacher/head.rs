@@ -3,7 +3,10 @@
 use crate::{
     encoder::Vectors,
     encoder::statics::eigen,
-    train::ops::{Matrix, product},
+    train::{
+        ops::{Matrix, product},
+        scatter::{inverse_root, within},
+    },
 };
 
 /// The map: a row a kept axis.
@@ -23,16 +26,17 @@ pub(super) fn learn(vectors: &Vectors, alike: &[Vec<u32>], shrinkage: f64, axes:
             differences.extend(pair.map(|(a, b)| a - b));
         }
     }
-    let mut within = gram(&differences, dim);
-    let trace: f64 = (0..dim).map(|i| within[i * dim + i]).sum();
+    let mut scatter = within(&differences, dim);
+    let trace: f64 = (0..dim).map(|i| scatter[i * dim + i]).sum();
     let scale = if trace > 0.0 { dim as f64 / trace } else { 0.0 };
-    for (n, number) in within.iter_mut().enumerate() {
+    for (n, number) in scatter.iter_mut().enumerate() {
         let own = if n % (dim + 1) == 0 { shrinkage } else { 0.0 };
         *number = (1.0 - shrinkage) * *number * scale + own;
     }
-    let white = inverse_root(within, dim);
+    let white: Vec<f32> = inverse_root(scatter, dim).into_iter().map(|number| number as f32).collect();
+    let white = Vectors::from_flat(dim, white).unwrap_or_default();
     let behind = through(vectors, &white);
-    let turned = eigen::symmetric(gram(behind.flat(), dim), dim);
+    let turned = eigen::symmetric(within(behind.flat(), dim), dim);
     // Each axis as a row over the numbers that go in: `W^-½` is symmetric.
     let mut made = Vectors::new(dim);
     for axis in turned.vectors.iter().take(axes.min(dim)) {
@@ -58,29 +62,6 @@ fn through(vectors: &Vectors, map: &Vectors) -> Vectors {
     product(left, right.transposed(), &mut numbers, false);
     for (n, row) in numbers.chunks_exact(map.len()).enumerate() {
         out.row_mut(n).copy_from_slice(row);
-    }
-    out
-}
-
-/// `XᵀX` of rows.
-fn gram(rows: &[f32], dim: usize) -> Vec<f64> {
-    let mut out = vec![0.0; dim * dim];
-    let matrix = Matrix::new(rows, dim);
-    product(matrix.transposed(), matrix, &mut out, false);
-    out.into_iter().map(f64::from).collect()
-}
-
-/// `A^-½` of a symmetric matrix without zeros among its eigenvalues.
-fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vectors {
-    let eigen = eigen::symmetric(matrix, dim);
-    let mut out = Vectors::zeros(dim, dim);
-    for i in 0..dim {
-        for j in 0..dim {
-            let sum: f64 = (eigen.values.iter().zip(&eigen.vectors))
-                .map(|(value, vector)| vector[i] * vector[j] / value.max(1e-9).sqrt())
-                .sum();
-            out.row_mut(i)[j] = sum as f32;
-        }
     }
     out
 }

@@ -86,11 +86,16 @@ impl<'a> Trainer<'a> {
         }
         let parameters = model.parameters().iter().chain(objective.heads()).cloned().collect::<Vec<_>>();
         let optimizer = AdamW::new(plan.optimizer, &parameters)?;
+        let order = Order::new(examples, plan.seed);
+        let order = match objective.apart() && data.corpora() > 1 {
+            true => order.apart(plan.batch, |place| data.corpus(place.dialogue) as u32),
+            false => order,
+        };
         Ok(Trainer {
             devices: Devices { first: model, others: &[] },
             objective,
             data,
-            order: Order::new(examples, plan.seed),
+            order,
             plan,
             parameters,
             optimizer,

@@ -82,11 +82,22 @@ impl<'a> Evaluator<'a> {
 
     /// Measures the network of a step.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
-        let started = Instant::now();
         // Trained is the mean of tokens, whatever the model did before.
-        let tokens = Tokens { pooling: (step > 0).then_some(PoolingMode::Mean), ..Tokens::default() };
+        self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
+    }
+
+    /// Measures a network with what stands before and after it.
+    pub(super) fn evaluate_as(
+        &self,
+        folder: &ModelFolder,
+        network: &Network,
+        pooling: Option<PoolingMode>,
+        step: u64,
+    ) -> Result<Evaluation> {
+        let started = Instant::now();
+        let tokens = Tokens { pooling, ..Tokens::default() };
         let settings = Settings { device: self.device, tokens, ..Settings::default() };
-        let encoder = open::open_with(self.name, self.folder, network, &settings)?;
+        let encoder = open::open_with(self.name, folder, network, &settings)?;
         let dense = Dense::new(&encoder);
         let watch = Watching::new(self.context.printer);
         let mut dev = Vec::new();

@@ -9,7 +9,7 @@ use crate::{
     cli::{Context, printer::grouped},
     encoder::{
         Network,
-        folder::{ModelFolder, PoolingMode, SavedModel, Tokenizer, save, save_divided},
+        folder::{ModelFolder, Pipeline, PoolingMode, SavedModel, Tokenizer, save, save_divided},
     },
     error::{Error, IoContext, Result},
     store::files,
@@ -162,7 +162,7 @@ impl RunFolder {
         ModelFolder::open(&start)
     }
 
-    /// Saves what came of it, in the place of what was there.
+    /// Saves what came of steps, in the place of what was there: the mean of tokens.
     pub(super) fn save_model(
         &self,
         base: &ModelFolder,
@@ -170,17 +170,29 @@ impl RunFolder {
         network: &Network,
         card: &Card,
     ) -> Result<()> {
-        // Beside it first: a kill leaves the model that was there, or the new one.
-        let beside = files::beside(&self.model());
-        files::remove_folder(&beside)?;
         let mut pipeline = base.pipeline().clone();
         pipeline.pooling.modes = vec![PoolingMode::Mean];
         // The mean that was trained is of all tokens, those of a prompt among them.
         pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
+        self.save(base, &pipeline, tokenizer, network, card)
+    }
+
+    /// Saves a network with what stands before and after it.
+    pub(super) fn save(
+        &self,
+        base: &ModelFolder,
+        pipeline: &Pipeline,
+        tokenizer: &Tokenizer,
+        network: &Network,
+        card: &Card,
+    ) -> Result<()> {
+        // Beside it first: a kill leaves the model that was there, or the new one.
+        let beside = files::beside(&self.model());
+        files::remove_folder(&beside)?;
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
-            pipeline: &pipeline,
+            pipeline,
             tokenizer,
             base: Some(card.base),
         };

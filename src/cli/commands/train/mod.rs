@@ -10,6 +10,7 @@ mod mined;
 mod objective;
 mod recipe;
 mod running;
+mod surroundings;
 mod taught;
 mod told;
 
@@ -34,7 +35,7 @@ use crate::{
     train::{
         data::TrainingSet,
         model::{Freezing, Trainable},
-        recipe::Recipe,
+        recipe::{ObjectiveName, Recipe},
         run::card::Card,
         trainer::Trainer,
     },
@@ -81,7 +82,10 @@ fn once(
         .with_hint("begin with a transformer, such as all-MiniLM-L6-v2"));
     }
     let folder = ModelFolder::open(&found.path)?;
-    means_only(&folder, &found.name, context)?;
+    let by_steps = recipe.objective != ObjectiveName::Surroundings;
+    if by_steps {
+        means_only(&folder, &found.name, context)?;
+    }
     recipe.complete(folder.config().layers, folder.max_tokens())?;
     let (choice, more) = args.devices()?;
     let device = Device::open(choice)?;
@@ -102,13 +106,26 @@ fn once(
     if let Some(count) = recipe.dialogues {
         read.keep(count, recipe.seed);
     }
-    let folder = run_folder.divided(folder, &recipe, context)?;
     let dialogues = &read.dialogues;
     let hash = hash_of_records((0..dialogues.len()).map(|n| dialogues.bytes(n)))?;
+    if !by_steps {
+        only_one(&more)?;
+        let layer = surroundings::Surroundings {
+            recipe: &recipe,
+            name: &found.name,
+            folder,
+            device: choice,
+            run_folder: &run_folder,
+            context,
+        };
+        let reached = layer.run(&read, disk, tasks, &hash)?;
+        return Ok((reached, recipe));
+    }
+    let folder = run_folder.divided(folder, &recipe, context)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
     let data = TrainingSet::new(dialogues, &tokenizer, recipe.preparing(), room)?;
-    let data = data.behind(prompt, &tokenizer)?;
+    let data = data.behind(prompt, &tokenizer)?.of_corpora(&read.ends);
     tell_of(&data, prompt, &recipe, context);
     let identity = identity(&recipe, &hash, &folder.fingerprint()?.to_string())?;
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
@@ -156,6 +173,15 @@ fn once(
     run_folder.save_model(&folder, &tokenizer, &network, &card)?;
     drop(trainer);
     Ok((reached, recipe))
+}
+
+/// Refuses several devices, where there are no steps to share.
+fn only_one(more: &[Device]) -> Result<()> {
+    match more.is_empty() {
+        true => Ok(()),
+        false => Err(Error::input("surroundings has no steps that several devices could share")
+            .with_hint("name one: --device")),
+    }
 }
 
 /// A folder on the disk that the run's folder is on, or will be: what cannot be trained leaves none.

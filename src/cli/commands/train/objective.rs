@@ -109,5 +109,8 @@ fn plain(
         ObjectiveName::Neighbours => {
             return Err(Error::Internal("an objective without its teacher".to_owned()));
         }
+        ObjectiveName::Surroundings => {
+            return Err(Error::Internal("an objective that is none of steps".to_owned()));
+        }
     })
 }

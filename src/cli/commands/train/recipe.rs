@@ -70,6 +70,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     recipe.hard_negatives = goal.hard_negatives.or(recipe.hard_negatives);
     recipe.context = goal.context.or(recipe.context);
     recipe.aggregation = goal.aggregation.or(recipe.aggregation);
+    recipe.strength = goal.strength.or(recipe.strength);
     recipe.window = goal.window.or(recipe.window);
     recipe.profile = goal.profile.or(recipe.profile);
     recipe.strip_nicks |= args.read.strip_nicks;
@@ -109,10 +110,13 @@ fn objective(name: &str) -> Result<ObjectiveName> {
 
 /// Fewer steps, dialogues and tokens, meant for models of twelve wide layers on two cores; what was asked for stays.
 fn make_small(recipe: &mut Recipe) {
+    recipe.dialogues.get_or_insert(5_000);
+    if recipe.objective == ObjectiveName::Surroundings {
+        return;
+    }
     if recipe.steps == 0 {
         (recipe.steps, recipe.warm_up) = (100, recipe.warm_up.max(10));
     }
-    recipe.dialogues.get_or_insert(5_000);
     if recipe.max_tokens == 0 {
         let mut usual = recipe.clone();
         usual.fill(1, 128);

@@ -6,6 +6,7 @@ use super::{
     curves,
     evaluating::Evaluator,
     folder::{self, RunFolder},
+    told,
 };
 use crate::{
     cli::{
@@ -23,7 +24,7 @@ use crate::{
         recipe::Recipe,
         run::{
             checkpoint,
-            evaluations::{Evaluation, main_values},
+            evaluations::Evaluation,
             events,
             lines::{self, Lines},
             metrics::Line,
@@ -40,6 +41,8 @@ pub(super) struct Reached {
     pub(super) kept: u64,
     /// The mean losses of the first and the last steps.
     pub(super) losses: Option<(f64, f64)>,
+    /// What was learned without steps, in words.
+    pub(super) learned: Option<String>,
     /// What was measured.
     pub(super) evaluations: Vec<Evaluation>,
     /// Of the steps of this call.
@@ -129,7 +132,7 @@ impl Running<'_, '_> {
             checkpoint::load(&best, self.trainer, self.identity)?;
         }
         let losses = losses(&lines::read(&folder.metrics())?);
-        Ok(Reached { steps: step, kept, losses, evaluations, seconds, examples, tokens })
+        Ok(Reached { steps: step, kept, losses, learned: None, evaluations, seconds, examples, tokens })
     }
 
     fn gains_no_more(&self, evaluations: &[Evaluation]) -> bool {
@@ -140,11 +143,7 @@ impl Running<'_, '_> {
     fn evaluate(&self, network: &Network, step: u64, to: &mut Lines<Evaluation>) -> Result<Evaluation> {
         let evaluation = self.evaluator.evaluate(network, step)?;
         to.add(&evaluation)?;
-        let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
-        let dev =
-            main_values(&evaluation).map(|m| format!("{} {} {:.1}", m.task, m.measure, 100.0 * m.value));
-        let all: Vec<String> = words.into_iter().chain(dev).collect();
-        self.context.printer.say(format!("after {}: {}", counted(step, "step"), all.join(", ")));
+        self.context.printer.say(format!("after {}: {}", counted(step, "step"), told::measured(&evaluation)));
         Ok(evaluation)
     }
 

@@ -12,7 +12,7 @@ use crate::{
     eval::significance::{DRAWS, randomisation},
     train::{
         recipe::Recipe,
-        run::evaluations::{Measured, NEARLY, Selection, main_values},
+        run::evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
     },
 };
 
@@ -45,6 +45,13 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     main_values(kept).filter_map(of).collect()
 }
 
+/// What was measured, in a line.
+pub(super) fn measured(evaluation: &Evaluation) -> String {
+    let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
+    let dev = main_values(evaluation).map(|m| format!("{} {} {:.1}", m.task, m.measure, 100.0 * m.value));
+    words.into_iter().chain(dev).collect::<Vec<String>>().join(", ")
+}
+
 /// How much neighbours agreed with words at the start, and do now.
 pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
     let at = |step: u64| reached.evaluations.iter().find(|e| e.step == step)?.agreement;
@@ -74,7 +81,10 @@ pub(super) fn end(
             true => format!(" of {}, then it gained no more", grouped(recipe.steps)),
             false => String::new(),
         };
-        writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
+        match &reached.learned {
+            Some(learned) => writeln!(out, "{learned}")?,
+            None => writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?,
+        }
         if examples > 0 {
             writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))?;
         }
@@ -95,7 +105,7 @@ pub(super) fn end(
             Selection::Dev => " (by the labels of the dev tasks)",
             Selection::Last => "",
         };
-        match reached.evaluations.is_empty() {
+        match reached.evaluations.is_empty() || reached.learned.is_some() {
             true => writeln!(out, "the model is {}", model.display()),
             false => {
                 writeln!(out, "the model is {}, of step {}{how}", model.display(), grouped(reached.kept))

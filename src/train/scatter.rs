@@ -1,0 +1,70 @@
+//! Small matrices that tell how vectors lie: sums of products of their numbers, in 64 bits, row after row.
+
+use super::ops::{Matrix, product};
+use crate::encoder::statics::eigen;
+
+/// `XᵀY` of rows.
+pub(super) fn between(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
+    out.into_iter().map(f64::from).collect()
+}
+
+/// `XᵀX` of rows.
+pub(super) fn within(rows: &[f32], dim: usize) -> Vec<f64> {
+    between(rows, rows, dim)
+}
+
+/// `A^-½` of a symmetric matrix without zeros among its eigenvalues.
+pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
+    let eigen = eigen::symmetric(matrix, dim);
+    let mut out = Vec::with_capacity(dim * dim);
+    for i in 0..dim {
+        for j in 0..dim {
+            let parts = eigen.values.iter().zip(&eigen.vectors);
+            out.push(parts.map(|(value, v)| v[i] * v[j] / value.max(1e-9).sqrt()).sum());
+        }
+    }
+    out
+}
+
+/// `A·B`.
+pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    for (row, out) in a.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+        for (left, right) in row.iter().zip(b.chunks_exact(dim)) {
+            out.iter_mut().zip(right).for_each(|(out, right)| *out += left * right);
+        }
+    }
+    out
+}
+
+/// `Aᵀ`.
+pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
+    (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
+}
+
+/// The mean of the numbers on the diagonal.
+pub(super) fn mean_variance(a: &[f64], dim: usize) -> f64 {
+    a.iter().step_by(dim + 1).sum::<f64>() / dim as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_what_they_are_called() {
+        let a = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(times(&a, &[0.0, 1.0, 1.0, 0.0], 2), [2.0, 1.0, 4.0, 3.0]);
+        assert_eq!(transposed(&a, 2), [1.0, 3.0, 2.0, 4.0]);
+        assert_eq!(mean_variance(&a, 2), 2.5);
+        let rows = [1.0, 2.0, 0.0, 1.0];
+        assert_eq!(within(&rows, 2), [1.0, 2.0, 2.0, 5.0]);
+        assert_eq!(between(&rows, &[1.0, 0.0, 3.0, 4.0], 2), [1.0, 0.0, 5.0, 4.0]);
+        let symmetric = vec![3.0, 1.0, 1.0, 2.0];
+        let root = inverse_root(symmetric.clone(), 2);
+        let one = times(&times(&root, &symmetric, 2), &root, 2);
+        assert!(one.iter().zip([1.0, 0.0, 0.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{one:?}");
+    }
+}

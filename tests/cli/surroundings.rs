@@ -1,0 +1,139 @@
+//! `train surroundings`: a layer behind an encoder, learned without steps.
+
+use std::fs;
+
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use crate::{
+    support::{SAMPLES, Turnwise},
+    train::{lines, trained, with_encoder},
+};
+
+/// The tensors of a file that are called so.
+fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
+    let tensors = SafeTensors::deserialize(bytes).unwrap();
+    let data = tensors.tensor(name).unwrap().data();
+    data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+}
+
+/// The vectors of a text by two models.
+fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
+    t.write("text.txt", "where is my parcel\n");
+    models.map(|model| {
+        t.ok(&format!(
+            "embed text.txt --model ./{model} --precision f32 -o {}.jsonl",
+            model.replace('/', "-")
+        ));
+        let line = &lines(t, &format!("{}.jsonl", model.replace('/', "-")))[0];
+        let numbers = line.as_object().unwrap().values().find_map(Value::as_array).unwrap();
+        numbers.iter().map(|v| v.as_f64().unwrap() as f32).collect()
+    })
+}
+
+#[test]
+fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
+    let t = with_encoder();
+    t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
+    let train = format!("train surroundings --corpus {SAMPLES} -m ./small");
+    let said = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
+    said.says(
+        0,
+        &["not trained on, for a dev task has the same: 80 dialogues", "as it is: ", "with the layer: "],
+    );
+    assert!(said.out.contains("a layer by what is said around 2,"), "{said:?}");
+    assert!(said.out.contains("directions that tell more than chance does: 1, the first 0."), "{said:?}");
+    let steps: Vec<u64> =
+        lines(&t, "run/evaluations.jsonl").iter().map(|e| e["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [0, 1]);
+    assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
+    let card = t.read("run/model/README.md");
+    assert!(card.contains("a linear layer behind the vectors of small"), "{card}");
+    // The encoder is the one that there was; its vectors go through the layer.
+    let small = fs::read(t.path("small/model.safetensors")).unwrap();
+    for name in ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.weight"] {
+        assert_eq!(numbers(&trained(&t, "run"), name), numbers(&small, name), "{name}");
+    }
+    let layer = fs::read(t.path("run/model/2_Dense/model.safetensors")).unwrap();
+    let (weight, bias) = (numbers(&layer, "linear.weight"), numbers(&layer, "linear.bias"));
+    let [before, after] = vectors(&t, ["small", "run/model"]);
+    for (n, (row, bias)) in weight.chunks_exact(16).zip(&bias).enumerate() {
+        let expected: f32 = row.iter().zip(&before).map(|(a, b)| a * b).sum::<f32>() + bias;
+        assert!((expected - after[n]).abs() < 1e-4, "{n}: {expected} {}", after[n]);
+    }
+    // It is the same again, from its recipe and where it goes on after a stop; and may stand behind another.
+    t.ok("train run/recipe.toml -o again");
+    t.ok(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
+    for run in ["again", "run"] {
+        assert_eq!(
+            fs::read(t.path(&format!("{run}/model/2_Dense/model.safetensors"))).unwrap(),
+            layer,
+            "{run}"
+        );
+    }
+    assert_eq!(lines(&t, "run/evaluations.jsonl").len(), 2);
+    t.ok(&format!("train surroundings --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"));
+    assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
+    // What steps train is the mean of tokens: there a layer cannot stay behind it.
+    t.run(&format!("train simcse --corpus {SAMPLES} -m ./run/model -o none")).says(2, &["has a dense layer"]);
+    // It is an encoder like any other.
+    t.ok(&format!("ingest -i chats {SAMPLES} --model ./run/model"));
+    assert_eq!(t.json("search parcel -i chats --mode dense")["hits"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn its_settings_count_and_can_be_swept() {
+    let t = with_encoder();
+    let train = format!("--corpus {SAMPLES} -m ./small --evaluate-every 0");
+    t.ok(&format!("train sweep --vary strength=0,1 --vary context=1,2 surroundings {train} -o swept"));
+    let layer = |run: &str| {
+        numbers(
+            &fs::read(t.path(&format!("swept/{run}/model/2_Dense/model.safetensors"))).unwrap(),
+            "linear.weight",
+        )
+    };
+    let length = |layer: &[f32]| {
+        layer.chunks_exact(16).map(|row| row.iter().map(|v| v * v).sum::<f32>()).collect::<Vec<f32>>()
+    };
+    let (even, strong) = (length(&layer("strength=0_context=1")), length(&layer("strength=1_context=1")));
+    // What tells less counts less, the more so the stronger.
+    assert!(strong.last().unwrap() / strong[0] < 0.2 * even.last().unwrap() / even[0], "{even:?} {strong:?}");
+    assert_ne!(layer("strength=1_context=1"), layer("strength=1_context=2"));
+    t.ok(&format!("train surroundings {train} --preset small -o small-run"));
+}
+
+#[test]
+fn what_it_cannot_do_is_told_before_anything_is_written() {
+    let t = with_encoder();
+    let alone = r#"{"id":"a","turns":[{"speaker":"x","text":"hello"}]}"#;
+    t.write(
+        "alone.jsonl",
+        (0..300).map(|n| alone.replace("\"a\"", &format!("\"{n}\"")) + "\n").collect::<String>(),
+    );
+    let on = format!("--corpus {SAMPLES} -m ./small -o run");
+    for (line, code, says) in [
+        (format!("train surroundings {on} --steps 5"), 2, "surroundings has no steps"),
+        (format!("train surroundings {on} --beside keep=1"), 2, "surroundings has no beside"),
+        (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
+        (format!("train surroundings {on} --strength 2"), 2, "strength cannot be what it is"),
+        (format!("train surroundings {on} --context 0"), 2, "context cannot be what it is"),
+        (
+            format!("train surroundings {on} --devices cpu,cpu"),
+            2,
+            "no steps that several devices could share",
+        ),
+        (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
+        (format!("train simcse {on} --beside surroundings=1"), 2, "surroundings cannot stand beside simcse"),
+        (
+            "train surroundings --corpus alone.jsonl -m ./small -o run".to_owned(),
+            3,
+            "too few utterances with others around them to learn from: 0",
+        ),
+    ] {
+        t.run(&line).says(code, &[says]);
+        assert!(!t.path("run").exists(), "{line}");
+    }
+    t.model();
+    t.run(&format!("train surroundings --corpus {SAMPLES} -m ./fitted -o run"))
+        .says(2, &["a static encoder"]);
+}
