@@ -48,7 +48,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     assert_eq!(steps, [0, 1]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
-    assert!(card.contains("a linear layer behind the vectors of small"), "{card}");
+    assert!(card.contains("a linear layer behind the vectors"), "{card}");
     // The encoder is the one that there was; its vectors go through the layer.
     let small = fs::read(t.path("small/model.safetensors")).unwrap();
     for name in ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.weight"] {
@@ -77,8 +77,45 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     // What steps train is the mean of tokens: there a layer cannot stay behind it.
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./run/model -o none")).says(2, &["has a dense layer"]);
     // It is an encoder like any other.
-    t.ok(&format!("ingest -i chats {SAMPLES} --model ./run/model"));
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.ok("encode -i chats --model ./run/model");
     assert_eq!(t.json("search parcel -i chats --mode dense")["hits"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
+    let t = with_encoder();
+    let on = format!("--corpus {SAMPLES} --dev sr:select.txt");
+    t.ok(&format!("bench build sr {SAMPLES} -o select.txt --sentences 200"));
+    let steps = "responses -m ./small --steps 4 --batch 4 --learning-rate 1e-3";
+    let said = t.run(&format!("train {steps} {on} --layer -o at-once"));
+    said.says(0, &["after 4 steps: ", "with the layer: "]);
+    assert!(
+        said.out.contains("4 steps, loss ") && said.out.contains("a layer by what is said around 3,208"),
+        "{said:?}"
+    );
+    let steps_of: Vec<u64> =
+        lines(&t, "at-once/evaluations.jsonl").iter().map(|e| e["step"].as_u64().unwrap()).collect();
+    assert_eq!((steps_of[0], *steps_of.last().unwrap()), (0, 5));
+    // The same as one after the other.
+    t.ok(&format!("train {steps} {on} -o first"));
+    t.ok(&format!("train surroundings -m ./first/model {on} -o second"));
+    assert_eq!(trained(&t, "at-once"), trained(&t, "second"));
+    let layer = |run: &str| {
+        numbers(
+            &fs::read(t.path(&format!("{run}/model/2_Dense/model.safetensors"))).unwrap(),
+            "linear.weight",
+        )
+    };
+    assert_eq!(layer("at-once"), layer("second"));
+    // Gone on with after its end, it is the same.
+    t.ok(&format!("train {steps} {on} --layer -o at-once --resume"));
+    assert_eq!(
+        (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
+        (layer("second"), steps_of.len())
+    );
+    let card = t.read("at-once/model/README.md");
+    assert!(card.contains("4 steps of 4") && card.contains("and a linear layer"), "{card}");
 }
 
 #[test]
@@ -115,6 +152,8 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
         (format!("train surroundings {on} --steps 5"), 2, "surroundings has no steps"),
         (format!("train surroundings {on} --beside keep=1"), 2, "surroundings has no beside"),
         (format!("train surroundings {on} --select last"), 2, "surroundings has no select"),
+        (format!("train surroundings {on} --layer"), 2, "surroundings has no layer but its own"),
+        (format!("train simcse {on} --layer --strength 2"), 2, "strength cannot be what it is"),
         (format!("train surroundings {on} --strength 2"), 2, "strength cannot be what it is"),
         (format!("train surroundings {on} --context 0"), 2, "context cannot be what it is"),
         (

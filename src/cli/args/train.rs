@@ -62,7 +62,7 @@ fn varied(text: &str) -> Result<(String, Vec<String>), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainRunArgs {
-    /// auto (for dialogues), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
+    /// auto (for dialogues), surroundings (for utterances, without steps), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     what: Option<String>,
     /// The dialogues: the name or folder of an index, or files and folders (walked)
@@ -211,7 +211,10 @@ pub(crate) struct GoalArgs {
     /// dialoguecse: how they become one: i1 (weighed) or i2 (their mean)
     #[arg(long, value_name = "NAME", value_parser = parsed::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
-    /// surroundings: how much more directions count that tell more of what is said around an utterance, from 0 to 1
+    /// Put a layer behind what the steps leave, by what is said around each utterance, as surroundings does alone
+    #[arg(long)]
+    pub(crate) layer: bool,
+    /// That layer: how much more directions count that tell more of what is said around an utterance, from 0 to 1
     #[arg(long, value_name = "X")]
     pub(crate) strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match
@@ -295,6 +298,7 @@ model that is kept is that of the best step; docs/training.md tells it all.
 Examples:
   turnwise train auto --corpus chats -o runs/chats
   turnwise train auto --corpus chats --dev dialogues:labelled.jsonl --seeds 3 -o runs/three
+  turnwise train surroundings --corpus chats -o runs/turns
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues
   turnwise train runs/chats/recipe.toml -o runs/again

@@ -50,7 +50,7 @@ impl Recipe {
             ),
             (self.aggregation.is_some() && !by_turns, "aggregation"),
             (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
-            (self.strength.is_some(), "strength"),
+            (self.strength.is_some() && !self.layer, "strength"),
             (self.window.is_some() && self.objective != O::Dial2vec, "window"),
             (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
             (self.negatives.is_some() && (in_batch || told), "negatives"),
@@ -60,6 +60,7 @@ impl Recipe {
         }
         let fits = |least: f64, value: f64, most: f64| value.is_finite() && value >= least && value <= most;
         let numbers = [
+            (self.strength.is_none_or(|p| fits(0.0, p, 1.0)), "strength", "a number from 0 to 1"),
             (fits(1.0, self.steps as f64, 1e12), "steps", "a number from 1"),
             (fits(1.0, self.batch as f64, 1e6), "batch", "a number from 1"),
             (
@@ -104,6 +105,7 @@ impl Recipe {
     fn check_surroundings(&self) -> Result<()> {
         let usual = Recipe::new(self.objective, String::new(), Vec::new());
         let foreign = [
+            (self.layer, "layer but its own"),
             (self.beside.is_some(), "beside"),
             (self.steps != 0, "steps"),
             (self.batch != 0, "batch"),

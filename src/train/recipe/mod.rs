@@ -83,7 +83,10 @@ pub struct Recipe {
     /// DialogueCSE: how they become one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
-    /// Surroundings: how much more directions count that tell more, from 0 to 1.
+    /// A layer behind what the steps leave, as that of surroundings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub layer: bool,
+    /// That layer: how much more directions count that tell more, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match.
@@ -172,6 +175,7 @@ impl Recipe {
             hard_negatives: None,
             context: None,
             aggregation: None,
+            layer: false,
             strength: None,
             window: None,
             profile: None,
@@ -198,9 +202,11 @@ impl Recipe {
     /// The same, unchecked.
     pub fn fill(&mut self, layers: usize, most_tokens: usize) {
         use ObjectiveName as O;
+        if self.layer || self.objective == O::Surroundings {
+            self.strength.get_or_insert(0.5);
+        }
         if self.objective == O::Surroundings {
             self.context.get_or_insert(1);
-            self.strength.get_or_insert(0.5);
             self.min_turns.get_or_insert(2);
             return;
         }

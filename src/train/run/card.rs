@@ -42,21 +42,23 @@ impl Card<'_> {
             Selection::Dev => ", chosen by the labels of the tasks below",
             Selection::Last => "",
         };
-        let how = match by_steps {
-            true => format!(
-                "{} steps of {} examples at a learning rate of {}, frozen layers: {}. This is the model of step \
-                 {kept}{chosen}",
-                recipe.steps,
-                recipe.batch,
-                recipe.learning_rate,
-                recipe.frozen_layers.unwrap_or(0)
-            ),
-            false => format!(
-                "a linear layer behind the vectors of {base}, under which utterances are the more alike the more what \
-                 is said around them is (turns on each side: {}; strength: {})",
-                recipe.context.unwrap_or(1),
-                recipe.strength.unwrap_or(1.0)
-            ),
+        let steps = format!(
+            "{} steps of {} examples at a learning rate of {}, frozen layers: {}. This is the model of step {kept}{chosen}",
+            recipe.steps,
+            recipe.batch,
+            recipe.learning_rate,
+            recipe.frozen_layers.unwrap_or(0)
+        );
+        let layer = format!(
+            "a linear layer behind the vectors, under which utterances are the more alike the more what is said around them \
+             is (turns on each side: {}; strength: {})",
+            if by_steps { 1 } else { recipe.context.unwrap_or(1) },
+            recipe.strength.unwrap_or(1.0)
+        );
+        let how = match (by_steps, recipe.layer) {
+            (false, _) => layer,
+            (true, false) => steps,
+            (true, true) => format!("{steps}, and {layer}"),
         };
         let bench = if by_steps { "dialogues labelled.jsonl" } else { "sr select.txt" };
         format!(

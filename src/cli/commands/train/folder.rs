@@ -162,26 +162,19 @@ impl RunFolder {
         ModelFolder::open(&start)
     }
 
-    /// Saves what came of steps, in the place of what was there: the mean of tokens.
-    pub(super) fn save_model(
-        &self,
-        base: &ModelFolder,
-        tokenizer: &Tokenizer,
-        network: &Network,
-        card: &Card,
-    ) -> Result<()> {
+    /// What stands before and after a network that steps have trained.
+    pub(super) fn pipeline_of_steps(base: &ModelFolder) -> Result<Pipeline> {
         let mut pipeline = base.pipeline().clone();
         pipeline.pooling.modes = vec![PoolingMode::Mean];
         // The mean that was trained is of all tokens, those of a prompt among them.
         pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
-        self.save(base, &pipeline, tokenizer, network, card)
+        Ok(pipeline)
     }
 
-    /// Saves a network with what stands before and after it.
+    /// Saves what came of it, in the place of what was there: a network with what stands before and after it in a folder.
     pub(super) fn save(
         &self,
         base: &ModelFolder,
-        pipeline: &Pipeline,
         tokenizer: &Tokenizer,
         network: &Network,
         card: &Card,
@@ -192,7 +185,7 @@ impl RunFolder {
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
-            pipeline,
+            pipeline: base.pipeline(),
             tokenizer,
             base: Some(card.base),
         };

@@ -113,7 +113,7 @@ fn once(
         let layer = surroundings::Surroundings {
             recipe: &recipe,
             name: &found.name,
-            folder,
+            folder: &folder,
             device: choice,
             run_folder: &run_folder,
             context,
@@ -138,7 +138,8 @@ fn once(
     let objective = objective::of(&recipe, &data, &read, (&model, folder.max_tokens()), choice, context)?;
     let evaluator =
         evaluating::Evaluator::new(&recipe, (&read, disk), tasks, (&found.name, &folder), choice, context)?;
-    drop(read);
+    // What the steps need of it is tokens by now.
+    let read = recipe.layer.then_some(read);
     memory::keep_large_blocks(DROPPED);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
     let done = match resume {
@@ -147,7 +148,7 @@ fn once(
     };
     // Only now: another run's recipe stays as it is where going on was refused.
     run_folder.begin(&recipe, &hash)?;
-    let reached = running::Running {
+    let mut reached = running::Running {
         model: &model,
         trainer: &mut trainer,
         recipe: &recipe,
@@ -158,19 +159,26 @@ fn once(
     }
     .steps(done)?;
     let network = model.network()?;
+    let pipeline = RunFolder::pipeline_of_steps(&folder)?;
+    let trained = match &read {
+        None => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
+        Some(read) => {
+            let (name, folder, device, run_folder) = (&found.name, &folder, choice, &run_folder);
+            let layer =
+                surroundings::Surroundings { recipe: &recipe, name, folder, device, run_folder, context };
+            layer.behind((&pipeline, &network), read, &evaluator, &mut reached)?
+        }
+    };
     let card = Card {
         recipe: &recipe,
         base: &found.name,
         seen: (data.len(), data.turns()),
         data: &hash,
         kept: reached.kept,
-        gains: told::gains(&reached, recipe.seed)
-            .into_iter()
-            .map(|gain| (gain.task, gain.measure, [gain.start, gain.kept]))
-            .collect(),
+        gains: told::gains(&reached, recipe.seed).into_iter().map(told::Gain::of_card).collect(),
         losses: reached.losses,
     };
-    run_folder.save_model(&folder, &tokenizer, &network, &card)?;
+    run_folder.save(&trained, &tokenizer, &network, &card)?;
     drop(trainer);
     Ok((reached, recipe))
 }

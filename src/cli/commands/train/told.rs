@@ -27,10 +27,23 @@ pub(super) struct Gain {
     pub(super) p: Option<f64>,
 }
 
+impl Gain {
+    /// As a model's card tells it.
+    pub(super) fn of_card(self) -> (String, String, [f64; 2]) {
+        (self.task, self.measure, [self.start, self.kept])
+    }
+}
+
+/// What was measured of the model that came of it, with a layer that was put behind it.
+fn last(reached: &Reached) -> Option<&Evaluation> {
+    let step = if reached.learned.is_some() { reached.evaluations.last()?.step } else { reached.kept };
+    reached.evaluations.iter().find(|e| e.step == step)
+}
+
 /// What was gained on the dev tasks.
 pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
-    let at = |step: u64| reached.evaluations.iter().find(|e| e.step == step);
-    let (Some(start), Some(kept)) = (at(0), at(reached.kept)) else { return Vec::new() };
+    let start = reached.evaluations.iter().find(|e| e.step == 0);
+    let (Some(start), Some(kept)) = (start, last(reached)) else { return Vec::new() };
     let of = |kept: &Measured| {
         let start = start.dev.iter().find(|m| m.task == kept.task && m.measure == kept.measure)?;
         let paired = !kept.each.is_empty() && kept.each.len() == start.each.len();
@@ -54,8 +67,8 @@ pub(super) fn measured(evaluation: &Evaluation) -> String {
 
 /// How much neighbours agreed with words at the start, and do now.
 pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
-    let at = |step: u64| reached.evaluations.iter().find(|e| e.step == step)?.agreement;
-    Some([at(0)?, at(reached.kept)?])
+    let start = reached.evaluations.iter().find(|e| e.step == 0)?;
+    Some([start.agreement?, last(reached)?.agreement?])
 }
 
 pub(super) fn end(
@@ -81,9 +94,11 @@ pub(super) fn end(
             true => format!(" of {}, then it gained no more", grouped(recipe.steps)),
             false => String::new(),
         };
-        match &reached.learned {
-            Some(learned) => writeln!(out, "{learned}")?,
-            None => writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?,
+        if losses.is_some() || reached.learned.is_none() {
+            writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
+        }
+        if let Some(learned) = &reached.learned {
+            writeln!(out, "{learned}")?;
         }
         if examples > 0 {
             writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))?;
@@ -105,7 +120,7 @@ pub(super) fn end(
             Selection::Dev => " (by the labels of the dev tasks)",
             Selection::Last => "",
         };
-        match reached.evaluations.is_empty() || reached.learned.is_some() {
+        match reached.evaluations.is_empty() || losses.is_none() {
             true => writeln!(out, "the model is {}", model.display()),
             false => {
                 writeln!(out, "the model is {}, of step {}{how}", model.display(), grouped(reached.kept))
