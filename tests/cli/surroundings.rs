@@ -114,6 +114,10 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
         (layer("second"), steps_of.len())
     );
+    // Where there is too little for a layer, what the steps have left is kept.
+    let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
+    said.says(0, &["warning: no layer stands behind what was trained: too few utterances"]);
+    assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
     let card = t.read("at-once/model/README.md");
     assert!(card.contains("4 steps of 4") && card.contains("and a linear layer"), "{card}");
 }

@@ -160,14 +160,20 @@ fn once(
     .steps(done)?;
     let network = model.network()?;
     let pipeline = RunFolder::pipeline_of_steps(&folder)?;
-    let trained = match &read {
-        None => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
-        Some(read) => {
-            let (name, folder, device, run_folder) = (&found.name, &folder, choice, &run_folder);
-            let layer =
-                surroundings::Surroundings { recipe: &recipe, name, folder, device, run_folder, context };
-            layer.behind((&pipeline, &network), read, &evaluator, &mut reached)?
+    let layered = read.map(|read| {
+        let (name, folder, device, run_folder) = (&found.name, &folder, choice, &run_folder);
+        let layer = surroundings::Surroundings { recipe: &recipe, name, folder, device, run_folder, context };
+        layer.behind((&pipeline, &network), &read, &evaluator, &mut reached)
+    });
+    let trained = match layered {
+        Some(Ok(layered)) => layered,
+        // The steps were taken and are not lost for it.
+        Some(Err(Error::Data { message, .. })) => {
+            context.printer.warn(format!("no layer stands behind what was trained: {message}"));
+            ModelFolder::open(folder.path())?.with_pipeline(pipeline)
         }
+        Some(Err(e)) => return Err(e),
+        None => ModelFolder::open(folder.path())?.with_pipeline(pipeline),
     };
     let card = Card {
         recipe: &recipe,

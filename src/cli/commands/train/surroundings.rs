@@ -104,7 +104,12 @@ impl Surroundings<'_> {
         evaluator: &Evaluator,
         reached: &mut Reached,
     ) -> Result<ModelFolder> {
-        let (trained, learned, _) = self.learn(pipeline, network, read)?;
+        let (trained, learned, _) = self.learn(pipeline, network, read).map_err(|e| match e {
+            Error::Interrupted { .. } => Error::Interrupted {
+                hint: Some("the steps are kept; the same command with --resume goes on".to_owned()),
+            },
+            other => other,
+        })?;
         let step = reached.steps + 1;
         let evaluation = self.measure(evaluator, &trained, network, step, "with the layer")?;
         reached.evaluations.extend(evaluation);
@@ -160,7 +165,7 @@ impl Surroundings<'_> {
             let (mut texts, mut bytes, mut turns) = (Vec::new(), 0, Vec::new());
             for (n, number) in chosen.iter().enumerate() {
                 if signals::stopped() {
-                    return Err(Error::Interrupted { hint: Some("no layer was learned yet".to_owned()) });
+                    return Err(Error::Interrupted { hint: None });
                 }
                 let dialogue = read.dialogues.get(*number)?.into_owned();
                 if dialogue.turns.len() >= least {
