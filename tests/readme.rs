@@ -25,12 +25,14 @@ fn commands(readme: &str) -> Vec<String> {
 }
 
 /// The commands that need the default model.
-const NEED_THE_MODEL: [&str; 5] = [
+const NEED_THE_MODEL: [&str; 7] = [
     "turnwise model pull",
     "turnwise embed chats.jsonl.zst -o utterances.npy",
     "turnwise embed chats.jsonl.zst --of dialogues -o dialogues.arrow",
     "turnwise encode -i chats",
     "turnwise model info",
+    "turnwise train surroundings --corpus chats -o runs/turns",
+    "turnwise encode -i chats --model runs/turns/model --replace",
 ];
 
 /// The user's own cache, so that the model is fetched once and not with every test.

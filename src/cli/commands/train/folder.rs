@@ -14,7 +14,7 @@ use crate::{
     error::{Error, IoContext, Result},
     store::files,
     train::{
-        recipe::Recipe,
+        recipe::{ObjectiveName, Recipe},
         run::{card::Card, checkpoint},
         trainer::Trainer,
     },
@@ -97,7 +97,7 @@ impl RunFolder {
     /// Writes down what the run is of.
     pub(super) fn begin(&self, recipe: &Recipe, data: &str) -> Result<()> {
         fs::create_dir_all(self.checkpoints()).at("create", self.checkpoints())?;
-        let text = toml::to_string(recipe).map_err(|e| Error::Internal(e.to_string()))?;
+        let text = text_of(recipe).map_err(|e| Error::Internal(e.to_string()))?;
         let text = format!("# What this run is of; the hash of its dialogues: {data}\n{text}");
         files::replace(&self.recipe(), text.as_bytes())
     }
@@ -193,4 +193,30 @@ impl RunFolder {
         files::replace(&beside.join("README.md"), card.text().as_bytes())?;
         files::replace_folder(&beside, &self.model(), &self.0.join("model.old"))
     }
+}
+
+/// A recipe as its file has it. What has no steps has none of what is theirs.
+fn text_of(recipe: &Recipe) -> Result<String, toml::ser::Error> {
+    if recipe.objective != ObjectiveName::Surroundings {
+        return toml::to_string(recipe);
+    }
+    const OF_STEPS: [&str; 14] = [
+        "steps",
+        "batch",
+        "parts",
+        "learning_rate",
+        "schedule",
+        "warm_up",
+        "weight_decay",
+        "clip",
+        "dropout",
+        "max_tokens",
+        "temperature",
+        "checkpoint_every",
+        "patience",
+        "select",
+    ];
+    let mut table = toml::Table::try_from(recipe)?;
+    OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
+    toml::to_string(&table)
 }
