@@ -62,7 +62,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
         assert!((expected - after[n]).abs() < 1e-4, "{n}: {expected} {}", after[n]);
     }
     let recipe = t.read("run/recipe.toml");
-    assert!(recipe.contains("strength = 0.5") && !recipe.contains("batch"), "{recipe}");
+    assert!(recipe.contains("strength = 0.4") && !recipe.contains("batch"), "{recipe}");
     // It is the same again, from its recipe and where it goes on after a stop; and may stand behind another.
     t.ok("train run/recipe.toml -o again");
     t.ok(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));

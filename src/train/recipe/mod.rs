@@ -203,7 +203,7 @@ impl Recipe {
     pub fn fill(&mut self, layers: usize, most_tokens: usize) {
         use ObjectiveName as O;
         if self.layer || self.objective == O::Surroundings {
-            self.strength.get_or_insert(0.5);
+            self.strength.get_or_insert(0.4);
         }
         if self.objective == O::Surroundings {
             self.context.get_or_insert(1);

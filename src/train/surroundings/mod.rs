@@ -2,7 +2,7 @@
 //! gradients, under which utterances are the more alike the more alike their surroundings are.
 //!
 //! Of every turn its vector `x` is put beside the mean `y` of the vectors of the turns next to it. Canonical correlation
-//! analysis finds the directions of `x` that tell most of `y`: with the covariances drawn halfway towards the identity,
+//! analysis finds the directions of `x` that tell most of `y`: with the covariances drawn two thirds of the way to the identity,
 //! `Sx^-½ Sxy Sy^-½ = U s Vᵀ`. The layer gives `sᵢ^p uᵢᵀ Sx^-½ (x - mean)` for each `i`: all directions are made equally
 //! long, and then those count the more that tell more. What two vectors share that has nothing to do with the
 //! dialogue, such as the length of a sentence, tells nothing of other turns, and goes.
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How far covariances are drawn towards the identity.
-const SHRINKAGE: f64 = 0.5;
+const SHRINKAGE: f64 = 2.0 / 3.0;
 
 /// Utterances beside what is said around them, at least, for something to be learned.
 const LEAST: f64 = 200.0;
@@ -148,8 +148,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
         }
         joined
     };
-    let own = halfway(whole(|s| &s.own_own, |s| &s.own, |s| &s.own), dim);
-    let around = halfway(whole(|s| &s.around_around, |s| &s.around, |s| &s.around), dim);
+    let own = drawn(whole(|s| &s.own_own, |s| &s.own, |s| &s.own), dim);
+    let around = drawn(whole(|s| &s.around_around, |s| &s.around, |s| &s.around), dim);
     let (own, around) = (scatter::inverse_root(own, dim), scatter::inverse_root(around, dim));
     let whitened = |cross: Vec<f64>| scatter::times(&scatter::times(&own, &cross, dim), &around, dim);
     let cross = whitened(whole(|s| &s.own_around, |s| &s.own, |s| &s.around));
@@ -180,7 +180,7 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
 }
 
 /// A covariance about its mean variance, drawn towards the identity.
-fn halfway(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
+fn drawn(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
     // What says the same everywhere has none.
     let scale = scatter::mean_variance(&covariance, dim).max(1e-12);
     for (at, number) in covariance.iter_mut().enumerate() {
