@@ -57,7 +57,8 @@ fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
 
 #[test]
 fn utterances_with_like_surroundings_come_together() {
-    let layer = learn(&[sums(&dialogues(600, 1, true))], 0.5).unwrap();
+    let seen = sums(&dialogues(3_000, 1, true));
+    let layer = learn(std::slice::from_ref(&seen), 0.5).unwrap();
     let unseen = dialogues(100, 2, true);
     let (before, after) =
         (precision(&unseen.0, &unseen.2), precision(&applied(&layer, &unseen.0), &unseen.2));
@@ -65,7 +66,7 @@ fn utterances_with_like_surroundings_come_together() {
     // As many directions tell something as there are purposes, but for their mean.
     assert_eq!(layer.telling(), PURPOSES - 1, "{:?} {}", layer.told, layer.by_chance);
     // Strength is what it is said to be.
-    let even = learn(&[sums(&dialogues(600, 1, true))], 0.0).unwrap();
+    let even = learn(&[seen], 0.0).unwrap();
     for (n, told) in layer.told.iter().enumerate() {
         let pair = layer.weight[n * DIM..].iter().zip(&even.weight[n * DIM..]).take(DIM);
         pair.for_each(|(strong, even)| assert!((strong - even * told.sqrt() as f32).abs() < 1e-4));
