@@ -131,8 +131,7 @@ impl ModelFolder {
 
     /// The name of the folder.
     pub fn name(&self) -> String {
-        let whole = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned()
+        name_of(&self.path)
     }
 
     /// Where it is.
@@ -144,6 +143,21 @@ impl ModelFolder {
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
+}
+
+/// What a model in a folder is called: as the folder is. One that training has left, which is called as all such are, has
+/// the run's name before it.
+pub fn name_of(folder: &Path) -> String {
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();
+    let run = whole.parent().filter(|run| is_of(run, "recipe.toml"));
+    let several = run.and_then(Path::parent).filter(|several| is_of(several, "runs.json"));
+    let above = several.or(run).and_then(Path::parent);
+    let name = match above {
+        Some(above) => whole.strip_prefix(above).unwrap_or(&whole),
+        None => Path::new(whole.file_name().unwrap_or(whole.as_os_str())),
+    };
+    name.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

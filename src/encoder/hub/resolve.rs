@@ -1,9 +1,6 @@
 //! From what the user types to a folder. Never touches the network.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -13,7 +10,10 @@ use super::{
     files, import,
     known::Known,
 };
-use crate::error::{Error, Result};
+use crate::{
+    encoder::folder::name_of,
+    error::{Error, Result},
+};
 
 /// A model that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,6 +22,9 @@ pub struct Resolved {
     pub path: PathBuf,
     /// Its name, for people and for an index.
     pub name: String,
+    /// Its repository on the hub, where it is in the hub's cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// The commit, where it is in the hub's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -46,16 +49,16 @@ pub enum Origin {
 pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
     let path = Path::new(spec);
     if looks_like_a_path(spec) && path.is_dir() {
-        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
-        return Ok(Resolved { path: path.to_owned(), name, revision: None, origin: Origin::Folder });
+        let (path, name) = (path.to_owned(), name_of(path));
+        return Ok(Resolved { path, name, repository: None, revision: None, origin: Origin::Folder });
     }
     if let Some(spec) = Spec::parse(spec)? {
         return in_cache(&spec, places);
     }
     if import::is_name(spec) && places.imported(spec).is_dir() {
         let path = places.imported(spec);
-        return Ok(Resolved { path, name: spec.to_owned(), revision: None, origin: Origin::Imported });
+        let name = spec.to_owned();
+        return Ok(Resolved { path, name, repository: None, revision: None, origin: Origin::Imported });
     }
     Err(nowhere(spec, places))
 }
@@ -70,6 +73,7 @@ fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
             return Ok(Resolved {
                 path: snapshot.path,
                 name: spec.name().to_owned(),
+                repository: Some(spec.repository.clone()),
                 revision: Some(snapshot.revision),
                 origin: Origin::Cache,
             });
@@ -106,6 +110,8 @@ fn nowhere(spec: &str, places: &Places) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn places(root: &Path) -> Places {
