@@ -14,7 +14,15 @@ use crate::{
 /// Shows how far the step is that something is at, and ends it when somebody interrupts.
 pub(crate) struct Watching<'a, S> {
     printer: &'a Printer,
-    now: Mutex<Option<(S, Progress<'a>)>>,
+    now: Mutex<Option<Now<'a, S>>>,
+}
+
+/// The step that something is at.
+struct Now<'a, S> {
+    step: S,
+    done: u64,
+    of: u64,
+    progress: Progress<'a>,
 }
 
 impl<'a, S: Copy + PartialEq> Watching<'a, S> {
@@ -24,13 +32,17 @@ impl<'a, S: Copy + PartialEq> Watching<'a, S> {
 
     fn show(&self, step: S, (what, unit): (&'static str, &'static str), done: u64, of: u64) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.as_ref().is_none_or(|(last, _)| *last != step) {
+        // The same step may come again, for something else. Threads may tell of what they did a little out of order.
+        let goes_on = |now: &Now<'a, S>| now.step == step && now.of == of && now.done <= 2 * done;
+        if !now.as_ref().is_some_and(goes_on) {
             // The old bar goes before the new one comes.
             now.take();
-            *now = Some((step, Progress::new(self.printer, what, unit, Some(of))));
+            let progress = Progress::new(self.printer, what, unit, Some(of));
+            *now = Some(Now { step, done, of, progress });
         }
-        if let Some((_, progress)) = now.as_mut() {
-            progress.set(done, done);
+        if let Some(now) = now.as_mut() {
+            now.done = done;
+            now.progress.set(done, done);
         }
     }
 }

@@ -25,8 +25,8 @@ use crate::{
 const MOST: usize = 8_192;
 /// Topics of the words.
 const TOPICS: usize = 16;
-/// Dialogues that are encoded together.
-const CHUNK: usize = 256;
+/// Dialogues that are encoded together: few enough that Ctrl-C is heard soon.
+const CHUNK: usize = 64;
 
 pub(super) fn objective(
     recipe: &Recipe,
