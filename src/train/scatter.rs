@@ -17,12 +17,22 @@ pub(super) fn within(rows: &[f32], dim: usize) -> Vec<f64> {
 
 /// `A^-½` of a symmetric matrix without zeros among its eigenvalues.
 pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
+    power(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
+}
+
+/// `A^½` of a symmetric matrix without negative eigenvalues.
+pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
+    power(matrix, dim, |value| value.max(0.0).sqrt())
+}
+
+/// A symmetric matrix whose eigenvalues become others.
+fn power(matrix: Vec<f64>, dim: usize, of: impl Fn(f64) -> f64) -> Vec<f64> {
     let eigen = eigen::symmetric(matrix, dim);
-    let mut out = Vec::with_capacity(dim * dim);
-    for i in 0..dim {
-        for j in 0..dim {
-            let parts = eigen.values.iter().zip(&eigen.vectors);
-            out.push(parts.map(|(value, v)| v[i] * v[j] / value.max(1e-9).sqrt()).sum());
+    let values: Vec<f64> = eigen.values.iter().map(|value| of(*value)).collect();
+    let mut out = vec![0.0; dim * dim];
+    for (value, vector) in values.iter().zip(&eigen.vectors) {
+        for (row, own) in out.chunks_exact_mut(dim).zip(vector) {
+            row.iter_mut().zip(vector).for_each(|(out, other)| *out += value * own * other);
         }
     }
     out
@@ -63,8 +73,11 @@ mod tests {
         assert_eq!(within(&rows, 2), [1.0, 2.0, 2.0, 5.0]);
         assert_eq!(between(&rows, &[1.0, 0.0, 3.0, 4.0], 2), [1.0, 0.0, 5.0, 4.0]);
         let symmetric = vec![3.0, 1.0, 1.0, 2.0];
-        let root = inverse_root(symmetric.clone(), 2);
-        let one = times(&times(&root, &symmetric, 2), &root, 2);
+        let inverse = inverse_root(symmetric.clone(), 2);
+        let one = times(&times(&inverse, &symmetric, 2), &inverse, 2);
         assert!(one.iter().zip([1.0, 0.0, 0.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{one:?}");
+        let twice = root(symmetric.clone(), 2);
+        let whole = times(&twice, &twice, 2);
+        assert!(whole.iter().zip(&symmetric).all(|(a, b)| (a - b).abs() < 1e-12), "{whole:?}");
     }
 }

@@ -118,7 +118,9 @@ fn every_objective_ends_in_a_model_that_encodes() {
         );
         assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
         let card = t.read(&format!("{objective}/model/README.md"));
-        assert!(card.contains("base_model: small") && card.contains("280 dialogues"), "{card}");
+        assert!(card.contains("# small, trained on dialogues") && card.contains("280 dialogues"), "{card}");
+        // A folder is no repository of the hub.
+        assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
     // The same under the name that people will type; its teacher has told what it looked at.
@@ -170,11 +172,73 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     assert_ne!(trained(&t, "other"), trained(&t, "whole"));
     // Another run's state is not gone on with, and a finished one stays as it is.
     let recipe = t.read("killed/recipe.toml");
-    t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3")
-        .says(2, &["of other data, another model or other settings"]);
+    t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3").says(
+        2,
+        &[
+            "the run in killed is of other settings: learning_rate (0.001, and not 0.002)",
+            "killed/recipe.toml -o killed --resume",
+        ],
+    );
     assert_eq!(t.read("killed/recipe.toml"), recipe);
-    t.ok("train whole/recipe.toml -o killed --resume");
+    let said = t.run("train whole/recipe.toml -o killed --resume");
+    said.says(0, &["the run in killed has ended before"]);
+    assert!(said.out.contains("120 steps, loss "), "{said:?}");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
+    // The model alone is made again of the last checkpoint.
+    fs::remove_dir_all(t.path("killed/model")).unwrap();
+    t.run("train killed/recipe.toml -o killed --resume").says(0, &["goes on after 120 steps"]);
+    assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
+    // It is called by its run.
+    assert_eq!(t.json("model info ./killed/model")["name"], "killed/model");
+}
+
+#[test]
+fn a_folder_has_one_run_at_a_time() {
+    let t = with_encoder();
+    let train =
+        format!("train simcse --corpus {SAMPLES} -m ./small -o runs/one --batch 4 --evaluate-every 0");
+    let command = format!("{train} --steps 100000");
+    let mut child = t.command(&command.split(' ').collect::<Vec<_>>()).spawn().unwrap();
+    while !t.path("runs/one/metrics.jsonl").exists() && child.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    t.run(&format!("{command} --resume"))
+        .says(5, &["runs/one is being written by process", "wait until it ends"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // It has let go of it, and what was refused left nothing behind.
+    t.run(&format!("{train} --steps 3 --resume")).says(2, &["steps (100000, and not 3)"]);
+    t.run("train simcse --corpus gone.jsonl -m ./small -o other/below").says(2, &["gone.jsonl"]);
+    assert!(!t.path("other").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_interrupted_keeps_its_steps_and_measures_what_it_has_not() {
+    let t = with_encoder();
+    t.ok(&format!("corpus split {SAMPLES} --parts train=0.7,dev=0.3 --seed 1 -o parts"));
+    // Most of the time is spent measuring: there it is interrupted.
+    let command = "train simcse --corpus parts/train.jsonl -m ./small --dev dialogues:parts/dev.jsonl --steps 30 --batch 4 \
+                   --evaluate-every 1 --patience 0 --learning-rate 1e-3";
+    t.ok(&format!("{command} -o whole"));
+    let mut child =
+        t.command(&format!("{command} -o stopped").split_whitespace().collect::<Vec<_>>()).spawn().unwrap();
+    let measured =
+        || fs::read_to_string(t.path("stopped/evaluations.jsonl")).map_or(0, |text| text.lines().count());
+    while measured() < 3 && child.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let said = t.run(&format!("{command} -o stopped --resume"));
+    assert!(said.code == 0 && !said.err.contains("begins anew"), "{said:?}");
+    assert_eq!(trained(&t, "stopped"), trained(&t, "whole"));
+    let told = |run: &str| -> Vec<Value> {
+        let of = |e: &Value| json!([e["step"], e["dev"], e["agreement"]]);
+        lines(&t, &format!("{run}/evaluations.jsonl")).iter().map(of).collect()
+    };
+    assert_eq!(told("stopped"), told("whole"));
+    assert_eq!(told("whole").len(), 31);
 }
 
 #[test]
@@ -183,6 +247,8 @@ fn a_damaged_checkpoint_is_named() {
     let command =
         format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 4 --checkpoint-every 2 --batch 4");
     t.ok(&command);
+    // Its model is there; without it the run has not ended.
+    fs::remove_dir_all(t.path("run/model")).unwrap();
     let file = "run/checkpoints/step-00000004/tensors.safetensors";
     let bytes = fs::read(t.path(file)).unwrap();
     t.write(file, &bytes[..bytes.len() / 2]);
@@ -261,7 +327,21 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ("train simcse -m ./small -o run".to_owned(), 2, "no dialogues to train on"),
         (format!("train simcse {on} --window 3"), 2, "simcse has no window"),
         (format!("train dialoguecse {on} --negatives 3 --hard-negatives 4"), 2, "hard_negatives"),
-        (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate"),
+        (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate cannot be 7"),
+        (format!("train simcse {on} --dropout -0.5"), 2, "--dropout takes a number from 0 to 0.9"),
+        (format!("train simcse {on} --window 3 --context 2"), 2, "leave --context and --window out"),
+        (format!("train simcse {on} --strength 0.5"), 2, "put one behind what is trained by --layer"),
+        (
+            format!("train simcse --corpus {SAMPLES} -m ./small -o one.jsonl"),
+            2,
+            "one.jsonl is a file, and a run wants a folder",
+        ),
+        (
+            format!("train simcse {on} --dev dialogues:{SAMPLES}"),
+            3,
+            "a dev task has the same dialogues as the corpus, all of its 280 dialogues",
+        ),
+        ("train runs.toml -o run".to_owned(), 2, "there is no recipe runs.toml"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),
         (format!("train keep {on}"), 2, "keep trains for nothing alone"),
@@ -272,7 +352,8 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
         (format!("train simcse {on} --seeds 5..2"), 2, "5..2 are no seeds"),
         (format!("train sweep simcse {on}"), 2, "--vary"),
-        (format!("train sweep --vary temprature=1 simcse {on}"), 2, "temprature"),
+        (format!("train sweep --vary temprature=1 simcse {on}"), 2, "did you mean `temperature`?"),
+        (format!("train sweep --vary temperature=1,-1 simcse {on}"), 2, "temperature cannot be -1"),
         (
             "train auto --corpus one.jsonl -m ./small -o run".to_owned(),
             3,
@@ -546,9 +627,14 @@ fn several_seeds_and_settings_stand_side_by_side() {
     assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
     // Those that are there are gone on with, and end as they were.
     fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
-    t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["holds a run already"]);
-    t.ok(&format!("train {train} --seeds 3..4 -o seeds --resume"));
+    t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["holds runs already"]);
+    t.run(&format!("train {train} --seeds 3..4 -o seeds --resume"))
+        .says(0, &["the run in seeds/seed-3 has ended before"]);
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
+    // More of them come beside those.
+    let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
+    assert!(said.out.contains("all seeds (3 runs)"), "{said:?}");
+    assert!(!t.ok(&format!("train {train} --seeds 1 -o single")).contains('±'));
 }
 
 /// The sample dialogues in pieces: some files in a folder, one behind the other as their names are.
@@ -609,8 +695,7 @@ fn a_piece_that_is_damaged_or_changed_is_told() {
     // Another run than the one that was begun.
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
-    t.run(&format!("{command} -o run --resume"))
-        .says(2, &["is of other data, another model or other settings"]);
+    t.run(&format!("{command} -o run --resume")).says(2, &["the run in run is of other dialogues"]);
     // An archive that ends too early.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();

@@ -144,7 +144,7 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// The learning rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) learning_rate: Option<f64>,
     /// How it goes after the warm-up: constant, linear or cosine
     #[arg(long, value_name = "SHAPE", value_parser = parsed::<Shape>)]
@@ -153,13 +153,13 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
     /// What weights lose in a step, times the learning rate
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_decay: Option<f64>,
     /// Make gradients that are longer as long as this; 0: never
-    #[arg(long, value_name = "LENGTH")]
+    #[arg(long, value_name = "LENGTH", allow_negative_numbers = true)]
     pub(crate) clip: Option<f64>,
     /// How much of hidden states and attention is dropped
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     pub(crate) dropout: Option<f64>,
     /// Layers that stay as they are, from below; with one, the embeddings stay, too
     #[arg(long, value_name = "N")]
@@ -197,7 +197,7 @@ pub(crate) struct GoalArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     /// τ: by how much likenesses are divided
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) temperature: Option<f64>,
     /// Wrong ones beside the right one
     #[arg(long, value_name = "N")]
@@ -214,8 +214,8 @@ pub(crate) struct GoalArgs {
     /// Put a layer behind what the steps leave, by what is said around each utterance, as surroundings does alone
     #[arg(long)]
     pub(crate) layer: bool,
-    /// That layer: how much more directions count that tell more of what is said around an utterance, from 0 to 1
-    #[arg(long, value_name = "X")]
+    /// That layer: what counts what utterances tell of what is said around them, from 0 (nothing) to 1 (all) [default: 0.5]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match
     #[arg(long, value_name = "N")]

@@ -34,116 +34,181 @@ impl Recipe {
                 return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
             }
             if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {
-                return refuse("a weight in `beside` cannot be what it is", "a number from 0, such as 0.5");
+                return refuse(
+                    &format!("the weight of {} in `beside` cannot be {weight}", other.name()),
+                    "a number from 0, such as 0.5",
+                );
             }
         }
         let several = beside.count() > 0;
         let by_turns = matches!(self.objective, O::Dialoguecse | O::Joint);
-        let foreign = [
-            (
-                self.context.is_some()
-                    && !matches!(
-                        self.objective,
-                        O::Dialoguecse | O::Joint | O::Responses | O::SiameseS | O::SiameseM | O::Relevance
-                    ),
-                "context",
-            ),
-            (self.aggregation.is_some() && !by_turns, "aggregation"),
-            (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
-            (self.strength.is_some() && !self.layer, "strength"),
-            (self.window.is_some() && self.objective != O::Dial2vec, "window"),
-            (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
-            (self.negatives.is_some() && (in_batch || told), "negatives"),
-        ];
-        if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
-            return refuse(&format!("{name} has no {what}"), "leave it out");
+        let by_context =
+            by_turns || matches!(self.objective, O::Responses | O::SiameseS | O::SiameseM | O::Relevance);
+        if self.strength.is_some() && !self.layer {
+            return refuse(
+                &format!("{name} has no strength: that is of a layer"),
+                "put one behind what is trained by --layer, or leave --strength out",
+            );
         }
+        none_of_these(
+            name,
+            &[
+                (self.context.is_some() && !by_context, "context"),
+                (self.aggregation.is_some() && !by_turns, "aggregation"),
+                (self.hard_negatives.is_some() && !by_turns, "hard_negatives"),
+                (self.window.is_some() && self.objective != O::Dial2vec, "window"),
+                (self.profile.is_some() && self.objective != O::Dial2vec, "profile"),
+                (self.negatives.is_some() && (in_batch || told), "negatives"),
+            ],
+            "",
+        )?;
         let fits = |least: f64, value: f64, most: f64| value.is_finite() && value >= least && value <= most;
-        let numbers = [
-            (self.strength.is_none_or(|p| fits(0.0, p, 1.0)), "strength", "a number from 0 to 1"),
-            (fits(1.0, self.steps as f64, 1e12), "steps", "a number from 1"),
-            (fits(1.0, self.batch as f64, 1e6), "batch", "a number from 1"),
+        let whole = |least: f64, value: usize, most: f64| fits(least, value as f64, most);
+        all_of_these(&[
+            strength(self.strength),
+            (fits(1.0, self.steps as f64, 1e12), "steps", self.steps.to_string(), "a number from 1"),
+            (whole(1.0, self.batch, 1e6), "batch", self.batch.to_string(), "a number from 1"),
             (
-                fits(1.0, self.parts as f64, self.batch as f64),
+                whole(1.0, self.parts, self.batch as f64),
                 "parts",
+                self.parts.to_string(),
                 "a number from 1 to that of the batch",
             ),
-            (fits(1e-12, self.learning_rate, 1.0), "learning_rate", "a number above 0, such as 2e-5"),
-            (fits(0.0, self.weight_decay, 1.0), "weight_decay", "a number from 0 to 1"),
-            (fits(0.0, self.clip, 1e12), "clip", "a number from 0 (never)"),
-            (fits(0.0, self.dropout, 0.9), "dropout", "a number from 0 to 0.9"),
-            (fits(4.0, self.max_tokens as f64, 1e6), "max_tokens", "a number from 4"),
-            (fits(1e-4, self.temperature, 1e4), "temperature", "a number above 0, such as 0.1"),
-            (self.negatives != Some(0), "negatives", "a number from 1"),
+            (
+                fits(1e-12, self.learning_rate, 1.0),
+                "learning_rate",
+                self.learning_rate.to_string(),
+                "a number above 0, such as 2e-5",
+            ),
+            (
+                fits(0.0, self.weight_decay, 1.0),
+                "weight_decay",
+                self.weight_decay.to_string(),
+                "a number from 0 to 1",
+            ),
+            (fits(0.0, self.clip, 1e12), "clip", self.clip.to_string(), "a number from 0 (never)"),
+            (fits(0.0, self.dropout, 0.9), "dropout", self.dropout.to_string(), "a number from 0 to 0.9"),
+            (whole(4.0, self.max_tokens, 1e6), "max_tokens", self.max_tokens.to_string(), "a number from 4"),
+            (
+                fits(1e-4, self.temperature, 1e4),
+                "temperature",
+                self.temperature.to_string(),
+                "a number above 0, such as 0.1",
+            ),
+            from_one("negatives", self.negatives),
             (
                 self.hard_negatives.is_none_or(|hard| self.negatives.is_some_and(|all| hard <= all)),
                 "hard_negatives",
+                self.hard_negatives.unwrap_or(0).to_string(),
                 "at most as many as there are negatives",
             ),
-            (self.context != Some(0), "context", "a number from 1"),
-            (self.dialogues != Some(0), "dialogues", "a number from 1"),
-            (self.checkpoint_every > 0, "checkpoint_every", "a number from 1"),
+            from_one("context", self.context),
+            from_one("dialogues", self.dialogues),
+            (self.checkpoint_every > 0, "checkpoint_every", "0".to_owned(), "a number from 1"),
             (
                 self.select != Selection::Dev || !self.dev.is_empty(),
                 "select",
-                "with --dev TASK:PATH, whose labels it chooses by",
+                "dev".to_owned(),
+                "dev with --dev TASK:PATH, whose labels it chooses by",
             ),
-            (self.warm_up <= self.steps, "warm_up", "at most as many as there are steps"),
-            (!in_batch || self.batch > 1, "batch", "at least 2: they are compared with each other"),
+            (
+                self.warm_up <= self.steps,
+                "warm_up",
+                self.warm_up.to_string(),
+                "at most as many as there are steps",
+            ),
+            (
+                !in_batch || self.batch > 1,
+                "batch",
+                self.batch.to_string(),
+                "2 at least: they are compared with each other",
+            ),
             (
                 !several || self.parts == 1 || in_batch && self.beside().all(|(other, _)| other == O::Keep),
                 "parts",
+                self.parts.to_string(),
                 "1, with such objectives beside each other",
             ),
-        ];
-        match numbers.iter().find(|(fits, ..)| !fits) {
-            Some((_, what, hint)) => refuse(&format!("{what} cannot be what it is"), hint),
-            None => Ok(()),
-        }
+        ])
     }
+
     /// The same for what is learned without steps.
     fn check_surroundings(&self) -> Result<()> {
         let usual = Recipe::new(self.objective, String::new(), Vec::new());
-        let foreign = [
-            (self.layer, "layer but its own"),
-            (self.beside.is_some(), "beside"),
-            (self.steps != 0, "steps"),
-            (self.batch != 0, "batch"),
-            (self.parts != usual.parts, "parts"),
-            (self.learning_rate != 0.0, "learning_rate"),
-            (self.warm_up != 0, "warm_up"),
-            (self.schedule != usual.schedule, "schedule"),
-            (self.weight_decay != usual.weight_decay, "weight_decay"),
-            (self.clip != usual.clip, "clip"),
-            (self.dropout != usual.dropout, "dropout"),
-            (self.frozen_layers.is_some(), "frozen_layers"),
-            (self.max_tokens != 0, "max_tokens"),
-            (self.temperature != 0.0, "temperature"),
-            (self.negatives.is_some(), "negatives"),
-            (self.hard_negatives.is_some(), "hard_negatives"),
-            (self.aggregation.is_some(), "aggregation"),
-            (self.window.is_some(), "window"),
-            (self.profile.is_some(), "profile"),
-            (self.merge_turns.is_some(), "merge_turns"),
-            (self.checkpoint_every != usual.checkpoint_every, "checkpoint_every"),
-            (self.evaluate_every.is_some_and(|every| every != 0), "evaluate_every but 0"),
-            (self.select != usual.select, "select"),
-            (self.patience != usual.patience, "patience"),
-        ];
-        if let Some((_, what)) = foreign.iter().find(|(given, _)| *given) {
-            return Err(Error::input(format!("surroundings has no {what}"))
-                .with_hint("leave it out: it is one layer, learned without steps"));
+        if self.layer {
+            return Err(Error::input("surroundings is a layer, and has no layer but its own")
+                .with_hint("leave --layer out"));
         }
-        let numbers = [
-            (self.context != Some(0), "context", "a number from 1"),
-            (self.dialogues != Some(0), "dialogues", "a number from 1"),
-            (self.strength.is_none_or(|p| (0.0..=1.0).contains(&p)), "strength", "a number from 0 to 1"),
-        ];
-        match numbers.iter().find(|(fits, ..)| !fits) {
-            Some((_, what, hint)) => {
-                Err(Error::input(format!("{what} cannot be what it is")).with_hint(*hint))
-            }
-            None => Ok(()),
-        }
+        none_of_these(
+            "surroundings",
+            &[
+                (self.beside.is_some(), "beside"),
+                (self.steps != 0, "steps"),
+                (self.batch != 0, "batch"),
+                (self.parts != usual.parts, "parts"),
+                (self.learning_rate != 0.0, "learning_rate"),
+                (self.warm_up != 0, "warm_up"),
+                (self.schedule != usual.schedule, "schedule"),
+                (self.weight_decay != usual.weight_decay, "weight_decay"),
+                (self.clip != usual.clip, "clip"),
+                (self.dropout != usual.dropout, "dropout"),
+                (self.frozen_layers.is_some(), "frozen_layers"),
+                (self.max_tokens != 0, "max_tokens"),
+                (self.temperature != 0.0, "temperature"),
+                (self.negatives.is_some(), "negatives"),
+                (self.hard_negatives.is_some(), "hard_negatives"),
+                (self.aggregation.is_some(), "aggregation"),
+                (self.window.is_some(), "window"),
+                (self.profile.is_some(), "profile"),
+                (self.merge_turns.is_some(), "merge_turns"),
+                (self.checkpoint_every != usual.checkpoint_every, "checkpoint_every"),
+                (self.evaluate_every.is_some_and(|every| every != 0), "evaluate_every"),
+                (self.select != usual.select, "select"),
+                (self.patience != usual.patience, "patience"),
+            ],
+            ": it is one layer, learned without steps",
+        )?;
+        all_of_these(&[
+            from_one("context", self.context),
+            from_one("dialogues", self.dialogues),
+            strength(self.strength),
+        ])
+    }
+}
+
+/// Whether it may be, a setting, its value, and what it may be.
+type Number = (bool, &'static str, String, &'static str);
+
+fn strength(given: Option<f64>) -> Number {
+    let given = given.unwrap_or(0.0);
+    ((0.0..=1.0).contains(&given), "strength", given.to_string(), "a number from 0 to 1")
+}
+
+fn from_one(name: &'static str, given: Option<usize>) -> Number {
+    (given != Some(0), name, "0".to_owned(), "a number from 1")
+}
+
+/// A setting as it is typed.
+fn option(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
+/// Refuses settings that were given in vain.
+fn none_of_these(objective: &str, given: &[(bool, &str)], why: &str) -> Result<()> {
+    let foreign: Vec<&str> = given.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    let options: Vec<String> = foreign.iter().map(|name| option(name)).collect();
+    Err(Error::input(format!("{objective} has no {}", foreign.join(", no ")))
+        .with_hint(format!("leave {} out{why}", options.join(" and "))))
+}
+
+/// Refuses the first that cannot be what it is.
+fn all_of_these(numbers: &[Number]) -> Result<()> {
+    match numbers.iter().find(|(fits, ..)| !fits) {
+        Some((_, name, value, may_be)) => Err(Error::input(format!("{name} cannot be {value}"))
+            .with_hint(format!("{} takes {may_be}", option(name)))),
+        None => Ok(()),
     }
 }

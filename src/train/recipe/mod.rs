@@ -4,6 +4,7 @@ mod check;
 #[cfg(feature = "cli")]
 mod known;
 mod names;
+mod settings;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -86,7 +87,7 @@ pub struct Recipe {
     /// A layer behind what the steps leave, as that of surroundings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// That layer: how much more directions count that tell more, from 0 to 1.
+    /// That layer: what counts what utterances tell of what is said around them, from 0 to 1; the rest, what they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
     /// dial2vec: turns that are further apart do not match.
@@ -144,7 +145,7 @@ fn dropout() -> f64 {
 }
 
 fn every() -> u64 {
-    100
+    20
 }
 
 fn patience() -> usize {
@@ -203,7 +204,7 @@ impl Recipe {
     pub fn fill(&mut self, layers: usize, most_tokens: usize) {
         use ObjectiveName as O;
         if self.layer || self.objective == O::Surroundings {
-            self.strength.get_or_insert(0.4);
+            self.strength.get_or_insert(0.5);
         }
         if self.objective == O::Surroundings {
             self.context.get_or_insert(1);
@@ -225,7 +226,7 @@ impl Recipe {
         };
         let (steps, warm_up) = match self.objective {
             // Each corpus has a teacher of its own, and gets as many steps as one alone.
-            O::Neighbours => (100 * self.corpus.len().max(1) as u64, 10),
+            O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
             O::Responses => (300, 30),
             _ => (300, 0),
         };
@@ -234,7 +235,7 @@ impl Recipe {
             self.hard_negatives.get_or_insert(4);
         }
         if self.objective == O::Neighbours {
-            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 20.0)]));
+            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 40.0)]));
         }
         let number = |given: usize, usual: usize| if given == 0 { usual } else { given };
         let real = |given: f64, usual: f64| if given == 0.0 { usual } else { given };

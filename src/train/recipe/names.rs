@@ -70,6 +70,17 @@ impl ObjectiveName {
             ObjectiveName::Keep => "keep",
         }
     }
+
+    /// The benchmark that tells what it gains, with its data, as it is typed.
+    pub fn bench(self) -> &'static str {
+        match self {
+            ObjectiveName::Dial2vec | ObjectiveName::Neighbours | ObjectiveName::Joint => {
+                "dialogues labelled.jsonl"
+            }
+            ObjectiveName::Responses | ObjectiveName::Relevance => "response responses.jsonl",
+            _ => "sr select.txt",
+        }
+    }
 }
 
 impl FromStr for ObjectiveName {

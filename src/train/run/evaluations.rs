@@ -9,6 +9,9 @@ use super::lines::OfStep;
 pub struct Evaluation {
     /// Steps taken.
     pub step: u64,
+    /// Whether it is of the layer that was put behind what the steps have left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub layer: bool,
     /// On tasks with labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
@@ -87,7 +90,7 @@ impl Selection {
     /// The best of a run's trained steps. By labels the first of those that are worth the same; without them the last of
     /// those that are nearly worth it: so little is told by chance, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
-        let trained = || evaluations.iter().filter(|e| e.step > 0);
+        let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
         let worth = |evaluation: &Evaluation| self.worth(evaluation);
         let most = trained()
             .filter_map(worth)
@@ -128,6 +131,7 @@ mod tests {
         };
         Evaluation {
             step,
+            layer: false,
             dev: vec![of("MAP", map), of("MRR", 0.0)],
             agreement: Some(agreement),
             alignment: None,

@@ -4,5 +4,6 @@ pub mod card;
 pub mod checkpoint;
 pub mod evaluations;
 pub mod events;
+pub mod learned;
 pub mod lines;
 pub mod metrics;

@@ -1,14 +1,19 @@
 //! What an utterance is for shows in what is said around it: a linear layer, learned from dialogues without a step of
 //! gradients, under which utterances are the more alike the more alike their surroundings are.
 //!
-//! Of every turn its vector `x` is put beside the mean `y` of the vectors of the turns next to it. Canonical correlation
-//! analysis finds the directions of `x` that tell most of `y`: with the covariances drawn two thirds of the way to the identity,
-//! `Sx^-½ Sxy Sy^-½ = U s Vᵀ`. The layer gives `sᵢ^p uᵢᵀ Sx^-½ (x - mean)` for each `i`: all directions are made equally
-//! long, and then those count the more that tell more. What two vectors share that has nothing to do with the
-//! dialogue, such as the length of a sentence, tells nothing of other turns, and goes.
+//! Of every turn its vector `x` is put beside the mean `y` of the vectors of the turns next to it. What `x` tells of `y`, by a
+//! linear map and with the directions of `y` made equally long, is `Sy^-½ Syx Sx^-1 x`, with the covariances drawn half of
+//! the way to the identity. Two utterances are to be alike by what they are and by what they tell: the layer is
 //!
-//! Only sums are kept, so that a corpus may be of any length; and of how much is told by chance: the same with the turns
-//! around another utterance.
+//! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, of `x - mean`,
+//!
+//! where `t` makes both parts equally long over all utterances. The dot product of two vectors behind it is that of the vectors before
+//! it, and that of what they tell, by these shares. What two vectors share that has nothing to do with the dialogue, such as the length
+//! of a sentence, tells nothing of other turns, and counts less.
+//!
+//! How much is told is found on the way: the correlations of canonical correlation analysis are the singular values of
+//! `Sx^-½ Sxy Sy^-½`, and those of what chance tells are the same with the turns around another utterance. Only sums are kept,
+//! so that a corpus may be of any length.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +25,7 @@ use crate::{
 };
 
 /// How far covariances are drawn towards the identity.
-const SHRINKAGE: f64 = 2.0 / 3.0;
+const SHRINKAGE: f64 = 0.5;
 
 /// Utterances beside what is said around them, at least, for something to be learned.
 const LEAST: f64 = 200.0;
@@ -114,21 +119,14 @@ pub struct Layer {
     pub weight: Vec<f32>,
     /// A number an output.
     pub bias: Vec<f32>,
-    /// How much each direction tells of what is said around, from 1 (all) to 0, falling.
+    /// How much each canonical direction tells of what is said around, from 1 (all) to 0, falling.
     pub told: Vec<f64>,
     /// How much the most telling direction tells of what is said elsewhere.
     pub by_chance: f64,
 }
 
-impl Layer {
-    /// How many directions tell more than chance does.
-    pub fn telling(&self) -> usize {
-        self.told.iter().filter(|told| **told > self.by_chance).count()
-    }
-}
-
-/// Learns the layer from corpora, each about its own mean: what is common to one is not what its dialogues tell. Directions
-/// count by what they tell to the power of `strength`.
+/// Learns the layer from corpora, each about its own mean: what is common to one is not what its dialogues tell. What
+/// utterances tell counts `strength`, what they are the rest.
 pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let dim = corpora.first().map_or(0, |sums| sums.dim);
     let pairs: f64 = corpora.iter().map(|sums| sums.pairs).sum();
@@ -136,7 +134,9 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
         return Err(Error::data(format!(
             "too few utterances with others around them to learn from: {pairs}"
         ))
-        .with_hint(format!("it takes {LEAST} at least, and goes well with some thousands")));
+        .with_hint(format!(
+            "it takes {LEAST} at least, in dialogues of more than one turn, and goes well with some thousands"
+        )));
     }
     let whole = |matrix: fn(&Sums) -> &[f64], left: fn(&Sums) -> &[f64], right: fn(&Sums) -> &[f64]| {
         let mut joined = vec![0.0; dim * dim];
@@ -148,13 +148,15 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
         }
         joined
     };
-    let own = drawn(whole(|s| &s.own_own, |s| &s.own, |s| &s.own), dim);
+    let spread = whole(|s| &s.own_own, |s| &s.own, |s| &s.own);
+    let own = drawn(spread.clone(), dim);
     let around = drawn(whole(|s| &s.around_around, |s| &s.around, |s| &s.around), dim);
     let (own, around) = (scatter::inverse_root(own, dim), scatter::inverse_root(around, dim));
     let whitened = |cross: Vec<f64>| scatter::times(&scatter::times(&own, &cross, dim), &around, dim);
     let cross = whitened(whole(|s| &s.own_around, |s| &s.own, |s| &s.around));
     let elsewhere = whitened(whole(|s| &s.own_elsewhere, |s| &s.own, |s| &s.around));
-    let found = eigen::symmetric(scatter::times(&cross, &scatter::transposed(&cross, dim), dim), dim);
+    let told_of = scatter::times(&cross, &scatter::transposed(&cross, dim), dim);
+    let found = eigen::symmetric(told_of.clone(), dim);
     let told: Vec<f64> = found.values.iter().map(|value| value.max(0.0).sqrt()).collect();
     let by_chance = greatest(&elsewhere, dim);
     if told.first().is_none_or(|most| *most <= by_chance) {
@@ -163,20 +165,25 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
                 "are their turns in order, and more than one each? `turnwise corpus show` shows them",
             ));
     }
+    let telling = scatter::times(&scatter::times(&own, &told_of, dim), &own, dim);
+    let weight = scatter::root(mixed(telling, &spread, dim, strength), dim);
     let mean: Vec<f64> =
         (0..dim).map(|at| corpora.iter().map(|sums| sums.own[at]).sum::<f64>() / pairs).collect();
-    let (mut weight, mut bias) = (Vec::with_capacity(dim * dim), Vec::with_capacity(dim));
-    for (told, direction) in told.iter().zip(&found.vectors) {
-        let counts = told.powf(strength);
-        // `Sx^-½` is symmetric: its columns are its rows.
-        let row: Vec<f64> = own
-            .chunks_exact(dim)
-            .map(|column| counts * column.iter().zip(direction).map(|(a, b)| a * b).sum::<f64>())
-            .collect();
-        bias.push(-row.iter().zip(&mean).map(|(a, b)| a * b).sum::<f64>() as f32);
-        weight.extend(row.into_iter().map(|number| number as f32));
+    let bias =
+        weight.chunks_exact(dim).map(|row| -row.iter().zip(&mean).map(|(a, b)| a * b).sum::<f64>() as f32);
+    let bias = bias.collect();
+    Ok(Layer { weight: weight.into_iter().map(|number| number as f32).collect(), bias, told, by_chance })
+}
+
+/// The identity and a metric by their shares, equally long over vectors that are spread so.
+fn mixed(mut metric: Vec<f64>, spread: &[f64], dim: usize, share: f64) -> Vec<f64> {
+    let before = scatter::mean_variance(spread, dim);
+    let after = scatter::mean_variance(&scatter::times(&metric, spread, dim), dim).max(1e-12);
+    for (at, number) in metric.iter_mut().enumerate() {
+        let one = if at % (dim + 1) == 0 { 1.0 } else { 0.0 };
+        *number = (1.0 - share) * one + share * *number * before / after;
     }
-    Ok(Layer { weight, bias, told, by_chance })
+    metric
 }
 
 /// A covariance about its mean variance, drawn towards the identity.

@@ -55,6 +55,11 @@ fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     right as f64 / unit.len() as f64
 }
 
+/// How many directions tell more than chance does.
+fn telling(layer: &Layer) -> usize {
+    layer.told.iter().filter(|told| **told > layer.by_chance).count()
+}
+
 #[test]
 fn utterances_with_like_surroundings_come_together() {
     let seen = sums(&dialogues(3_000, 1, true));
@@ -64,26 +69,96 @@ fn utterances_with_like_surroundings_come_together() {
         (precision(&unseen.0, &unseen.2), precision(&applied(&layer, &unseen.0), &unseen.2));
     assert!(after > before + 0.1, "{before} {after}");
     // As many directions tell something as there are purposes, but for their mean.
-    assert_eq!(layer.telling(), PURPOSES - 1, "{:?} {}", layer.told, layer.by_chance);
-    // Strength is what it is said to be.
-    let even = learn(&[seen], 0.0).unwrap();
-    for (n, told) in layer.told.iter().enumerate() {
-        let pair = layer.weight[n * DIM..].iter().zip(&even.weight[n * DIM..]).take(DIM);
-        pair.for_each(|(strong, even)| assert!((strong - even * told.sqrt() as f32).abs() < 1e-4));
-    }
+    assert_eq!(telling(&layer), PURPOSES - 1, "{:?} {}", layer.told, layer.by_chance);
 }
 
 #[test]
-fn a_layer_has_the_mean_of_nothing_and_all_directions_alike() {
+fn behind_the_layer_products_are_those_of_what_utterances_are_and_of_what_they_tell() {
     let all = dialogues(600, 3, true);
-    let seen = applied(&learn(&[sums(&all)], 0.0).unwrap(), &all.0);
-    let mean = |column: usize| seen.rows().map(|row| f64::from(row[column])).sum::<f64>() / seen.len() as f64;
-    assert!((0..DIM).all(|column| mean(column).abs() < 1e-3));
-    // Covariances are drawn to the identity and no further: none is as long as if it were whitened alone.
-    for column in 0..DIM {
-        let variance = seen.rows().map(|row| f64::from(row[column]).powi(2)).sum::<f64>() / seen.len() as f64;
-        assert!(variance > 0.0 && variance < 1.0, "{column}: {variance}");
+    let at = |strength: f64| applied(&learn(&[sums(&all)], strength).unwrap(), &all.0);
+    let [none, half, whole] = [0.0, 0.5, 1.0].map(at);
+    let product = |of: &Vectors, a: usize, b: usize| -> f64 {
+        of.row(a).iter().zip(of.row(b)).map(|(a, b)| f64::from(a * b)).sum()
+    };
+    for (a, b) in [(0, 1), (5, 5), (9, 70), (300, 301)] {
+        let expected = (product(&none, a, b) + product(&whole, a, b)) / 2.0;
+        assert!((product(&half, a, b) - expected).abs() < 1e-3, "{a} {b}");
     }
+    let length = |of: &Vectors| (0..of.len()).map(|n| product(of, n, n)).sum::<f64>() / of.len() as f64;
+    assert!((length(&none) / length(&whole) - 1.0).abs() < 1e-3, "{} {}", length(&none), length(&whole));
+    for column in 0..DIM {
+        let mean = |of: &Vectors| of.rows().map(|row| f64::from(row[column])).sum::<f64>() / of.len() as f64;
+        assert!(mean(&half).abs() < 1e-3);
+        // Without strength it is what it was, but for the mean.
+        let moved = none.row(7)[column] - all.0.row(7)[column] + mean(&all.0) as f32;
+        assert!(moved.abs() < 1e-3, "{column}: {moved}");
+    }
+    // With all its strength what tells something counts many times as much beside what tells nothing.
+    let energy = |of: &Vectors, columns: std::ops::Range<usize>| -> f64 {
+        columns.map(|n| of.rows().map(|row| f64::from(row[n]).powi(2)).sum::<f64>()).sum()
+    };
+    let telling = |of: &Vectors| energy(of, 0..PURPOSES) / energy(of, PURPOSES..DIM);
+    assert!(telling(&whole) > 10.0 * telling(&none), "{} {}", telling(&whole), telling(&none));
+}
+
+#[test]
+fn the_map_is_the_one_that_predicts_what_is_around() {
+    // By the normal equations, one direction after the other: no decomposition has a part in it.
+    let all = dialogues(400, 8, true);
+    let seen = sums(&all);
+    let (own, around) = seen.beside(&all.0, &all.1);
+    let count = own.len() / DIM;
+    let centred = |rows: &[f32]| -> Vec<f64> {
+        let mean =
+            |c: usize| rows.iter().skip(c).step_by(DIM).map(|v| f64::from(*v)).sum::<f64>() / count as f64;
+        let means: Vec<f64> = (0..DIM).map(mean).collect();
+        rows.iter().enumerate().map(|(at, v)| f64::from(*v) - means[at % DIM]).collect()
+    };
+    let (x, y) = (centred(&own), centred(&around));
+    let covariance = |a: &[f64], b: &[f64]| -> Vec<f64> {
+        let at = |i: usize, j: usize| {
+            (0..count).map(|n| a[n * DIM + i] * b[n * DIM + j]).sum::<f64>() / count as f64
+        };
+        (0..DIM * DIM).map(|n| at(n / DIM, n % DIM)).collect()
+    };
+    let ridge = |mut matrix: Vec<f64>| {
+        let scale = scatter::mean_variance(&matrix, DIM);
+        (0..DIM).for_each(|n| matrix[n * (DIM + 1)] += scale);
+        matrix
+    };
+    let (sx, sy, sxy) = (ridge(covariance(&x, &x)), ridge(covariance(&y, &y)), covariance(&x, &y));
+    // G z for some z, as Sx^-1 Sxy Sy^-1 Syx Sx^-1 z, each inverse by elimination.
+    let z: Vec<f64> = (0..DIM).map(|n| (n as f64 * 0.7).cos()).collect();
+    let by = |m: &[f64], v: &[f64]| -> Vec<f64> {
+        m.chunks_exact(DIM).map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum()).collect()
+    };
+    let step = solve(&sx, &z);
+    let step = solve(&sy, &by(&scatter::transposed(&sxy, DIM), &step));
+    let expected = solve(&sx, &by(&sxy, &step));
+    let layer = learn(&[seen], 1.0).unwrap();
+    let weight: Vec<f64> = layer.weight.iter().map(|v| f64::from(*v)).collect();
+    let found = by(&weight, &by(&weight, &z));
+    // But for its length, which is that of the vectors before it.
+    let scale = found.iter().zip(&expected).map(|(a, b)| a * b).sum::<f64>()
+        / expected.iter().map(|v| v * v).sum::<f64>();
+    let wrong = found.iter().zip(&expected).map(|(a, b)| (a - scale * b).abs()).fold(0.0, f64::max);
+    let most = found.iter().map(|v| v.abs()).fold(0.0, f64::max);
+    assert!(wrong < 1e-3 * most, "{wrong} {most}");
+}
+
+/// `A^-1 b` by elimination.
+fn solve(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let (mut a, mut b) = (a.to_vec(), b.to_vec());
+    for n in 0..DIM {
+        for row in (0..DIM).filter(|row| *row != n) {
+            let times = a[row * DIM + n] / a[n * DIM + n];
+            for column in n..DIM {
+                a[row * DIM + column] -= times * a[n * DIM + column];
+            }
+            b[row] -= times * b[n];
+        }
+    }
+    (0..DIM).map(|n| b[n] / a[n * (DIM + 1)]).collect()
 }
 
 #[test]
@@ -125,7 +200,7 @@ fn what_tells_nothing_is_refused() {
     assert!(e.to_string().contains("too few utterances"), "{e}");
     let e = learn(&[sums(&dialogues(400, 5, false))], 0.5);
     // Chance may tell a little more here than there; then few directions do.
-    assert!(e.is_err() || e.is_ok_and(|layer| layer.telling() <= 2));
+    assert!(e.is_err() || e.is_ok_and(|layer| telling(&layer) <= 2));
     let mut same = Sums::new(DIM, 1);
     let mut vectors = Vectors::new(DIM);
     (0..400).for_each(|_| vectors.push(&[0.5; DIM]));

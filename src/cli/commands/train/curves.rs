@@ -5,6 +5,7 @@ use crate::{
     train::run::{
         evaluations::{Evaluation, main_values},
         events::Scalar,
+        learned::Learned,
         metrics::Line,
     },
 };
@@ -13,33 +14,44 @@ use crate::{
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
 
-/// A plot: its lines, and what goes up.
+/// A plot: its lines, what goes to the right, and what goes up.
 struct Plot {
     series: Vec<Series>,
+    along: &'static str,
     name: String,
 }
 
-/// A picture of plots one below the other.
-pub(super) fn picture(steps: &[Line], evaluations: &[Evaluation]) -> String {
+/// A picture of plots one below the other; with what was learned for a layer, if one was.
+pub(super) fn picture(steps: &[Line], evaluations: &[Evaluation], learned: Option<&Learned>) -> String {
+    let along = match (learned.is_some(), steps.is_empty()) {
+        (false, _) => "step",
+        (true, true) => "0: as it is, 1: with the layer",
+        (true, false) => "step; the last one: with the layer",
+    };
     let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
         steps.iter().map(|l| (l.step as f64, value(l))).collect()
     };
     let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
         evaluations.iter().filter_map(|e| Some((e.step as f64, value(e)?))).collect()
     };
-    let one = |name: &str, points| Plot { series: vec![(name.to_owned(), points)], name: name.to_owned() };
+    let one = |name: &str, along, points| Plot {
+        series: vec![(name.to_owned(), points)],
+        along,
+        name: name.to_owned(),
+    };
     let loss = of(|l| l.loss);
     let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
-    let mut plots = vec![Plot { series, name: "loss".to_owned() }];
-    plots.push(one("learning rate", of(|l| l.learning_rate)));
-    plots.push(one("length of the gradient", of(|l| l.gradient)));
-    plots.extend(dev(evaluations));
-    plots.push(one("agreement of neighbours with words", measured(|e| e.agreement)));
-    plots.push(one("alignment", measured(|e| e.alignment)));
-    plots.push(one("uniformity", measured(|e| e.uniformity)));
+    let mut plots = vec![Plot { series, along: "step", name: "loss".to_owned() }];
+    plots.push(one("learning rate", "step", of(|l| l.learning_rate)));
+    plots.push(one("length of the gradient", "step", of(|l| l.gradient)));
+    plots.extend(learned.map(told));
+    plots.extend(dev(evaluations, along));
+    plots.push(one("agreement of neighbours with words", along, measured(|e| e.agreement)));
+    plots.push(one("alignment", along, measured(|e| e.alignment)));
+    plots.push(one("uniformity", along, measured(|e| e.uniformity)));
     let (mut drawn, mut height) = (String::new(), 8);
-    for Plot { series, name } in &plots {
-        let Some(svg) = lines(series, ("step", name), name, false) else { continue };
+    for Plot { series, along, name } in &plots {
+        let Some(svg) = lines(series, (along, name), name, false) else { continue };
         drawn += &svg.replacen("<svg", &format!("<svg y=\"{height}\" height=\"{PLOT}\" width=\"640\""), 1);
         height += PLOT;
         if series.len() > 1 {
@@ -65,8 +77,20 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
+/// What the directions of a layer tell, beside what chance does.
+fn told(learned: &Learned) -> Plot {
+    let place = |n: usize| (n + 1) as f64;
+    let told = learned.told.iter().enumerate().map(|(n, told)| (place(n), *told)).collect();
+    let chance = vec![(1.0, learned.by_chance), (learned.told.len().max(2) as f64, learned.by_chance)];
+    Plot {
+        series: vec![("learned".to_owned(), told), ("chance".to_owned(), chance)],
+        along: "direction",
+        name: "correlation with what is said around".to_owned(),
+    }
+}
+
 /// A plot for each dev task, of the number that it is known by.
-fn dev(evaluations: &[Evaluation]) -> Vec<Plot> {
+fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {
         for measured in main_values(evaluation) {
@@ -77,7 +101,8 @@ fn dev(evaluations: &[Evaluation]) -> Vec<Plot> {
                     let (task, path) = measured.task.split_once(':').unwrap_or((&measured.task, ""));
                     let file = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path);
                     let name = format!("{} of {task}:{file}", measured.measure);
-                    plots.push((&measured.task, Plot { series: vec![(name.clone(), vec![point])], name }));
+                    let series = vec![(name.clone(), vec![point])];
+                    plots.push((&measured.task, Plot { series, along, name }));
                 }
             }
         }
@@ -129,6 +154,7 @@ mod tests {
         };
         let evaluation = |step: u64, value| Evaluation {
             step,
+            layer: false,
             dev: ["MAP", "MRR"]
                 .map(|measure| Measured {
                     task: "sr:a/b/select.txt".to_owned(),
@@ -143,11 +169,18 @@ mod tests {
             seconds: 1.0,
         };
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
-        let picture = picture(&steps, &evaluations);
+        let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
+        assert!(picture(&[], &evaluations, Some(&learned)).contains("correlation with what is said around"));
+        let picture = picture(&steps, &evaluations, None);
         for part in ["MAP of sr:select.txt", "agreement of neighbours", "2e-5", "smoothed", "learning rate"] {
             assert!(picture.contains(part), "{part}");
         }
-        assert!(!picture.contains("MRR") && !picture.contains("uniformity") && !picture.contains("NaN"));
+        assert!(
+            !picture.contains("MRR")
+                && !picture.contains("correlation")
+                && !picture.contains("uniformity")
+                && !picture.contains("NaN")
+        );
         let scalars = scalars(&steps, &evaluations);
         assert_eq!(scalars.len(), 2 * 3 + 2 * 3);
         assert!(scalars.iter().any(|s| s.name == "dev/sr:a/b/select.txt/MRR" && s.step == 2));

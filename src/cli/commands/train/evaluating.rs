@@ -1,6 +1,10 @@
 //! What the model is worth while it learns: with labels where there are some, and always without.
 
-use std::{collections::HashMap, path::Path, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    time::Instant,
+};
 
 use super::corpus::Read;
 use crate::{
@@ -21,6 +25,7 @@ use crate::{
     },
     random::Random,
     train::{
+        held::Held,
         recipe::{DevTask, ObjectiveName, Recipe},
         run::evaluations::{Evaluation, Measured},
         unique::Unique,
@@ -30,6 +35,11 @@ use crate::{
 /// Dialogues, or utterances, that are looked at without labels.
 const DIALOGUES: usize = 400;
 const UTTERANCES: usize = 2_000;
+
+/// Bytes of a text from which on it is not said twice by chance.
+const TELLING: usize = 20;
+/// Of so many texts one may be said in the corpus, too.
+const SOME: usize = 10;
 
 /// Tasks with labels, by what they were asked for as.
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
@@ -49,6 +59,36 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
         Items::Texts(_) => &[],
     })
+}
+
+/// Texts of tasks that are said in the dialogues, where those are more than chance has: the task, how many, and of how many.
+pub(super) fn said_in<'t>(
+    tasks: &'t Tasks,
+    dialogues: &Held<Dialogue>,
+) -> Result<Vec<(&'t str, usize, usize)>> {
+    let of = |items: &'t Items| match items {
+        Items::Texts(texts) => texts.as_slice(),
+        Items::Dialogues(_) => &[],
+    };
+    let texts_of = |task: &'t dyn Task| -> HashSet<&'t str> {
+        let pool = task.pool();
+        let all = of(&pool.documents).iter().chain(of(pool.queries()));
+        all.map(|text| text.trim()).filter(|text| text.len() >= TELLING).collect()
+    };
+    let all: Vec<(&str, HashSet<&str>)> =
+        tasks.iter().map(|(name, task)| (name.as_str(), texts_of(task.as_ref()))).collect();
+    let mut said: Vec<HashSet<&str>> = vec![HashSet::new(); all.len()];
+    if all.iter().any(|(_, texts)| !texts.is_empty()) {
+        for dialogue in dialogues.iter() {
+            for turn in &dialogue?.turns {
+                for ((_, texts), said) in all.iter().zip(&mut said) {
+                    said.extend(texts.get(turn.text.trim()));
+                }
+            }
+        }
+    }
+    let counts = all.iter().zip(&said).map(|((name, texts), said)| (*name, said.len(), texts.len()));
+    Ok(counts.filter(|(_, said, of)| said * SOME > *of).collect())
 }
 
 /// What a model is measured by.
@@ -122,6 +162,7 @@ impl<'a> Evaluator<'a> {
         };
         Ok(Evaluation {
             step,
+            layer: false,
             dev,
             agreement: looked.map(|l| l.agreement),
             alignment: looked.map(|l| l.alignment),

@@ -1,6 +1,7 @@
 //! The folder of a run: what is in it, and how it is begun, gone on with and ended.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -12,7 +13,7 @@ use crate::{
         folder::{ModelFolder, Pipeline, PoolingMode, SavedModel, Tokenizer, save, save_divided},
     },
     error::{Error, IoContext, Result},
-    store::files,
+    store::{files, lock::WriterLock},
     train::{
         recipe::{ObjectiveName, Recipe},
         run::{card::Card, checkpoint},
@@ -29,83 +30,169 @@ pub(super) const BEST: &str = "best";
 /// The model that training begins with, where it had to be made: one that had nothing to divide turns by.
 const START: &str = "start";
 
-/// The folder of a run.
-pub(super) struct RunFolder(PathBuf);
+/// What a run is of.
+const RECIPE: &str = "recipe.toml";
+
+/// Held by the process that runs in the folder.
+const LOCK: &str = "lock";
+
+/// The folder of a run, in which nobody else runs.
+pub(super) struct RunFolder {
+    path: PathBuf,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+    lock: Option<WriterLock>,
+}
+
+/// Whether a folder holds a run.
+pub(super) fn is_begun(path: &Path) -> bool {
+    path.join(RECIPE).is_file()
+}
+
+/// Where the model lies that came of a run.
+pub(super) fn model_in(path: &Path) -> PathBuf {
+    path.join("model")
+}
+
+/// Refuses a folder that is there already, or that there is nothing to go on with in.
+pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
+    let begun = is_begun(path);
+    if begun && !resume {
+        return Err(Error::input(format!("{} holds a run already", path.display()))
+            .with_hint("go on with it by --resume, or name another folder"));
+    }
+    if resume && !begun {
+        return Err(Error::input(format!("{} holds no run to go on with", path.display()))
+            .with_hint("leave --resume out"));
+    }
+    if path.exists() && !path.is_dir() {
+        return Err(Error::input(format!("{} is a file, and a run wants a folder", path.display()))
+            .with_hint("name a folder that is not there yet: -o runs/chats"));
+    }
+    // What a run begins with may be there of one that was stopped before it began.
+    let is_else = |entry: std::io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|e| e.file_name() != START && e.file_name() != LOCK)
+    };
+    if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
+        return Err(Error::input(format!("{} is not empty", path.display()))
+            .with_hint("name a folder that is not there yet"));
+    }
+    Ok(())
+}
 
 impl RunFolder {
-    /// A folder that is not there yet, or one to go on in.
-    pub(super) fn new(path: &Path, resume: bool) -> Result<Self> {
-        let folder = RunFolder(path.to_owned());
-        let begun = folder.is_begun();
-        if begun && !resume {
-            return Err(Error::input(format!("{} holds a run already", path.display()))
-                .with_hint("go on with it by --resume, or name another folder"));
-        }
-        if resume && !begun {
-            return Err(Error::input(format!("{} holds no run to go on with", path.display()))
-                .with_hint("leave --resume out"));
-        }
-        // What a run begins with may be there of one that was stopped before it began.
-        let is_else = |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|e| e.file_name() != START);
-        if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
-            return Err(Error::input(format!("{} is not empty", path.display()))
-                .with_hint("name a folder that is not there yet"));
-        }
+    /// Takes a folder that is not there yet, or one to go on in, for this process alone.
+    pub(super) fn take(path: &Path, resume: bool) -> Result<Self> {
+        check(path, resume)?;
+        let missing =
+            path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let made = missing.map(Path::to_owned).collect();
+        fs::create_dir_all(path).at("create", path)?;
+        let mut folder = RunFolder { path: path.to_owned(), made, lock: None };
+        folder.lock = Some(WriterLock::acquire_named(path, LOCK, "turnwise train")?);
+        // Another may have begun, and ended, since it was looked at.
+        check(path, resume)?;
         Ok(folder)
     }
 
-    /// Whether it holds a run.
-    pub(super) fn is_begun(&self) -> bool {
-        self.recipe().is_file()
-    }
-
-    /// One that there is.
-    pub(super) fn of(path: &Path) -> Self {
-        RunFolder(path.to_owned())
+    /// Where it is; it is there, and so is room for what is read.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn recipe(&self) -> PathBuf {
-        self.0.join("recipe.toml")
+        self.path.join(RECIPE)
     }
 
     pub(super) fn metrics(&self) -> PathBuf {
-        self.0.join("metrics.jsonl")
+        self.path.join("metrics.jsonl")
     }
 
     pub(super) fn evaluations(&self) -> PathBuf {
-        self.0.join("evaluations.jsonl")
+        self.path.join("evaluations.jsonl")
     }
 
     pub(super) fn curves(&self) -> PathBuf {
-        self.0.join("curves.svg")
+        self.path.join("curves.svg")
     }
 
     /// Where TensorBoard looks.
     pub(super) fn events(&self) -> PathBuf {
-        self.0.join("tensorboard")
+        self.path.join("tensorboard")
     }
 
     pub(super) fn checkpoints(&self) -> PathBuf {
-        self.0.join("checkpoints")
+        self.path.join("checkpoints")
     }
 
     /// The model that came of it.
     pub(super) fn model(&self) -> PathBuf {
-        self.0.join("model")
+        model_in(&self.path)
+    }
+
+    /// What was learned without steps.
+    pub(super) fn layer(&self) -> PathBuf {
+        self.path.join("layer.json")
     }
 
     /// Writes down what the run is of.
-    pub(super) fn begin(&self, recipe: &Recipe, data: &str) -> Result<()> {
-        fs::create_dir_all(self.checkpoints()).at("create", self.checkpoints())?;
-        let text = text_of(recipe).map_err(|e| Error::Internal(e.to_string()))?;
-        let text = format!("# What this run is of; the hash of its dialogues: {data}\n{text}");
+    pub(super) fn begin(&self, recipe: &Recipe, of: &Of) -> Result<()> {
+        let text =
+            of.line() + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
+    }
+
+    /// Refuses a recipe that is another than that of the run which is to be gone on with.
+    pub(super) fn has_the_settings(&self, recipe: &Recipe) -> Result<()> {
+        let (there, asked) = (self.written()?, table_of(recipe)?);
+        let names: BTreeSet<&String> = there.keys().chain(asked.keys()).collect();
+        let said = |table: &toml::Table, name: &str| {
+            table.get(name).map_or("nothing".to_owned(), ToString::to_string)
+        };
+        let other: Vec<String> = names
+            .into_iter()
+            .filter(|name| there.get(*name) != asked.get(*name))
+            .map(|name| format!("{name} ({}, and not {})", said(&there, name), said(&asked, name)))
+            .collect();
+        match other.is_empty() {
+            true => Ok(()),
+            false => Err(self.is_another(&format!("other settings: {}", other.join(", ")))),
+        }
+    }
+
+    /// Refuses dialogues and a model that are others than those of the run which is to be gone on with.
+    pub(super) fn is_of(&self, of: &Of) -> Result<()> {
+        let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
+        let line = text.lines().next().unwrap_or_default();
+        match (line.contains(&of.dialogues), line.contains(&of.model)) {
+            (true, true) => Ok(()),
+            (false, _) => Err(self.is_another("other dialogues: those of its corpus have changed since")),
+            (true, false) => Err(self.is_another("another model: what it began with has changed since")),
+        }
+    }
+
+    fn written(&self) -> Result<toml::Table> {
+        let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
+        text.parse().map_err(|e: toml::de::Error| Error::Corrupt {
+            path: self.recipe(),
+            what: e.message().to_owned(),
+            hint: "train into another folder".to_owned(),
+        })
+    }
+
+    fn is_another(&self, of: &str) -> Error {
+        let run = self.path.display();
+        Error::input(format!("the run in {run} is of {of}")).with_hint(format!(
+            "train into another folder; `turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"
+        ))
     }
 
     /// Brings a trainer to the last checkpoint; gives the steps that were taken.
     pub(super) fn go_on(&self, trainer: &mut Trainer, identity: &str, context: &Context<'_>) -> Result<u64> {
         let Some((steps, path)) = checkpoint::list(&self.checkpoints()).pop() else {
-            context.printer.say("no checkpoint yet: it begins anew");
+            if is_begun(&self.path) {
+                context.printer.say("no checkpoint yet: it begins anew");
+            }
             return Ok(0);
         };
         checkpoint::load(&path, trainer, identity)?;
@@ -115,7 +202,7 @@ impl RunFolder {
 
     /// An error in a step, with what is left of the run: its batch is kept, for who wants to know what was wrong with it.
     pub(super) fn stopped_by(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
-        let batch = self.0.join("failed-batch.json");
+        let batch = self.path.join("failed-batch.json");
         let written =
             trainer.next_batch().and_then(|b| files::replace(&batch, format!("{b:#}\n").as_bytes()));
         let kept_batch = match written {
@@ -125,7 +212,7 @@ impl RunFolder {
         let kept = checkpoint::list(&self.checkpoints()).pop();
         let kept = match kept {
             Some((at, _)) if step > 0 => {
-                format!("; the checkpoint after {} steps is in {}", grouped(at), self.0.display())
+                format!("; the checkpoint after {} steps is in {}", grouped(at), self.path.display())
             }
             _ => String::new(),
         };
@@ -139,16 +226,18 @@ impl RunFolder {
     /// The model that training begins with: another where sequences of several turns have nothing to divide them by.
     pub(super) fn divided(
         &self,
-        base: ModelFolder,
+        base: &ModelFolder,
         recipe: &Recipe,
         context: &Context<'_>,
     ) -> Result<ModelFolder> {
         if !recipe.divides_turns() {
-            return Ok(base);
+            return ModelFolder::open(base.path());
         }
-        let start = self.0.join(START);
+        let start = self.path.join(START);
         files::remove_folder(&start)?;
-        let Some((token, is_new)) = save_divided(&base, &recipe.model, &start)? else { return Ok(base) };
+        let Some((token, is_new)) = save_divided(base, &recipe.model, &start)? else {
+            return ModelFolder::open(base.path());
+        };
         let new = match (is_new, recipe.frozen_layers) {
             (false, _) => "",
             (true, Some(0)) => ", a new token",
@@ -191,15 +280,43 @@ impl RunFolder {
         };
         save(&beside, &saved)?;
         files::replace(&beside.join("README.md"), card.text().as_bytes())?;
-        files::replace_folder(&beside, &self.model(), &self.0.join("model.old"))
+        files::replace_folder(&beside, &self.model(), &self.path.join("model.old"))
+    }
+}
+
+impl Drop for RunFolder {
+    /// What could not be begun leaves nothing.
+    fn drop(&mut self) {
+        if self.lock.is_none() || is_begun(&self.path) {
+            return;
+        }
+        let _ = files::remove_folder(&self.path.join(START));
+        let _ = fs::remove_file(self.path.join(LOCK));
+        self.lock = None;
+        // Those that something else has come into stay.
+        self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
+/// What a run learns from, as hashes.
+pub(super) struct Of {
+    pub(super) dialogues: String,
+    /// The model that it begins with.
+    pub(super) model: String,
+}
+
+impl Of {
+    /// The first line of a run's recipe.
+    fn line(&self) -> String {
+        let Of { dialogues, model } = self;
+        format!(
+            "# What this run is of; the hash of its dialogues: {dialogues}; of the model that it begins with: {model}\n"
+        )
     }
 }
 
 /// A recipe as its file has it. What has no steps has none of what is theirs.
-fn text_of(recipe: &Recipe) -> Result<String, toml::ser::Error> {
-    if recipe.objective != ObjectiveName::Surroundings {
-        return toml::to_string(recipe);
-    }
+fn table_of(recipe: &Recipe) -> Result<toml::Table> {
     const OF_STEPS: [&str; 14] = [
         "steps",
         "batch",
@@ -216,7 +333,9 @@ fn text_of(recipe: &Recipe) -> Result<String, toml::ser::Error> {
         "patience",
         "select",
     ];
-    let mut table = toml::Table::try_from(recipe)?;
-    OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
-    toml::to_string(&table)
+    let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
+    if recipe.objective == ObjectiveName::Surroundings {
+        OF_STEPS.iter().for_each(|name| drop(table.remove(*name)));
+    }
+    Ok(table)
 }

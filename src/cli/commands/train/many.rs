@@ -1,13 +1,12 @@
 //! Several runs: with several seeds, or for several values of a setting. Each has a folder of its own below the one that
 //! was named, and what came of all stands in `runs.json` there.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    folder::RunFolder,
-    once,
+    Start, folder, once,
     running::Reached,
     told::{self, Gain},
 };
@@ -24,8 +23,11 @@ use crate::{
     train::recipe::Recipe,
 };
 
+/// What came of all of them.
+const RUNS: &str = "runs.json";
+
 /// A run that has ended.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Ended {
     /// Its folder, below the one of all.
     folder: String,
@@ -47,21 +49,24 @@ pub(super) fn run(
     let variants = variants(recipe, varied)?;
     let seeds = args.seeds.unwrap_or(Seeds::Count(1)).all(recipe.seed);
     let all = variants.len() * seeds.len();
-    let mut ended: Vec<Ended> = Vec::with_capacity(all);
-    // Told before the first one is trained, not after it.
+    let mut ended = before(args.output(), args.resume)?;
+    // What is wrong is told before the first one is trained, not after it.
     let mut planned = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
+        Start::of(&mut recipe.clone(), context)?;
         for seed in &seeds {
             let seeded = args.seeds.map(|_| format!("seed-{seed}"));
             let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
             let name = name.into_iter().flatten().collect::<Vec<_>>().join("/");
             let path = args.output().join(&name);
             // Of several, those that were not begun are none to be gone on with.
-            let resume = args.resume && RunFolder::of(&path).is_begun();
-            RunFolder::new(&path, resume)?;
+            let resume = args.resume && folder::is_begun(&path);
+            folder::check(&path, resume)?;
             planned.push((name, (path, resume), settings, Recipe { seed: *seed, ..recipe.clone() }));
         }
     }
+    // Those of other values stay where they are.
+    ended.retain(|one| planned.iter().all(|(name, ..)| *name != one.folder));
     for (n, (name, (path, resume), settings, recipe)) in planned.into_iter().enumerate() {
         if signals::stopped() {
             return Err(Error::Interrupted {
@@ -71,10 +76,30 @@ pub(super) fn run(
         context.printer.say(format!("run {} of {all}: {name}", n + 1));
         let seed = recipe.seed;
         let (reached, recipe) = once(recipe, args, (&path, resume), context)?;
-        ended.push(of(name, settings, &recipe, seed, &reached));
+        let one = of(name, settings, &recipe, seed, &reached);
+        told::warn_of_losses(&one.dev, reached.learned.is_some(), context);
+        ended.push(one);
         write(args.output(), &ended)?;
     }
     tell(&ended, args, context)
+}
+
+/// The runs that have ended in a folder, which is to be gone on with, or refused.
+fn before(output: &Path, resume: bool) -> Result<Vec<Ended>> {
+    let path = output.join(RUNS);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    if !resume {
+        return Err(Error::input(format!("{} holds runs already", output.display()))
+            .with_hint("go on with them by --resume, or name another folder"));
+    }
+    let text = fs::read_to_string(&path).at("read", &path)?;
+    serde_json::from_str(&text).map_err(|e| Error::Corrupt {
+        path,
+        what: e.to_string(),
+        hint: "remove this file: it is written again of the runs that are there".to_owned(),
+    })
 }
 
 fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reached) -> Ended {
@@ -90,9 +115,9 @@ fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reac
 }
 
 fn write(folder: &Path, ended: &[Ended]) -> Result<()> {
-    std::fs::create_dir_all(folder).at("create", folder)?;
+    fs::create_dir_all(folder).at("create", folder)?;
     let text = serde_json::to_string_pretty(ended).map_err(|e| Error::Internal(e.to_string()))?;
-    files::replace(&folder.join("runs.json"), (text + "\n").as_bytes())
+    files::replace(&folder.join(RUNS), (text + "\n").as_bytes())
 }
 
 /// Every combination of the values, in words, with its recipe.
@@ -113,15 +138,18 @@ fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(St
 
 /// A recipe with another value of a setting, which is named as its file names it.
 fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
-    let refuse = |e: String| {
-        Error::input(format!("{setting} cannot be {value}: {}", e.lines().next().unwrap_or_default()))
-            .with_hint("settings are named as in the recipe.toml of a run, such as temperature or negatives")
-    };
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     let text = format!("value = {value}");
     let parsed = text.parse::<toml::Table>().ok().and_then(|mut t| t.remove("value"));
     table.insert(setting.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
-    table.try_into().map_err(|e: toml::de::Error| refuse(e.message().to_owned()))
+    table.try_into().map_err(|e: toml::de::Error| {
+        let what = e.message().lines().next().unwrap_or_default();
+        match Recipe::unknown_setting(what) {
+            Some(unknown) => unknown,
+            None => Error::input(format!("{setting} cannot be {value}: {what}"))
+                .with_hint("values are written as in the recipe.toml of a run"),
+        }
+    })
 }
 
 /// What came of each setting, over its seeds.
@@ -152,15 +180,17 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
                 writeln!(out, "  {} {}: {line}{worst}", gain.task, gain.measure)?;
             }
         }
-        writeln!(out, "all of it is in {}", args.output().join("runs.json").display())
+        writeln!(out, "all of it is in {}", args.output().join(RUNS).display())
     })
 }
 
 /// From the start to what was kept: means, and the deviation of the second.
 fn over(values: impl Iterator<Item = (f64, f64)>) -> String {
     let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
+    let several = kept.len() > 1;
     let ((start, _), (kept, deviation)) = (mean_and_deviation(&start), mean_and_deviation(&kept));
-    format!("{:.1} → {:.1} ± {:.1}", 100.0 * start, 100.0 * kept, 100.0 * deviation)
+    let deviation = if several { format!(" ± {:.2}", 100.0 * deviation) } else { String::new() };
+    format!("{:.2} → {:.2}{deviation}", 100.0 * start, 100.0 * kept)
 }
 
 #[cfg(test)]
@@ -180,9 +210,10 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!(all[1].0, "temperature=0.2, negatives=4, aggregation=i1");
         assert_eq!((all[1].1.temperature, all[1].1.negatives), (0.2, Some(4)));
-        for (setting, value) in [("temprature", "1"), ("negatives", "many"), ("aggregation", "i3")] {
+        for (setting, value) in [("negatives", "many"), ("aggregation", "i3")] {
             let error = with(&recipe, setting, value).unwrap_err().to_string();
             assert!(error.contains(setting) && error.contains(value), "{error}");
         }
+        assert_eq!(with(&recipe, "temprature", "1").unwrap_err().to_string(), "unknown setting `temprature`");
     }
 }

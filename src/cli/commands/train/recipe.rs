@@ -104,7 +104,9 @@ fn its_data_are_here(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
 /// An objective by its name; who mistypes may have meant a recipe.
 fn objective(name: &str) -> Result<ObjectiveName> {
     name.parse().map_err(|_| {
-        let known = ObjectiveName::ALL.map(ObjectiveName::name).into_iter().chain(known_names());
+        // What stands beside others alone is none to be named here.
+        let alone = ObjectiveName::ALL.into_iter().filter(|name| *name != ObjectiveName::Keep);
+        let known = ["auto"].into_iter().chain(alone.map(ObjectiveName::name)).chain(known_names());
         Error::unknown_name("objective or recipe", name, known)
     })
 }
@@ -136,14 +138,22 @@ fn is_file(what: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<Recipe> {
+    if !path.exists() {
+        return Err(Error::input(format!("there is no recipe {}", path.display())).with_hint(
+            "`turnwise train list` names those that come with turnwise; any run's folder has a recipe.toml",
+        ));
+    }
     let text = std::fs::read_to_string(path).at("read", path)?;
     toml::from_str(&text).map_err(|e| {
         // One line: where, and what.
-        let what = e.message().lines().next().unwrap_or_default().to_owned();
+        let what = e.message().lines().next().unwrap_or_default();
+        let unknown = Recipe::unknown_setting(what);
+        let what = unknown.as_ref().map_or(what.to_owned(), ToString::to_string);
         let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let hint = unknown.and_then(|e| e.hint());
         Error::Data {
             message: format!("{}:{line}: {what}", path.display()),
-            hint: Some("the recipe.toml of any run shows what there is".to_owned()),
+            hint: hint.or(Some("the recipe.toml of any run shows what there is".to_owned())),
         }
     })
 }

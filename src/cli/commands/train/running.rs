@@ -15,17 +15,17 @@ use crate::{
         progress::Progress,
         signals,
     },
-    encoder::Network,
     error::{Error, Result},
     eval::ann::own_bytes,
     store::files,
     train::{
         model::Trainable,
-        recipe::Recipe,
+        recipe::{ObjectiveName, Recipe},
         run::{
             checkpoint,
             evaluations::Evaluation,
             events,
+            learned::Learned,
             lines::{self, Lines},
             metrics::Line,
         },
@@ -34,6 +34,7 @@ use crate::{
 };
 
 /// What came of the steps.
+#[derive(Default)]
 pub(super) struct Reached {
     /// Steps taken; fewer than were asked for where it ended early.
     pub(super) steps: u64,
@@ -41,14 +42,30 @@ pub(super) struct Reached {
     pub(super) kept: u64,
     /// The mean losses of the first and the last steps.
     pub(super) losses: Option<(f64, f64)>,
-    /// What was learned without steps, in words.
-    pub(super) learned: Option<String>,
+    /// What was learned without steps.
+    pub(super) learned: Option<Learned>,
     /// What was measured.
     pub(super) evaluations: Vec<Evaluation>,
-    /// Of the steps of this call.
+    /// Of the steps of this call; nothing where it had ended before.
     pub(super) seconds: f64,
     pub(super) examples: u64,
     pub(super) tokens: u64,
+}
+
+impl Reached {
+    /// What a run came to that has ended before, by what it has written.
+    pub(super) fn before(folder: &RunFolder, recipe: &Recipe) -> Result<Self> {
+        let of_steps = recipe.objective != ObjectiveName::Surroundings;
+        let metrics = match of_steps {
+            true => lines::read::<Line>(&folder.metrics())?,
+            false => Vec::new(),
+        };
+        let evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
+        let steps = metrics.last().map_or(1, |line| line.step);
+        let kept = recipe.select.best(&evaluations).map_or(steps, |best| best.step);
+        let learned = Learned::read(&folder.layer())?;
+        Ok(Reached { steps, kept, losses: losses(&metrics), learned, evaluations, ..Reached::default() })
+    }
 }
 
 /// A run with all that it needs.
@@ -69,15 +86,39 @@ impl Running<'_, '_> {
         let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
         let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
         let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
-        let every = recipe.evaluate_every.unwrap_or(0);
-        let every = if self.evaluator.is_blind() { 0 } else { every };
-        if every > 0 && evaluations.is_empty() && done == 0 {
-            evaluations.push(self.evaluate(self.model.start(), 0, &mut measured)?);
-        }
         let (mut examples, mut tokens, mut seconds, mut smooth) = (0, 0, 0.0, None);
         let mut progress = None;
         let mut step = done;
-        while step < recipe.steps && !self.gains_no_more(&evaluations) {
+        loop {
+            // Also what a run that was stopped has not measured any more.
+            if self.is_to_be_measured(step, &evaluations) && !signals::stopped() {
+                // Its place is taken by what the evaluation shows.
+                progress = None;
+                match self.evaluate(step) {
+                    Ok(evaluation) => evaluations.push(evaluation),
+                    // Below, the steps are kept.
+                    Err(Error::Interrupted { .. }) => continue,
+                    Err(e) => return Err(e),
+                }
+                // Before it is written down: what is known to be the best is there.
+                if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
+                    checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
+                }
+                evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
+                self.draw(&evaluations)?;
+            }
+            let ends = (step == recipe.steps || self.gains_no_more(&evaluations)) && !signals::stopped();
+            let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
+            if is_new || signals::stopped() && step > 0 {
+                checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
+                checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
+            }
+            if ends {
+                break;
+            }
+            if signals::stopped() {
+                return Err(self.interrupted(step));
+            }
             let (bar, from) = progress.get_or_insert_with(|| {
                 let bar = Progress::new(self.context.printer, "training", "examples", Some(recipe.steps));
                 (bar.after(step), examples)
@@ -99,30 +140,6 @@ impl Running<'_, '_> {
             let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
             bar.set_more(format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
             bar.set(step, examples - *from);
-            let last = step == recipe.steps;
-            if every > 0 && (last || step.is_multiple_of(every)) && !signals::stopped() {
-                // Its place is taken by what the evaluation shows.
-                progress = None;
-                evaluations.push(self.evaluate(&self.model.network()?, step, &mut measured)?);
-                if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
-                    checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
-                }
-                self.draw(&evaluations)?;
-            }
-            let ends = last || self.gains_no_more(&evaluations);
-            if ends || step.is_multiple_of(recipe.checkpoint_every) || signals::stopped() {
-                checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
-                checkpoint::prune(&folder.checkpoints(), folder::CHECKPOINTS)?;
-            }
-            if signals::stopped() && !ends {
-                return Err(Error::Interrupted {
-                    hint: Some(format!(
-                        "{} of {} steps are kept; the same command with --resume goes on",
-                        grouped(step),
-                        grouped(recipe.steps)
-                    )),
-                });
-            }
         }
         drop(progress);
         self.draw(&evaluations)?;
@@ -135,14 +152,30 @@ impl Running<'_, '_> {
         Ok(Reached { steps: step, kept, losses, learned: None, evaluations, seconds, examples, tokens })
     }
 
+    /// Whether what the model is worth after so many steps is wanted, and not known.
+    fn is_to_be_measured(&self, step: u64, evaluations: &[Evaluation]) -> bool {
+        let every = self.recipe.evaluate_every.unwrap_or(0);
+        let wanted = every > 0 && !self.evaluator.is_blind();
+        wanted
+            && (step == self.recipe.steps || step.is_multiple_of(every))
+            && evaluations.last().is_none_or(|last| last.step < step)
+    }
+
+    fn interrupted(&self, step: u64) -> Error {
+        let kept = format!("{} of {} steps are kept", grouped(step), grouped(self.recipe.steps));
+        Error::Interrupted { hint: Some(format!("{kept}; the same command with --resume goes on")) }
+    }
+
     fn gains_no_more(&self, evaluations: &[Evaluation]) -> bool {
         let patience = self.recipe.patience;
         patience > 0 && self.recipe.select.since_best(evaluations) >= patience
     }
 
-    fn evaluate(&self, network: &Network, step: u64, to: &mut Lines<Evaluation>) -> Result<Evaluation> {
-        let evaluation = self.evaluator.evaluate(network, step)?;
-        to.add(&evaluation)?;
+    fn evaluate(&self, step: u64) -> Result<Evaluation> {
+        let evaluation = match step {
+            0 => self.evaluator.evaluate(self.model.start(), 0)?,
+            _ => self.evaluator.evaluate(&self.model.network()?, step)?,
+        };
         self.context.printer.say(format!("after {}: {}", counted(step, "step"), told::measured(&evaluation)));
         Ok(evaluation)
     }
@@ -150,7 +183,8 @@ impl Running<'_, '_> {
     /// What is to be looked at, as far as the run has come.
     fn draw(&self, evaluations: &[Evaluation]) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
-        files::replace(&self.folder.curves(), curves::picture(&steps, evaluations).as_bytes())?;
+        let picture = curves::picture(&steps, evaluations, None);
+        files::replace(&self.folder.curves(), picture.as_bytes())?;
         events::write(&self.folder.events(), &curves::scalars(&steps, evaluations))?;
         Ok(())
     }

@@ -1,19 +1,19 @@
 //! The layer by what is said around utterances: alone (`train surroundings`), or behind what steps have left (`--layer`).
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use super::{
+    Run,
     corpus::Read,
     curves,
     evaluating::{Evaluator, Tasks},
-    folder::RunFolder,
     running::Reached,
     told,
 };
 use crate::{
-    cli::{Context, printer::counted, progress::Progress, signals},
+    cli::{progress::Progress, signals},
     encoder::{
-        DeviceChoice, Encoder, Network, TextOptions,
+        Encoder, Network, TextOptions,
         folder::{Dense, DenseActivation, ModelFolder, Pipeline, Step},
         open,
         transformer::Settings,
@@ -22,11 +22,12 @@ use crate::{
     random::Random,
     store::files,
     train::{
-        recipe::{ObjectiveName, Recipe},
+        recipe::ObjectiveName,
         run::{
             card::Card,
             evaluations::Evaluation,
             events,
+            learned::Learned,
             lines::{self, Lines},
             metrics::Line,
         },
@@ -37,60 +38,42 @@ use crate::{
 /// Dialogues of a corpus that are looked at, at most: more of them move the layer no more.
 const MOST: usize = 16_384;
 
-/// What a layer is to stand behind.
+/// A run, and the model that a layer is to stand behind.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
-    pub(super) recipe: &'a Recipe,
-    /// The model's name.
-    pub(super) name: &'a str,
+    pub(super) run: &'a Run<'a>,
     pub(super) folder: &'a ModelFolder,
-    pub(super) device: DeviceChoice,
-    pub(super) run_folder: &'a RunFolder,
-    pub(super) context: &'a Context<'a>,
-}
-
-/// What was looked at.
-struct Seen {
-    dialogues: usize,
-    utterances: u64,
-    tokens: u64,
-    seconds: f64,
 }
 
 impl Surroundings<'_> {
-    /// Learns from dialogues with that hash, measures what it gains, and saves it: a run without steps.
-    pub(super) fn run(&self, read: &Read, room: &Path, tasks: Tasks, hash: &str) -> Result<Reached> {
-        let (recipe, run_folder) = (self.recipe, self.run_folder);
+    /// Learns from dialogues, measures what it gains, and saves it: a run without steps.
+    pub(super) fn learn_alone(&self, read: &Read, tasks: Tasks) -> Result<Reached> {
+        let Run { recipe, start, folder: run_folder, device, of, context } = *self.run;
         let network = self.folder.network()?;
-        let named = (self.name, self.folder);
-        let evaluator = Evaluator::new(recipe, (read, room), tasks, named, self.device, self.context)?;
-        let (trained, learned, seen) = self.learn(self.folder.pipeline(), &network, read)?;
-        run_folder.begin(recipe, hash)?;
+        let named = (start.name.as_str(), self.folder);
+        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), tasks, named, device, context)?;
+        let (trained, learned) = self.learn(self.folder.pipeline(), &network, read)?;
+        run_folder.begin(recipe, of)?;
         // What there was is of a run that was stopped, and begins anew.
         Lines::<Evaluation>::open(&run_folder.evaluations(), 0)?.clear()?;
         let mut evaluations = Vec::new();
-        for (step, folder, when) in [(0, self.folder, "as it is"), (1, &trained, "with the layer")] {
-            evaluations.extend(self.measure(&evaluator, folder, &network, step, when)?);
+        for (step, folder) in [(0, self.folder), (1, &trained)] {
+            evaluations.extend(self.measure(&evaluator, folder, &network, step)?);
         }
-        self.draw(&evaluations)?;
-        let reached = Reached {
-            steps: 1,
-            kept: 1,
-            losses: None,
-            learned: Some(learned),
-            evaluations,
-            seconds: seen.seconds,
-            examples: seen.utterances,
-            tokens: seen.tokens,
-        };
+        let seen = (learned.dialogues as usize, learned.utterances as usize);
+        let reached =
+            Reached { steps: 1, kept: 1, learned: Some(learned), evaluations, ..Reached::default() };
+        self.draw(&reached)?;
         let card = Card {
             recipe,
-            base: self.name,
-            seen: (seen.dialogues, seen.utterances as usize),
-            data: hash,
+            base: &start.name,
+            repository: start.repository.as_deref(),
+            seen,
+            data: &of.dialogues,
             kept: reached.kept,
             gains: told::gains(&reached, recipe.seed).into_iter().map(told::Gain::of_card).collect(),
             losses: None,
+            layered: true,
         };
         run_folder.save(&trained, &trained.tokenizer()?, &network, &card)?;
         Ok(reached)
@@ -104,48 +87,36 @@ impl Surroundings<'_> {
         evaluator: &Evaluator,
         reached: &mut Reached,
     ) -> Result<ModelFolder> {
-        let (trained, learned, _) = self.learn(pipeline, network, read).map_err(|e| match e {
+        let (trained, learned) = self.learn(pipeline, network, read).map_err(|e| match e {
             Error::Interrupted { .. } => Error::Interrupted {
                 hint: Some("the steps are kept; the same command with --resume goes on".to_owned()),
             },
             other => other,
         })?;
         let step = reached.steps + 1;
-        let evaluation = self.measure(evaluator, &trained, network, step, "with the layer")?;
-        reached.evaluations.extend(evaluation);
-        self.draw(&reached.evaluations)?;
+        reached.evaluations.extend(self.measure(evaluator, &trained, network, step)?);
         reached.learned = Some(learned);
+        self.draw(reached)?;
         Ok(trained)
     }
 
-    /// The model with the layer behind all that was there, and what was learned, in words.
-    fn learn(
-        &self,
-        before: &Pipeline,
-        network: &Network,
-        read: &Read,
-    ) -> Result<(ModelFolder, String, Seen)> {
-        let (sums, seen) = self.look(before, network, read)?;
-        let layer = surroundings::learn(&sums, self.recipe.strength.unwrap_or(1.0))?;
-        let learned = format!(
-            "a layer by what is said around {}; directions that tell more than chance does: {}, the first {:.2} (chance {:.2})",
-            counted(seen.utterances, "utterance"),
-            layer.telling(),
-            layer.told[0],
-            layer.by_chance
-        );
-        Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned, seen))
+    /// The model with the layer behind all that was there, and what was learned.
+    fn learn(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(ModelFolder, Learned)> {
+        let (sums, mut learned) = self.look(before, network, read)?;
+        let layer = surroundings::learn(&sums, self.run.recipe.strength.unwrap_or(1.0))?;
+        (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
+        Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }
 
     /// Encodes the dialogues, and adds them up corpus by corpus.
-    fn look(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Seen)> {
+    fn look(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Learned)> {
         let started = Instant::now();
-        let recipe = self.recipe;
+        let Run { recipe, start, device, context, .. } = *self.run;
         // Whole vectors: what is cut off at the end is cut off behind the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
-        let settings = Settings { device: self.device, ..Settings::default() };
-        let encoder = open::open_with(self.name, &folder, network, &settings)?;
+        let settings = Settings { device, ..Settings::default() };
+        let encoder = open::open_with(&start.name, &folder, network, &settings)?;
         // Beside an objective of steps the word is that one's.
         let around = match recipe.objective {
             ObjectiveName::Surroundings => recipe.context.unwrap_or(1),
@@ -153,7 +124,7 @@ impl Surroundings<'_> {
         };
         let least = recipe.min_turns.unwrap_or(1);
         let (mut corpora, mut begin) = (Vec::new(), 0);
-        let mut seen = Seen { dialogues: 0, utterances: 0, tokens: 0, seconds: 0.0 };
+        let mut seen = Learned::default();
         for end in &read.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
             // They stay in that order: those of a chunk are not about the same more often than chance has it.
@@ -161,7 +132,7 @@ impl Surroundings<'_> {
             chosen.truncate(MOST);
             let mut sums = Sums::new(encoder.dim(), around);
             let mut progress =
-                Progress::new(self.context.printer, "looking", "utterances", Some(chosen.len() as u64));
+                Progress::new(context.printer, "looking", "utterances", Some(chosen.len() as u64));
             let (mut texts, mut bytes, mut turns) = (Vec::new(), 0, Vec::new());
             for (n, number) in chosen.iter().enumerate() {
                 if signals::stopped() {
@@ -198,23 +169,27 @@ impl Surroundings<'_> {
         folder: &ModelFolder,
         network: &Network,
         step: u64,
-        when: &str,
     ) -> Result<Option<Evaluation>> {
-        if self.recipe.evaluate_every == Some(0) || evaluator.is_blind() {
+        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_blind() {
             return Ok(None);
         }
-        let evaluation = evaluator.evaluate_as(folder, network, None, step)?;
-        Lines::open(&self.run_folder.evaluations(), step)?.add(&evaluation)?;
-        self.context.printer.say(format!("{when}: {}", told::measured(&evaluation)));
+        let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;
+        evaluation.layer = step > 0;
+        Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
+        let when = if evaluation.layer { "with the layer" } else { "as it is" };
+        self.run.context.printer.say(format!("{when}: {}", told::measured(&evaluation)));
         Ok(Some(evaluation))
     }
 
-    /// What is to be looked at.
-    fn draw(&self, evaluations: &[Evaluation]) -> Result<()> {
-        let metrics = self.run_folder.metrics();
+    /// Writes down what was learned, and what is to be looked at.
+    fn draw(&self, reached: &Reached) -> Result<()> {
+        let learned = reached.learned.as_ref();
+        learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;
+        let metrics = self.run.folder.metrics();
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
-        files::replace(&self.run_folder.curves(), curves::picture(&steps, evaluations).as_bytes())?;
-        events::write(&self.run_folder.events(), &curves::scalars(&steps, evaluations))?;
+        let picture = curves::picture(&steps, &reached.evaluations, learned);
+        files::replace(&self.run.folder.curves(), picture.as_bytes())?;
+        events::write(&self.run.folder.events(), &curves::scalars(&steps, &reached.evaluations))?;
         Ok(())
     }
 }

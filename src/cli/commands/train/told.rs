@@ -1,8 +1,10 @@
 //! What a run came to, for people and for programs.
 
-use serde::Serialize;
+use std::{io::Write, path::Path};
 
-use super::{folder::RunFolder, running::Reached};
+use serde::{Deserialize, Serialize};
+
+use super::{folder, running::Reached};
 use crate::{
     cli::{
         Context,
@@ -11,13 +13,20 @@ use crate::{
     error::Result,
     eval::significance::{DRAWS, randomisation},
     train::{
-        recipe::Recipe,
-        run::evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
+        recipe::{ObjectiveName, Recipe},
+        run::{
+            card::Gained,
+            evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
+            learned::Learned,
+        },
     },
 };
 
+/// What is more probable than this may be chance.
+const BY_CHANCE: f64 = 0.05;
+
 /// What a dev task was worth at the start, and what it is now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Gain {
     pub(super) task: String,
     pub(super) measure: String,
@@ -29,8 +38,14 @@ pub(super) struct Gain {
 
 impl Gain {
     /// As a model's card tells it.
-    pub(super) fn of_card(self) -> (String, String, [f64; 2]) {
-        (self.task, self.measure, [self.start, self.kept])
+    pub(super) fn of_card(self) -> Gained {
+        let Gain { task, measure, start, kept, p } = self;
+        Gained { task, measure, start, kept, p }
+    }
+
+    /// Whether it is a loss that chance does not explain.
+    fn is_loss(&self) -> bool {
+        self.kept < self.start && self.p.is_some_and(|p| p < BY_CHANCE)
     }
 }
 
@@ -61,7 +76,7 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
 /// What was measured, in a line.
 pub(super) fn measured(evaluation: &Evaluation) -> String {
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
-    let dev = main_values(evaluation).map(|m| format!("{} {} {:.1}", m.task, m.measure, 100.0 * m.value));
+    let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
     words.into_iter().chain(dev).collect::<Vec<String>>().join(", ")
 }
 
@@ -71,64 +86,80 @@ pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
     Some([start.agreement?, last(reached)?.agreement?])
 }
 
-pub(super) fn end(
-    reached: &Reached,
-    recipe: &Recipe,
-    folder: &RunFolder,
-    context: &Context<'_>,
-) -> Result<()> {
+/// What was learned without steps, in words.
+fn words(learned: &Learned) -> String {
+    format!(
+        "a layer by what is said around {}: {} of {} directions tell more of it than chance does, the first with a correlation \
+         of {:.2} (chance {:.2})",
+        counted(learned.utterances, "utterance"),
+        learned.telling(),
+        learned.told.len(),
+        learned.told.first().unwrap_or(&0.0),
+        learned.by_chance
+    )
+}
+
+pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
     let Reached { losses, seconds, examples, tokens, .. } = *reached;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
-    let model = folder.model();
-    let rate = |n: u64| grouped((n as f64 / seconds.max(1e-3)) as u64);
+    let model = folder::model_in(output);
     let gains = gains(reached, recipe.seed);
     let agreements = agreements(reached);
+    let by_steps = recipe.objective != ObjectiveName::Surroundings;
     let result = serde_json::json!({
         "model": model, "steps": reached.steps, "kept": reached.kept,
         "loss": { "first": first, "last": last },
         "agreement": agreements.map(|[start, kept]| serde_json::json!({ "start": start, "kept": kept })),
         "dev": gains, "seconds": seconds, "examples": examples, "tokens": tokens,
+        "layer": reached.learned,
     });
+    let took = |out: &mut dyn Write, seconds: f64, examples: u64, tokens: u64| {
+        let rate = |n: u64| grouped((n as f64 / seconds.max(1e-3)) as u64);
+        writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))
+    };
     context.printer.result(&result, |out| {
         let early = match reached.steps < recipe.steps {
             true => format!(" of {}, then it gained no more", grouped(recipe.steps)),
             false => String::new(),
         };
-        if losses.is_some() || reached.learned.is_none() {
+        if by_steps {
             writeln!(out, "{}{early}, loss {first:.4} → {last:.4}", counted(reached.steps, "step"))?;
         }
-        if let Some(learned) = &reached.learned {
-            writeln!(out, "{learned}")?;
-        }
         if examples > 0 {
-            writeln!(out, "{seconds:.0} s, {} examples/s, {} tokens/s", rate(examples), rate(tokens))?;
+            took(out, seconds, examples, tokens)?;
+        }
+        if let Some(learned) = &reached.learned {
+            writeln!(out, "{}", words(learned))?;
+            took(out, learned.seconds, learned.utterances, learned.tokens)?;
         }
         if let Some([start, kept]) = agreements {
-            writeln!(
-                out,
-                "agreement of neighbours with words: {:.1}% → {:.1}%",
-                100.0 * start,
-                100.0 * kept
-            )?;
+            let tells = match reached.learned.is_some() {
+                true => " (which the layer is not for)",
+                false => "",
+            };
+            let (start, kept) = (100.0 * start, 100.0 * kept);
+            writeln!(out, "agreement of neighbours with words: {start:.1}% → {kept:.1}%{tells}")?;
         }
         for Gain { task, measure, start, kept, p } in &gains {
             let p = p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
-            writeln!(out, "{task} {measure}: {:.1} → {:.1}{p}", 100.0 * start, 100.0 * kept)?;
+            writeln!(out, "{task} {measure}: {:.2} → {:.2}{p}", 100.0 * start, 100.0 * kept)?;
         }
         let how = match recipe.select {
             Selection::LabelFree => " (by the agreement with words)",
             Selection::Dev => " (by the labels of the dev tasks)",
             Selection::Last => "",
         };
-        match reached.evaluations.is_empty() || losses.is_none() {
+        match reached.evaluations.is_empty() || !by_steps {
             true => writeln!(out, "the model is {}", model.display()),
             false => {
                 writeln!(out, "the model is {}, of step {}{how}", model.display(), grouped(reached.kept))
             }
         }
     })?;
+    warn_of_losses(&gains, reached.learned.is_some(), context);
     if let Some([start, kept]) = agreements
         && kept < start - NEARLY
+        && reached.learned.is_none()
     {
         context.printer.warn(format!(
             "neighbours agree less with words than they did: measure it with labels before you rely on it, beside {}",
@@ -137,9 +168,28 @@ pub(super) fn end(
     }
     if gains.is_empty() {
         context.printer.hint(format!(
-            "what it gained, labels tell: turnwise bench … -r model -r model:{}, or --dev while it learns",
+            "what it gained, labels tell: turnwise bench {} -r model:{} -r model:{}, or --dev while it learns",
+            recipe.objective.bench(),
+            recipe.model,
             model.display()
         ));
     }
     Ok(())
+}
+
+/// Tells what labels say was lost, and what helps.
+pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_>) {
+    let lost: Vec<String> = gains
+        .iter()
+        .filter(|gain| gain.is_loss())
+        .map(|g| format!("{} {} {:.2} → {:.2}", g.task, g.measure, 100.0 * g.start, 100.0 * g.kept))
+        .collect();
+    if lost.is_empty() {
+        return;
+    }
+    context.printer.warn(format!("it lost by more than chance: {}", lost.join(", ")));
+    context.printer.hint(match layered {
+        true => "a layer is for dialogues like those that it was learned from; --strength 0.2 changes less elsewhere",
+        false => "a greater weight of `keep`, such as --beside keep=80, keeps more of what the encoder knew",
+    });
 }
