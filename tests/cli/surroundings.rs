@@ -155,7 +155,7 @@ fn its_settings_count_and_can_be_swept() {
     };
     // Without strength all stays as it is; with it nothing does.
     let off = |layer: &[f32]| -> f32 {
-        let one = |at: usize| if at % 17 == 0 { 1.0 } else { 0.0 };
+        let one = |at: usize| if at.is_multiple_of(17) { 1.0 } else { 0.0 };
         layer.iter().enumerate().map(|(at, v)| (v - one(at)).abs()).fold(0.0, f32::max)
     };
     assert!(off(&layer("strength=0_context=1")) < 1e-6);

@@ -95,6 +95,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         "simcse",
         "neighbours",
         "responses",
+        "places",
         "siamese-s",
         "siamese-m",
         "words",

@@ -17,8 +17,8 @@ impl Recipe {
         // There the other examples of a step are what one is compared with.
         let in_batch =
             matches!(self.objective, O::Simcse | O::Neighbours | O::Responses | O::SiameseS | O::SiameseM);
-        // There tokens or classes are told, whose likeness nobody asks about.
-        let told = matches!(self.objective, O::Words | O::Relevance);
+        // There tokens, classes or places are told, and none are wrong answers.
+        let told = matches!(self.objective, O::Places | O::Words | O::Relevance);
         if self.objective == O::Keep {
             return refuse(
                 "keep trains for nothing alone",

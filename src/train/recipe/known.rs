@@ -32,6 +32,7 @@ built_in!(
     "dialoguecse-of-multiwoz",
     "dialoguecse-of-self-dialogue",
     "dialoguecse-of-sgd",
+    "places-mdc",
     "responses-chinese",
     "responses-ubuntu",
     "siamese-m-ecd",

@@ -188,7 +188,11 @@ impl Recipe {
             checkpoint_every: every(),
             evaluate_every: None,
             dev: Vec::new(),
-            select: Selection::default(),
+            // Who says what where is not told by words: their agreement is none to choose by.
+            select: match objective {
+                ObjectiveName::Places => Selection::Last,
+                _ => Selection::default(),
+            },
             patience: patience(),
         }
     }
@@ -218,6 +222,7 @@ impl Recipe {
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
             O::Responses => (64, 2e-5, 64, 0.05),
+            O::Places => (64, 1e-4, 64, 0.2),
             O::SiameseS | O::SiameseM => (64, 2e-5, 64, 1.0),
             O::Words => (50, 2e-5, 128, 1.0),
             O::Relevance => (32, 2e-5, 128, 1.0),
@@ -228,6 +233,7 @@ impl Recipe {
             // Each corpus has a teacher of its own, and gets as many steps as one alone.
             O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
             O::Responses => (300, 30),
+            O::Places => (200, 20),
             _ => (300, 0),
         };
         if self.objective == O::Joint {
@@ -274,7 +280,7 @@ impl Recipe {
             O::SiameseS => {
                 self.context.get_or_insert(1);
             }
-            O::Simcse | O::Neighbours | O::Words | O::Keep | O::Surroundings => {}
+            O::Simcse | O::Neighbours | O::Places | O::Words | O::Keep | O::Surroundings => {}
         }
     }
 
@@ -291,7 +297,10 @@ impl Recipe {
     pub fn divides_turns(&self) -> bool {
         use ObjectiveName as O;
         let several = |name| {
-            !matches!(name, O::Dialoguecse | O::Simcse | O::SiameseS | O::Words | O::Keep | O::Surroundings)
+            !matches!(
+                name,
+                O::Dialoguecse | O::Simcse | O::SiameseS | O::Places | O::Words | O::Keep | O::Surroundings
+            )
         };
         several(self.objective) || self.beside().any(|(name, _)| several(name))
     }

@@ -22,6 +22,8 @@ pub enum ObjectiveName {
     Surroundings,
     /// Ours, for responses: what is said next is like the turns before it.
     Responses,
+    /// Ours, for utterances: who says it, and where in the dialogue.
+    Places,
     /// SiameseBERT-S: a layer between one turn and its response.
     SiameseS,
     /// SiameseBERT-M: layers between several turns as one sequence and their response.
@@ -38,13 +40,14 @@ pub enum ObjectiveName {
 
 impl ObjectiveName {
     /// All of them.
-    pub const ALL: [ObjectiveName; 12] = [
+    pub const ALL: [ObjectiveName; 13] = [
         ObjectiveName::Dialoguecse,
         ObjectiveName::Dial2vec,
         ObjectiveName::Simcse,
         ObjectiveName::Neighbours,
         ObjectiveName::Surroundings,
         ObjectiveName::Responses,
+        ObjectiveName::Places,
         ObjectiveName::SiameseS,
         ObjectiveName::SiameseM,
         ObjectiveName::Words,
@@ -62,6 +65,7 @@ impl ObjectiveName {
             ObjectiveName::Neighbours => "neighbours",
             ObjectiveName::Surroundings => "surroundings",
             ObjectiveName::Responses => "responses",
+            ObjectiveName::Places => "places",
             ObjectiveName::SiameseS => "siamese-s",
             ObjectiveName::SiameseM => "siamese-m",
             ObjectiveName::Words => "words",

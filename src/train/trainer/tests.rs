@@ -8,7 +8,7 @@ use crate::{
     train::{
         data::Said,
         model::Freezing,
-        objectives::{Dial2vec, DialogueCse, Matching, NextTurn, Relevance, SimCse, Turns, Words},
+        objectives::{Dial2vec, DialogueCse, Matching, NextTurn, Places, Relevance, SimCse, Turns, Words},
         schedule,
     },
 };
@@ -63,6 +63,7 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
         Box::new(NextTurn::new(Matching::Perceptron, 24, 1, &Device::Cpu).unwrap()),
         Box::new(Words::new(&trainable(1), Some(3), 1).unwrap()),
         Box::new(Relevance::new(24, 1, &Device::Cpu).unwrap()),
+        Box::new(Places::new(&trainable(0), data, 16, 1).unwrap()),
     ]
 }
 

@@ -9,8 +9,8 @@ use crate::{
         data::TrainingSet,
         model::Trainable,
         objectives::{
-            Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Relevance, SimCse, Together,
-            Turns, Words,
+            Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Places, Relevance, SimCse,
+            Together, Turns, Words,
         },
         recipe::{Aggregation, ObjectiveName, Profile, Recipe},
     },
@@ -92,6 +92,11 @@ fn plain(
             let mut made = NextTurn::new(matching, model.width(), seed, model.device())?;
             made.context = recipe.context.unwrap_or(made.context);
             (made.temperature, made.max_tokens) = (temperature, max_tokens);
+            Box::new(made)
+        }
+        ObjectiveName::Places => {
+            let mut made = Places::new(model, data, max_tokens, seed)?;
+            made.temperature = temperature;
             Box::new(made)
         }
         ObjectiveName::Words => {

@@ -1,5 +1,6 @@
 //! Each objective against its formula written out, tokens by tokens, in 64 bits; and its gradient against differences.
 
+mod places;
 mod rivals;
 
 use candle_core::{DType, Device, Tensor, Var};

@@ -67,7 +67,7 @@ fn responses_and_siamese_networks_are_their_formulas() {
 }
 
 /// A network as wide as the tests' states, of 50 words.
-fn trainable(frozen: usize) -> Trainable {
+pub(super) fn trainable(frozen: usize) -> Trainable {
     let shape = Shape {
         hidden: WIDTH,
         heads: 2,
