@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     eval::rank::{Bm25, Pool, Ranker, Watch},
     measures::space::space,
-    train::teacher::near,
+    train::near,
 };
 
 /// How many neighbours are looked at.

@@ -7,21 +7,26 @@ use std::collections::HashMap;
 
 use crate::{
     encoder::{Sequence, Vectors},
-    error::{Error, Result},
+    error::Result,
     random::Random,
     train::{
         data::TrainingSet,
         model::Trainable,
+        near,
         objectives::{Place, unit_means},
-        teacher::near,
     },
 };
+
+/// Utterances that are encoded before it is told how many are.
+const CHUNK: usize = 1_024;
 
 /// How they are chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Near ones that are looked at, by vectors; by words it is as many as are given.
+    /// Near ones that are looked at, by vectors.
     pub near: usize,
+    /// The same by words.
+    pub by_words: usize,
     /// What is as near as this may be true.
     pub bound: f32,
     /// Among how many nearest both must be of each other to be taken for the same.
@@ -30,66 +35,76 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { near: 20, bound: 0.8, mutual: 5 }
+        Settings { near: 20, by_words: 10, bound: 0.8, mutual: 5 }
     }
 }
 
-/// Hard negatives for some utterances.
+/// Hard negatives for some utterances, and where each of those is said.
 pub struct Hard {
-    near: HashMap<Place, Vec<Place>>,
+    numbers: HashMap<Vec<u32>, u32>,
+    places: Vec<Place>,
+    near: Vec<Vec<u32>>,
 }
 
 impl Hard {
-    /// Finds them among these utterances, by the vectors of a model that has not been trained yet, and by lists of who is
-    /// near whom by words.
+    /// Finds them among what is said at these places, each text once, by the vectors of a model that has not been trained
+    /// yet and by words. `told` hears how many are encoded.
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,
         chosen: &[Place],
-        by_words: &[Vec<u32>],
         max_tokens: usize,
         settings: Settings,
+        told: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Self> {
-        if by_words.len() != chosen.len() {
-            return Err(Error::Internal("words of other utterances".to_owned()));
+        let (mut numbers, mut places, mut said) = (HashMap::new(), Vec::new(), Vec::new());
+        for place in chosen {
+            let ids = data.said(*place)?;
+            if !numbers.contains_key(&ids) {
+                numbers.insert(ids.clone(), places.len() as u32);
+                places.push(*place);
+                said.push(ids);
+            }
         }
-        let said = chosen.iter().map(|place| data.said(*place)).collect::<Result<Vec<Vec<u32>>>>()?;
-        let sequences: Vec<Sequence> = said.iter().map(|ids| data.utterance(ids, max_tokens)).collect();
-        let vectors = unit_means(model, &sequences)?;
-        let nearest = near::nearest(&vectors, settings.near);
-        let same = near::mutual(&vectors, settings.mutual);
+        let mut vectors = Vectors::new(model.width());
+        for chunk in said.chunks(CHUNK) {
+            let sequences: Vec<Sequence> = chunk.iter().map(|ids| data.utterance(ids, max_tokens)).collect();
+            unit_means(model, &sequences)?.rows().for_each(|row| vectors.push(row));
+            told(vectors.len())?;
+        }
+        let nearest = near::nearest_of_many(&vectors, settings.near)?;
+        let same = near::mutual_of(&nearest, settings.mutual);
+        let by_words = near::words::nearest(&said, settings.by_words);
         let wrong = |own: usize, other: u32| {
-            let (a, b) = (&chosen[own], &chosen[other as usize]);
-            a.dialogue != b.dialogue
-                && said[own] != said[other as usize]
-                && !same[own].contains(&other)
-                && cosine(&vectors, own, other as usize) < settings.bound
+            !same[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
         };
-        let of = |(own, place): (usize, &Place)| {
-            let mut found: Vec<u32> =
-                nearest[own].iter().chain(&by_words[own]).copied().filter(|n| wrong(own, *n)).collect();
+        let of = |own: usize| -> Vec<u32> {
+            let near = nearest[own].iter().chain(&by_words[own]).copied();
+            let mut found: Vec<u32> = near.filter(|other| wrong(own, *other)).collect();
             found.sort_unstable();
             found.dedup();
-            (*place, found.into_iter().map(|n| chosen[n as usize]).collect::<Vec<Place>>())
+            found
         };
-        let near = chosen.iter().enumerate().map(of).filter(|(_, found)| !found.is_empty()).collect();
-        Ok(Hard { near })
+        let near = (0..places.len()).map(of).collect();
+        Ok(Hard { numbers, places, near })
     }
 
-    /// How many utterances have some.
+    /// How many texts have some.
     pub fn len(&self) -> usize {
-        self.near.len()
+        self.near.iter().filter(|near| !near.is_empty()).count()
     }
 
     /// Whether none has.
     pub fn is_empty(&self) -> bool {
-        self.near.is_empty()
+        self.len() == 0
     }
 
-    /// One for an utterance, if it has any.
-    pub fn draw(&self, place: Place, random: &mut Random) -> Option<Place> {
-        let found = self.near.get(&place)?;
-        Some(found[random.below(found.len())])
+    /// One for what is said in a dialogue, said in another, if there is any.
+    pub fn draw(&self, said: &[u32], dialogue: u32, random: &mut Random) -> Option<Place> {
+        let near = &self.near[*self.numbers.get(said)? as usize];
+        let places = near.iter().map(|n| self.places[*n as usize]);
+        let elsewhere: Vec<Place> = places.filter(|place| place.dialogue != dialogue).collect();
+        (!elsewhere.is_empty()).then(|| elsewhere[random.below(elsewhere.len())])
     }
 }
 
@@ -116,20 +131,29 @@ mod tests {
         let model =
             Trainable::new(network, freezing, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
         let chosen: Vec<Place> = (0..24).map(|n| Place { dialogue: n / 2, turn: n % 2 }).collect();
-        let by_words: Vec<Vec<u32>> = (0..24).map(|n| vec![(n + 5) % 24]).collect();
         let settings = Settings { bound: 0.99, ..Settings::default() };
-        let hard = Hard::mine(&model, &data, &chosen, &by_words, 16, settings).unwrap();
+        let mut told = 0;
+        let mut mine = |settings| {
+            Hard::mine(&model, &data, &chosen, 16, settings, &mut |done| {
+                told = done;
+                Ok(())
+            })
+            .unwrap()
+        };
+        let hard = mine(settings);
         assert!(!hard.is_empty());
         let mut random = Random::new(1, 1);
         let ids = |p: Place| data.said(p).unwrap();
         for place in &chosen {
             for _ in 0..20 {
-                let Some(drawn) = hard.draw(*place, &mut random) else { break };
+                let Some(drawn) = hard.draw(&ids(*place), place.dialogue, &mut random) else { break };
                 assert!(drawn.dialogue != place.dialogue && ids(drawn) != ids(*place));
             }
         }
+        // What was not looked at has none.
+        assert_eq!(hard.draw(&[59], 0, &mut random), None);
         // With a bound below all cosines nothing is wrong any more.
-        let settings = Settings { bound: -1.0, ..Settings::default() };
-        assert!(Hard::mine(&model, &data, &chosen, &by_words, 16, settings).unwrap().is_empty());
+        assert!(mine(Settings { bound: -1.0, ..Settings::default() }).is_empty());
+        assert_eq!(told, 13);
     }
 }

@@ -6,6 +6,7 @@ pub mod gradients;
 pub mod hard;
 pub mod held;
 pub mod model;
+pub mod near;
 pub mod objectives;
 pub mod ops;
 pub mod optimizer;

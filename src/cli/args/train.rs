@@ -62,7 +62,7 @@ fn varied(text: &str) -> Result<(String, Vec<String>), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainRunArgs {
-    /// auto (for dialogues), surroundings (for utterances, without steps), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
+    /// auto (for dialogues), surroundings (for utterances, without steps), places (for what utterances do), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     what: Option<String>,
     /// The dialogues: the name or folder of an index, or files and folders (walked)

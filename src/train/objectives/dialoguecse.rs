@@ -117,7 +117,7 @@ impl Objective for DialogueCse {
             add(&dialogue[turn].ids);
             for n in 0..self.negatives {
                 let hard = match &self.hard {
-                    Some((count, hard)) if n < *count => hard.draw(*place, random),
+                    Some((count, hard)) if n < *count => hard.draw(&dialogue[turn].ids, own, random),
                     _ => None,
                 };
                 match hard {

@@ -8,11 +8,11 @@
 //! to tell topics: an encoder that learns from both sees more than either.
 
 mod head;
-pub mod near;
 
 use crate::{
     encoder::{Vectors, vectors::normalize},
     error::{Error, Result},
+    train::near,
 };
 
 /// How a teacher is made.

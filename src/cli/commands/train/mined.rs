@@ -1,26 +1,20 @@
-//! Hard negatives: found by the vectors of the model as it is, and by BM25.
-
-use rayon::prelude::*;
+//! Hard negatives: found by the vectors of the model as it is, and by words.
 
 use crate::{
-    cli::{Context, printer::counted, watching::Watching},
-    error::Result,
-    eval::rank::{Bm25, Items, Pool, Ranker},
+    cli::{Context, printer::counted, progress::Progress, signals},
+    error::{Error, Result},
     random::Random,
     train::{
         data::TrainingSet,
         hard::{Hard, Settings},
         model::Trainable,
-        objectives::{Place, every_turn},
+        objectives::every_turn,
         recipe::Recipe,
-        teacher::near,
     },
 };
 
-/// Utterances that they are found for, and among, at most: each is compared with each. For others they are drawn by chance.
-const MOST: usize = 8_192;
-/// Near ones by words.
-const NEAR: usize = 10;
+/// Utterances that they are found for, and among, at most. For others they are drawn by chance.
+const MOST: usize = 65_536;
 
 pub(super) fn hard(
     recipe: &Recipe,
@@ -31,29 +25,53 @@ pub(super) fn hard(
     let mut chosen = every_turn(data);
     Random::new(recipe.seed, 5).shuffle(&mut chosen);
     chosen.truncate(MOST);
-    let by_words = by_words(data, &chosen, context)?;
-    let hard = Hard::mine(model, data, &chosen, &by_words, recipe.max_tokens, Settings::default())?;
+    let mut progress =
+        Progress::new(context.printer, "looking for hard negatives", "texts", Some(chosen.len() as u64));
+    let hard = Hard::mine(model, data, &chosen, recipe.max_tokens, Settings::default(), &mut |done| {
+        progress.set(done as u64, done as u64);
+        match signals::stopped() {
+            true => Err(Error::Interrupted { hint: Some("nothing was trained yet".to_owned()) }),
+            false => Ok(()),
+        }
+    })?;
+    drop(progress);
     context.printer.say(format!(
         "hard negatives for {} of {}",
-        counted(hard.len() as u64, "utterance"),
+        counted(hard.len() as u64, "text"),
         counted(chosen.len() as u64, "utterance")
     ));
     Ok(hard)
 }
 
-/// The nearest of each by BM25, of tokens as the model has them: what is near by words in any language.
-fn by_words(data: &TrainingSet, chosen: &[Place], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
-    let text = |place: &Place| -> Result<String> {
-        Ok(data.said(*place)?.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+#[cfg(test)]
+mod tests {
+    use crate::{
+        eval::rank::{Bm25, Items, Pool, Ranker},
+        random::Random,
+        train::near::words,
     };
-    let pool = Pool::of(Items::Texts(chosen.iter().map(text).collect::<Result<_>>()?));
-    let bm25 = Bm25::default();
-    let scorer = bm25.prepare(&pool, &Watching::new(context.printer))?;
-    let all: Vec<u32> = (0..chosen.len() as u32).collect();
-    let of = |own: usize| {
-        let mut scores = Vec::new();
-        scorer.scores(own, &all, &mut scores)?;
-        Ok(near::best(&scores, own, NEAR, 0.0))
-    };
-    (0..chosen.len()).into_par_iter().map(of).collect()
+
+    #[test]
+    fn near_by_words_is_near_by_bm25() {
+        let mut random = Random::new(3, 0);
+        let texts: Vec<Vec<u32>> = (0..200)
+            .map(|_| {
+                (0..1 + random.below(9)).map(|_| random.below(60).min(random.below(60)) as u32).collect()
+            })
+            .collect();
+        let text = |ids: &Vec<u32>| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let pool = Pool::of(Items::Texts(texts.iter().map(text).collect()));
+        let bm25 = Bm25::default();
+        let scorer = bm25.prepare(&pool, &()).unwrap();
+        let all: Vec<u32> = (0..200).collect();
+        for (own, found) in words::nearest(&texts, 10).into_iter().enumerate() {
+            let mut scores = Vec::new();
+            scorer.scores(own, &all, &mut scores).unwrap();
+            let mut expected: Vec<u32> =
+                all.iter().copied().filter(|n| *n as usize != own && scores[*n as usize] > 0.0).collect();
+            expected.sort_by(|a, b| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b)));
+            expected.truncate(10);
+            assert_eq!(found, expected, "{own}");
+        }
+    }
 }

@@ -1,11 +1,20 @@
-//! Who is near whom, looked at exactly.
+//! Who is near whom.
+
+mod graph;
+#[cfg(test)]
+mod tests;
+pub mod words;
 
 use rayon::prelude::*;
 
 use crate::{
     encoder::Vectors,
+    error::Result,
     train::ops::{Matrix, product},
 };
+
+/// So many are compared each with each; of more, a graph finds nearly all that are near.
+const EXACTLY: usize = 8_192;
 
 /// Rows whose scores are made together.
 const BLOCK: usize = 256;
@@ -29,8 +38,16 @@ pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     });
 }
 
+/// For each vector its nearest, the best first: all of them where that can be looked at, nearly all else.
+pub(super) fn nearest_of_many(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
+    match vectors.len() <= EXACTLY {
+        true => Ok(self::nearest(vectors, nearest)),
+        false => graph::nearest(vectors, nearest),
+    }
+}
+
 /// For each vector its nearest, the best first.
-pub(in crate::train) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
+pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u32>> {
     let count = vectors.len();
     let mut lists: Vec<Vec<u32>> = Vec::with_capacity(count);
     blocks(vectors, &mut |first, scores| {
@@ -41,12 +58,17 @@ pub(in crate::train) fn nearest(vectors: &Vectors, nearest: usize) -> Vec<Vec<u3
 }
 
 /// For each vector, those that are among its nearest and that it is among the nearest of.
-pub(in crate::train) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
-    let (count, lists) = (vectors.len(), nearest(vectors, near));
+pub(super) fn mutual(vectors: &Vectors, near: usize) -> Vec<Vec<u32>> {
+    mutual_of(&nearest(vectors, near), near)
+}
+
+/// The same by lists of who is near whom: of those that are among the first of each other's.
+pub(super) fn mutual_of(lists: &[Vec<u32>], near: usize) -> Vec<Vec<u32>> {
+    let first = |n: usize| lists[n].iter().take(near);
     let of = |n: usize| -> Vec<u32> {
-        lists[n].iter().copied().filter(|other| lists[*other as usize].contains(&(n as u32))).collect()
+        first(n).copied().filter(|other| first(*other as usize).any(|back| *back as usize == n)).collect()
     };
-    (0..count).into_par_iter().map(of).collect()
+    (0..lists.len()).into_par_iter().map(of).collect()
 }
 
 /// The places of the best scores, the best first, of those above a bound and without one's own. Of equals the first.
