@@ -216,8 +216,7 @@ impl Recipe {
             return;
         }
         let (batch, rate, tokens, temperature) = match self.objective {
-            O::Dialoguecse => (20, 5e-5, 50, 0.1),
-            O::Joint => (20, 2e-5, 50, 0.1),
+            O::Dialoguecse | O::Joint => (20, 5e-5, 50, 0.1),
             O::Dial2vec => (5, 1e-5, 512, 0.2),
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
@@ -237,8 +236,8 @@ impl Recipe {
             _ => (300, 0),
         };
         if self.objective == O::Joint {
-            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Dial2vec, 0.5), (O::Keep, 20.0)]));
-            self.hard_negatives.get_or_insert(4);
+            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Dial2vec, 0.1), (O::Keep, 1.0)]));
+            self.hard_negatives.get_or_insert(2);
         }
         if self.objective == O::Neighbours {
             self.beside.get_or_insert_with(|| BTreeMap::from([(O::Keep, 40.0)]));
