@@ -35,7 +35,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { near: 20, by_words: 10, bound: 0.8, mutual: 5 }
+        Settings { near: 20, by_words: 10, bound: 0.6, mutual: 5 }
     }
 }
 
