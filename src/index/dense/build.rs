@@ -51,7 +51,11 @@ pub fn build(
     let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
-        Some(manifest) => Ok(Some(Built { new: false, manifest })),
+        Some(Generation { folder, manifest, .. }) => {
+            // A build that was killed right after its switch has left the others.
+            generation::remove_others(root, &folder);
+            Ok(Some(Built { new: false, manifest }))
+        }
         None => make(root, snapshot, &vectors, options, watch).map(Some),
     }
 }
@@ -104,14 +108,14 @@ fn current(
     snapshot: &Snapshot,
     vectors: &VectorReader,
     options: &BuildOptions,
-) -> Option<Manifest> {
+) -> Option<Generation> {
     let generation = Generation::open(root).ok()??;
     let m = &generation.manifest;
     let same = m.vectors == set_of(vectors)
         && (m.log.as_str(), m.at) == (snapshot.log_id(), snapshot.end())
         && m.builder == options.builder.name()
         && Kind::ALL.iter().all(|kind| m.part(*kind).vectors == vectors.rows(*kind) as u64);
-    (same && generation.verify().is_ok()).then_some(generation.manifest)
+    (same && generation.verify().is_ok()).then_some(generation)
 }
 
 /// The name of the set that vectors are of.

@@ -202,7 +202,11 @@ fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
     let snapshot = Snapshot::open(root).unwrap();
     let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
     write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
-    assert!(build_now(root).new && !build_now(root).new);
+    assert!(build_now(root).new);
+    // What a build leaves that is killed right after its switch goes with the next one, also where nothing is to be built.
+    let left = folder(root).join("1");
+    fs::create_dir_all(&left).unwrap();
+    assert!(!build_now(root).new && !left.exists());
     assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
     let query = HashEncoder::default().vector("question 7");
     let look = Look { k: 1, ..Look::default() };
