@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 use crate::{corpus::filter::Filter, error::Error};
 
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
-pub(crate) use build::{BuildCommand, RecipeArg, SentencesArgs};
+pub(crate) use build::{BuildCommand, LabelArg, RecipeArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, PrecisionArg, TokenArgs};
 pub(crate) use eval::EvalArgs;

@@ -84,6 +84,13 @@ impl Turn {
             name => name,
         }
     }
+
+    /// What it does, where it does one thing alone: the name of its acts, without what they are about.
+    pub fn does(&self) -> Option<&str> {
+        let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
+        let first = names.next().filter(|name| !name.is_empty())?;
+        names.all(|name| name == first).then_some(first)
+    }
 }
 
 /// Most dialogues a record may hold in turns; beyond it something is wrong with the file.

@@ -43,6 +43,28 @@ fn what_is_said_in_dialogues_has_intents_too() {
 }
 
 #[test]
+fn what_turns_do_labels_them_too() {
+    let t = Turnwise::new();
+    let head = "session.ID\tMessage.ID\tMessage.Timestamp\tMessage.From\tMessage.Text\tDialog-Acts\n";
+    let rows = "1\t1\t\tuser\ta film\tinform(kind=film)\n1\t2\t\tagent\twhich film\trequest(name)\n\
+                1\t3\t\tuser\tthe film\tinform(name)\tinform(day)\n1\t4\t\tagent\tbye\tthanks()\tclosing()\n\
+                1\t5\t\tuser\tbye\t\n1\t6\t\tagent\tthat film\trequest(day)\n";
+    t.write("film_all.tsv", &format!("{head}{rows}"));
+    let built = t.run("bench build sr film_all.tsv --label act -o acts.txt");
+    assert!(built.err.contains("2 sentences without one dialogue act alone: left out"), "{built:?}");
+    let lines = t.read("acts.txt");
+    assert_eq!(lines.lines().next().unwrap(), "0\ta film\tinform\t2\t1,3");
+    assert_eq!(lines.lines().count(), 4);
+    // A table that shows what it is, is a corpus, and no text and label a row.
+    t.run("bench build sr film_all.tsv -o none.txt")
+        .says(3, &["film_all.tsv: no turn has an intent", "turns have dialogue acts: --label act"]);
+    t.write("bare.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\", \"intent\": \"i\"}]}\n");
+    t.run("bench build sr bare.jsonl --label act -o none.txt")
+        .says(3, &["no turn has a dialogue act of its own", "turns have intents: --label intent"]);
+    assert!(!t.path("none.txt").exists());
+}
+
+#[test]
 fn pairs_are_drawn_for_people_to_score_and_then_judged_by() {
     let t = Turnwise::new();
     let line = format!("bench build dsts {SAMPLES} -o pairs.tsv --key key.tsv --pairs 60 -r bm25 -r tfidf");

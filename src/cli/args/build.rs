@@ -96,9 +96,20 @@ pub(crate) struct SentencesArgs {
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+    /// What labels what is said in dialogues
+    #[arg(long, value_enum, value_name = "LABEL", default_value = "intent")]
+    pub(crate) label: LabelArg,
     /// Draw so many of the sentences
     #[arg(long, value_name = "N")]
     pub(crate) sentences: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabelArg {
+    /// What somebody wants: the turn's intent
+    Intent,
+    /// What it does: its dialogue act without what that is about (`request(city)` is `request`), of turns that have one
+    Act,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

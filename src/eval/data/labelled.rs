@@ -4,7 +4,11 @@ use std::path::Path;
 
 use super::each_line;
 use crate::{
-    corpus::rows::{Dialect, RowError, Rows},
+    corpus::{
+        formats::{self, Fit},
+        input::Input,
+        rows::{Dialect, RowError, Rows},
+    },
     error::{Error, IoContext, Result},
 };
 
@@ -28,8 +32,15 @@ pub fn is_labelled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
         _ if path.is_dir() => path.join("seq.in").is_file(),
-        ending => matches!(ending, None | Some("csv" | "tsv" | "txt")),
+        ending => matches!(ending, None | Some("csv" | "tsv" | "txt")) && !is_corpus(path),
     }
+}
+
+/// Whether a table is a corpus of a format that shows what it is: its first two columns are no text and label.
+fn is_corpus(path: &Path) -> bool {
+    let Ok(input) = Input::open(path) else { return false };
+    // Any table may be turns of dialogues, and is more likely what was asked for here.
+    matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
 }
 
 /// Sentences and their labels.

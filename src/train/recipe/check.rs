@@ -30,7 +30,7 @@ impl Recipe {
         }
         let beside = self.beside.iter().flatten();
         for (other, weight) in beside.clone() {
-            if *other == self.objective || matches!(other, O::Neighbours | O::Joint | O::Surroundings) {
+            if *other == self.objective || matches!(other, O::Joint | O::Surroundings) {
                 return refuse(&format!("{} cannot stand beside {name}", other.name()), "leave it out");
             }
             if !(weight.is_finite() && (0.0..=1e6).contains(weight)) {

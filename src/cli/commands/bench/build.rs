@@ -9,12 +9,12 @@ use super::{each_dialogue, rankers};
 use crate::{
     cli::{
         Context,
-        args::{BuildCommand, EncoderArgs, ReadArgs, SentencesArgs, TokenArgs},
+        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
         output::Output,
         printer::counted,
         watching::Watching,
     },
-    corpus::Dialogue,
+    corpus::{Dialogue, Turn},
     error::{Error, Result},
     eval::{
         build::{
@@ -66,16 +66,30 @@ pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> 
 
 /// Sentences: of a table, or what is said in dialogues.
 fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
-    let mut sentences: Vec<Sentence> = if args.read.from.is_none() && data::is_labelled(&args.path) {
+    let by_act = args.label == LabelArg::Act;
+    let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labelled(&args.path)
+    {
         let labelled = data::labelled(&args.path)?.into_iter();
         labelled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
     } else {
-        let turns =
-            all(std::slice::from_ref(&args.path), &args.read, context)?.into_iter().flat_map(|d| d.turns);
-        turns
-            .filter(|turn| !turn.text.trim().is_empty())
-            .map(|turn| Sentence { text: turn.text, intent: turn.intent })
-            .collect()
+        let dialogues = all(std::slice::from_ref(&args.path), &args.read, context)?;
+        let turns = || dialogues.iter().flat_map(|d| &d.turns).filter(|turn| !turn.text.trim().is_empty());
+        let label = |turn: &Turn| match by_act {
+            true => turn.does().map(str::to_owned),
+            false => turn.intent.clone(),
+        };
+        let made: Vec<_> =
+            turns().map(|turn| Sentence { text: turn.text.clone(), intent: label(turn) }).collect();
+        let other = match by_act {
+            true => turns().any(|turn| turn.intent.is_some()).then_some("intents: --label intent"),
+            false => turns().any(|turn| turn.does().is_some()).then_some("dialogue acts: --label act"),
+        };
+        if let Some(other) = other.filter(|_| made.iter().all(|sentence| sentence.intent.is_none())) {
+            let without = if by_act { "a dialogue act of its own" } else { "an intent" };
+            return Err(Error::data(format!("{}: no turn has {without}", args.path.display()))
+                .with_hint(format!("turns have {other} takes these for labels")));
+        }
+        made
     };
     if let Some(wanted) = args.sentences {
         Random::new(context.settings.seed, 0).shuffle(&mut sentences);
@@ -95,7 +109,11 @@ fn retrieval(
         sentences(labelled, context)?.into_iter().partition(|sentence| sentence.intent.is_some());
     if !without.is_empty() {
         let what = counted(without.len() as u64, "sentence");
-        context.printer.warn(format!("{what} without an intent: left out"));
+        let label = match labelled.label {
+            LabelArg::Intent => "an intent",
+            LabelArg::Act => "one dialogue act alone",
+        };
+        context.printer.warn(format!("{what} without {label}: left out"));
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();

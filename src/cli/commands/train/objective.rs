@@ -25,12 +25,13 @@ pub(super) fn of(
     device: DeviceChoice,
     context: &Context<'_>,
 ) -> Result<Box<dyn Objective>> {
-    let main = match recipe.objective {
+    let made = |recipe: &Recipe| match recipe.objective {
         ObjectiveName::Neighbours => {
-            Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>
+            Ok(Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>)
         }
-        _ => plain(recipe, data, model, context)?,
+        _ => plain(recipe, data, model, context),
     };
+    let main = made(recipe)?;
     let mut beside = Vec::new();
     for (name, weight) in recipe.beside() {
         let mut own = Recipe::new(name, recipe.model.clone(), recipe.corpus.clone());
@@ -40,7 +41,7 @@ pub(super) fn of(
             (own.batch, own.negatives, own.max_tokens) = (4, Some(4), 160);
         }
         own.fill(model.start().layers.len(), most_tokens);
-        beside.push(Beside { objective: plain(&own, data, model, context)?, weight, batch: own.batch });
+        beside.push(Beside { objective: made(&own)?, weight, batch: own.batch });
     }
     match beside.is_empty() {
         true => Ok(main),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     cli::{
         Context,
-        args::{BuildCommand, EncoderArgs, ReadArgs, RecipeArg, SentencesArgs, TokenArgs},
+        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, RecipeArg, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
     corpus::Dialogue,
@@ -57,6 +57,7 @@ impl Sets {
         let sentences = || SentencesArgs {
             path: self.path("dialogues"),
             read: ReadArgs::default(),
+            label: LabelArg::Intent,
             sentences: Some(SENTENCES),
         };
         let commands = [
