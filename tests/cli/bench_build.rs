@@ -49,7 +49,7 @@ fn what_turns_do_labels_them_too() {
     let rows = "1\t1\t\tuser\ta film\tinform(kind=film)\n1\t2\t\tagent\twhich film\trequest(name)\n\
                 1\t3\t\tuser\tthe film\tinform(name)\tinform(day)\n1\t4\t\tagent\tbye\tthanks()\tclosing()\n\
                 1\t5\t\tuser\tbye\t\n1\t6\t\tagent\tthat film\trequest(day)\n";
-    t.write("film_all.tsv", &format!("{head}{rows}"));
+    t.write("film_all.tsv", format!("{head}{rows}"));
     let built = t.run("bench build sr film_all.tsv --label act -o acts.txt");
     assert!(built.err.contains("2 sentences without one dialogue act alone: left out"), "{built:?}");
     let lines = t.read("acts.txt");

@@ -255,8 +255,30 @@ fn a_damaged_checkpoint_is_named() {
     t.write(file, &bytes[..bytes.len() / 2]);
     let resume = format!("{command} --resume");
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
+    // One bit of one number: what is read would be a number still.
+    let mut turned = bytes.clone();
+    let last = turned.len() - 1;
+    turned[last] ^= 0x40;
+    t.write(file, turned);
+    t.run(&resume).says(4, &["step-00000004", "tensors.safetensors is not what was written"]);
     fs::remove_dir_all(t.path("run/checkpoints/step-00000004")).unwrap();
     t.run(&resume).says(0, &["goes on after 2 steps"]);
+}
+
+#[test]
+fn dev_tasks_that_have_changed_are_none_to_go_on_with() {
+    let t = with_encoder();
+    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120"));
+    let train =
+        format!("train simcse --corpus {SAMPLES} -m ./small -o run --steps 2 --batch 4 --dev sr:dev.txt");
+    t.ok(&train);
+    t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --recipe released"));
+    let resume = format!("{train} --resume");
+    t.run(&resume).says(2, &["the run in run is of other dev tasks", "put back what was there"]);
+    // Without a corpus, a run is told where its recipe is; so is who names its folder for a recipe.
+    t.run("train simcse -m ./small -o run --resume")
+        .says(2, &["turnwise train run/recipe.toml -o run --resume"]);
+    t.run("train run -o other").says(2, &["run is the folder of a run", "its recipe is run/recipe.toml"]);
 }
 
 #[test]
@@ -349,6 +371,20 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --beside simcse=1"), 2, "simcse cannot stand beside simcse"),
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
+        (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "never looked at"),
+        (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
+        (format!("train simcse {on} --temperature 0"), 2, "--temperature cannot be 0"),
+        (
+            format!("train sweep --vary temperature=0.1,0.0 simcse {on}"),
+            2,
+            "temperature cannot be 0.0: it takes a number above 0",
+        ),
+        (format!("train sweep --vary seed=1,1 simcse {on}"), 2, "seed=1 stands twice in --vary"),
+        (
+            format!("train simcse {on} --min-turns 1000"),
+            3,
+            "every dialogue is shorter than 1,000 turns: 280 dialogues left out",
+        ),
         (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
         (format!("train simcse {on} --seeds 5..2"), 2, "5..2 are no seeds"),
@@ -367,7 +403,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             "train dialoguecse --corpus one.jsonl -m ./small -o run".to_owned(),
             3,
-            "no example for dialoguecse",
+            "every dialogue is shorter than 2 turns: 1 dialogue left out",
         ),
         ("train simcse --corpus gone.jsonl -m ./small -o run".to_owned(), 2, "gone.jsonl"),
         (format!("train simcse --corpus {SAMPLES} -m ./gone -o run"), 2, "gone"),

@@ -82,6 +82,10 @@ pub(super) fn each_dialogue(
     f: &mut dyn FnMut(Dialogue) -> Result<()>,
 ) -> Result<Problems> {
     let (plan, options) = commands::plan(paths, read, context)?;
+    if !plan.unrecognised.is_empty() {
+        let files = counted(plan.unrecognised.len() as u64, "file");
+        context.printer.warn(format!("{files} not recognised, left out (-v names them)"));
+    }
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
     let mut progress = Progress::new(context.printer, what, "dialogues", total);
     let mut problems = Problems::default();

@@ -41,6 +41,12 @@ impl Recipe {
             }
         }
         let several = beside.count() > 0;
+        if self.select == Selection::Dev && self.evaluate_every == Some(0) {
+            return refuse(
+                "no step can be chosen by dev tasks that are never looked at",
+                "leave --evaluate-every 0 or --select dev out",
+            );
+        }
         let by_turns = matches!(self.objective, O::Dialoguecse | O::Joint);
         let by_context =
             by_turns || matches!(self.objective, O::Responses | O::SiameseS | O::SiameseM | O::Relevance);
@@ -78,7 +84,7 @@ impl Recipe {
                 fits(1e-12, self.learning_rate, 1.0),
                 "learning_rate",
                 self.learning_rate.to_string(),
-                "a number above 0, such as 2e-5",
+                "a number above 0, up to 1, such as 2e-5",
             ),
             (
                 fits(0.0, self.weight_decay, 1.0),

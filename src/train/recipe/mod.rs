@@ -36,17 +36,17 @@ pub struct Recipe {
     /// What is trained for beside it, and what its loss counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<BTreeMap<ObjectiveName, f64>>,
-    /// Steps.
-    #[serde(default)]
+    /// Steps. Of these five, 0 is what is not given, and none of them can be it.
+    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub steps: u64,
     /// Examples a step.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub batch: usize,
     /// Parts that a step is computed in: less memory, the same step.
     #[serde(default = "one")]
     pub parts: usize,
     /// The learning rate.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub learning_rate: f64,
     /// How it goes after the warm-up.
     #[serde(default)]
@@ -67,10 +67,10 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_layers: Option<usize>,
     /// Tokens an utterance or a dialogue may have.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub max_tokens: usize,
     /// τ.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings::not_zero", skip_serializing_if = "settings::is_zero")]
     pub temperature: f64,
     /// Wrong ones beside the right one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,8 @@ impl Recipe {
             return;
         }
         let (batch, rate, tokens, temperature) = match self.objective {
-            O::Dialoguecse | O::Joint => (20, 5e-5, 50, 0.1),
+            O::Dialoguecse => (20, 5e-5, 50, 0.1),
+            O::Joint => (20, 3e-5, 50, 0.1),
             O::Dial2vec => (5, 1e-5, 512, 0.2),
             O::Simcse => (64, 3e-5, 32, 0.05),
             O::Neighbours => (32, 2e-5, 160, 0.1),
@@ -231,12 +232,15 @@ impl Recipe {
         let (steps, warm_up) = match self.objective {
             // Each corpus has a teacher of its own, and gets as many steps as one alone.
             O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
+            O::Joint => (100 * self.corpus.len().max(1) as u64, 0),
             O::Responses => (300, 30),
             O::Places => (200, 20),
             _ => (300, 0),
         };
         if self.objective == O::Joint {
-            self.beside.get_or_insert_with(|| BTreeMap::from([(O::Dial2vec, 0.1), (O::Keep, 1.0)]));
+            self.beside.get_or_insert_with(|| {
+                BTreeMap::from([(O::Dial2vec, 0.1), (O::Neighbours, 1.0), (O::Keep, 1.0)])
+            });
             self.hard_negatives.get_or_insert(2);
         }
         if self.objective == O::Neighbours {

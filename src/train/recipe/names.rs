@@ -32,7 +32,7 @@ pub enum ObjectiveName {
     Words,
     /// Whether a response belongs to the turns before it.
     Relevance,
-    /// DialogueCSE with hard negatives and dial2vec at once, utterances kept where they are.
+    /// DialogueCSE with hard negatives, dial2vec and neighbours at once, utterances kept where they are.
     Joint,
     /// Ours, beside another: utterances stay where they are.
     Keep,

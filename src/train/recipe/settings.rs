@@ -1,7 +1,27 @@
 //! Settings by the names that a recipe's file has for them.
 
+use serde::{Deserialize, Deserializer, de::Error as _};
+
 use super::Recipe;
 use crate::error::Error;
+
+/// Whether a number is one that was not given.
+pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
+/// Refuses a 0 that was given: it would be taken for one that was not.
+pub(super) fn not_zero<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    let number = T::deserialize(from)?;
+    match is_zero(&number) {
+        true => Err(D::Error::custom("it takes a number above 0")),
+        false => Ok(number),
+    }
+}
 
 impl Recipe {
     /// What is said of a setting that there is none of, from what the reader of recipes says of it.
@@ -24,5 +44,6 @@ mod tests {
         assert_eq!(e.to_string(), "unknown setting `temprature`");
         assert_eq!(e.hint().unwrap(), "did you mean `temperature`?");
         assert!(Recipe::unknown_setting(read("steps = true").message()).is_none());
+        assert_eq!(read("temperature = 0.0").message(), "it takes a number above 0");
     }
 }

@@ -18,15 +18,17 @@ use crate::{
 /// What a checkpoint is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// `turnwise/checkpoint/1`.
+    /// `turnwise/checkpoint/2`.
     pub schema: String,
     /// Steps taken.
     pub step: u64,
     /// The run's recipe, data and model, as a hash: another's state is not gone on with.
     pub run: String,
+    /// The hash of its numbers: a bit that turned over is told, and not trained on.
+    pub numbers: String,
 }
 
-const SCHEMA: &str = "turnwise/checkpoint/1";
+const SCHEMA: &str = "turnwise/checkpoint/2";
 const STATE: &str = "state.json";
 const TENSORS: &str = "tensors.safetensors";
 /// What stands before a parameter's name for the means of its gradients and of their squares.
@@ -57,7 +59,8 @@ pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Resul
         .map_err(|e| Error::Internal(format!("{} cannot be written: {e}", path.display())))?;
     let written = fs::File::options().read(true).write(true).open(&path).at("open", &path)?;
     written.sync_all().at("flush", &path)?;
-    let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned() };
+    let numbers = hash_of_file(&path)?;
+    let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
     let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
     files::replace(&beside.join(STATE), (text + "\n").as_bytes())?;
     files::replace_folder(&beside, &target, &folder.join(format!("{name}.old")))?;
@@ -104,6 +107,9 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
         });
     }
     let file = path.join(TENSORS);
+    if hash_of_file(&file)? != state.numbers {
+        return Err(damaged(format!("{TENSORS} is not what was written")));
+    }
     let bytes = fs::read(&file).at("read", &file)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
     let read = |name: &str, length: usize| -> Result<Vec<f32>> {
@@ -131,6 +137,13 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
     }
     trainer.restore(state.step, moments)?;
     Ok(state)
+}
+
+fn hash_of_file(path: &Path) -> Result<String> {
+    let file = fs::File::open(path).at("read", path)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file).at("read", path)?;
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
 fn name(step: u64) -> String {

@@ -49,7 +49,19 @@ pub(super) fn train(
     let prompt = folder.pipeline().prompts.text(None)?;
     let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing(), room)?;
     let data = data.behind(prompt, &tokenizer)?.of_corpora(&read.ends);
+    if data.is_empty() && data.left_out > 0 {
+        let least = recipe.min_turns.unwrap_or(1);
+        let those = counted(data.left_out as u64, "dialogue");
+        let turns = counted(least as u64, "turn");
+        return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} left out"))
+            .with_hint(
+                "give longer ones; --min-turns N takes shorter ones, where the objective can learn from them",
+            ));
+    }
     tell_of(&data, prompt, recipe, context);
+    if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
+        context.printer.warn("the dev tasks are not looked at: --evaluate-every is 0");
+    }
     let identity = identity(recipe, &of.dialogues, &folder.fingerprint()?.to_string())?;
     let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
     let on = |device: &Device| {

@@ -44,13 +44,16 @@ const SOME: usize = 10;
 /// Tasks with labels, by what they were asked for as.
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
-/// Reads the dev tasks of a recipe.
-pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<Tasks> {
-    let read = |dev: &DevTask| {
-        let (task, _) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
-        Ok((String::from(dev.clone()), task))
-    };
-    recipe.dev.iter().map(read).collect()
+/// Reads the dev tasks of a recipe; with the hash of their data.
+pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<(Tasks, String)> {
+    let mut tasks = Tasks::new();
+    let mut hasher = blake3::Hasher::new();
+    for dev in &recipe.dev {
+        let (task, data) = bench::load::load(&spec(dev)?, Path::new(""), args, recipe.seed, context)?;
+        hasher.update(data.hash.as_bytes());
+        tasks.push((String::from(dev.clone()), task));
+    }
+    Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
 /// The dialogues of tasks that are about dialogues.
@@ -186,7 +189,10 @@ fn spec(dev: &DevTask) -> Result<TaskSpec> {
 /// What of the corpus is looked at without labels: dialogues where they are trained, else utterances, none twice.
 fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
-    let of_dialogues = matches!(recipe.objective, ObjectiveName::Neighbours | ObjectiveName::Dial2vec);
+    let of_dialogues = matches!(
+        recipe.objective,
+        ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
+    );
     if of_dialogues {
         let chosen = some(read.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));

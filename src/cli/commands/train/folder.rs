@@ -156,7 +156,12 @@ impl RunFolder {
             .collect();
         match other.is_empty() {
             true => Ok(()),
-            false => Err(self.is_another(&format!("other settings: {}", other.join(", ")))),
+            false => {
+                let (run, other) = (self.path.display(), other.join(", "));
+                Err(Error::input(format!("the run in {run} is of other settings: {other}")).with_hint(format!(
+                    "train into another folder; `turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"
+                )))
+            }
         }
     }
 
@@ -164,10 +169,20 @@ impl RunFolder {
     pub(super) fn is_of(&self, of: &Of) -> Result<()> {
         let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
         let line = text.lines().next().unwrap_or_default();
-        match (line.contains(&of.dialogues), line.contains(&of.model)) {
-            (true, true) => Ok(()),
-            (false, _) => Err(self.is_another("other dialogues: those of its corpus have changed since")),
-            (true, false) => Err(self.is_another("another model: what it began with has changed since")),
+        let what = [
+            (&of.dialogues, "other dialogues: those of its corpus have changed since"),
+            (&of.model, "another model: what it began with has changed since"),
+            (
+                &of.dev,
+                "other dev tasks: their data have changed since, and it was measured by what they were",
+            ),
+        ];
+        match what.into_iter().find(|(hash, _)| !line.contains(hash.as_str())) {
+            None => Ok(()),
+            Some((_, changed)) => {
+                Err(Error::input(format!("the run in {} is of {changed}", self.path.display()))
+                    .with_hint("train into another folder, or put back what was there"))
+            }
         }
     }
 
@@ -178,13 +193,6 @@ impl RunFolder {
             what: e.message().to_owned(),
             hint: "train into another folder".to_owned(),
         })
-    }
-
-    fn is_another(&self, of: &str) -> Error {
-        let run = self.path.display();
-        Error::input(format!("the run in {run} is of {of}")).with_hint(format!(
-            "train into another folder; `turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"
-        ))
     }
 
     /// Brings a trainer to the last checkpoint; gives the steps that were taken.
@@ -303,14 +311,17 @@ pub(super) struct Of {
     pub(super) dialogues: String,
     /// The model that it begins with.
     pub(super) model: String,
+    /// The data of its dev tasks.
+    pub(super) dev: String,
 }
 
 impl Of {
     /// The first line of a run's recipe.
     fn line(&self) -> String {
-        let Of { dialogues, model } = self;
+        let Of { dialogues, model, dev } = self;
         format!(
-            "# What this run is of; the hash of its dialogues: {dialogues}; of the model that it begins with: {model}\n"
+            "# What this run is of; the hash of its dialogues: {dialogues}; of the model that it begins with: {model}; \
+             of the data of its dev tasks: {dev}\n"
         )
     }
 }

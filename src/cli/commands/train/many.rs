@@ -51,7 +51,7 @@ pub(super) fn run(
     let all = variants.len() * seeds.len();
     let mut ended = before(args.output(), args.resume)?;
     // What is wrong is told before the first one is trained, not after it.
-    let mut planned = Vec::with_capacity(all);
+    let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
         Start::of(&mut recipe.clone(), context)?;
         for seed in &seeds {
@@ -62,6 +62,10 @@ pub(super) fn run(
             // Of several, those that were not begun are none to be gone on with.
             let resume = args.resume && folder::is_begun(&path);
             folder::check(&path, resume)?;
+            if planned.iter().any(|(other, ..)| *other == name) {
+                return Err(Error::input(format!("{settings} stands twice in --vary"))
+                    .with_hint("each value is trained once; several seeds are --seeds N"));
+            }
             planned.push((name, (path, resume), settings, Recipe { seed: *seed, ..recipe.clone() }));
         }
     }

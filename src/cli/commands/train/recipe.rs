@@ -36,13 +36,27 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         recipe.corpus.clone_from(&args.corpus);
     }
     if recipe.corpus.is_empty() {
-        return Err(Error::input("there are no dialogues to train on")
-            .with_hint("name an index or files: --corpus chats/"));
+        let begun = args.output().join("recipe.toml");
+        return Err(Error::input("there are no dialogues to train on").with_hint(
+            match args.resume && begun.exists() {
+                true => format!(
+                    "the recipe of the run names its dialogues: turnwise train {} -o {} --resume",
+                    begun.display(),
+                    args.output().display()
+                ),
+                false => "name an index or files: --corpus chats/".to_owned(),
+            },
+        ));
     }
     if context.settings.is_given("seed") || !written {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
+    no_zero("--steps", run.steps)?;
+    no_zero("--batch", run.batch)?;
+    no_zero("--learning-rate", run.learning_rate)?;
+    no_zero("--max-tokens", goal.max_tokens)?;
+    no_zero("--temperature", goal.temperature)?;
     set(&mut recipe.steps, run.steps);
     set(&mut recipe.batch, run.batch);
     set(&mut recipe.parts, run.parts);
@@ -104,6 +118,11 @@ fn its_data_are_here(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
 /// An objective by its name; who mistypes may have meant a recipe.
 fn objective(name: &str) -> Result<ObjectiveName> {
     name.parse().map_err(|_| {
+        let of_run = Path::new(name).join("recipe.toml");
+        if of_run.is_file() {
+            return Error::input(format!("{name} is the folder of a run, and no objective or recipe"))
+                .with_hint(format!("its recipe is {}", of_run.display()));
+        }
         // What stands beside others alone is none to be named here.
         let alone = ObjectiveName::ALL.into_iter().filter(|name| *name != ObjectiveName::Keep);
         let known = ["auto"].into_iter().chain(alone.map(ObjectiveName::name)).chain(known_names());
@@ -124,6 +143,14 @@ fn make_small(recipe: &mut Recipe) {
         let mut usual = recipe.clone();
         usual.fill(1, 128);
         recipe.max_tokens = usual.max_tokens;
+    }
+}
+
+/// Refuses a 0: in a recipe it is what was not given.
+fn no_zero<T: Default + PartialEq>(option: &str, given: Option<T>) -> Result<()> {
+    match given == Some(T::default()) {
+        true => Err(Error::input(format!("{option} cannot be 0")).with_hint("it takes a number above 0")),
+        false => Ok(()),
     }
 }
 
