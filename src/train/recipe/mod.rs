@@ -232,7 +232,7 @@ impl Recipe {
         let (steps, warm_up) = match self.objective {
             // Each corpus has a teacher of its own, and gets as many steps as one alone.
             O::Neighbours => (150 * self.corpus.len().max(1) as u64, 10),
-            O::Joint => (100 * self.corpus.len().max(1) as u64, 0),
+            O::Joint => (100 * self.corpus.len().max(1) as u64, 10),
             O::Responses => (300, 30),
             O::Places => (200, 20),
             _ => (300, 0),

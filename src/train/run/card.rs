@@ -49,7 +49,10 @@ impl Card<'_> {
         let Card { recipe, base, seen: (dialogues, turns), data, losses, kept, .. } = self;
         let loss = match losses {
             Some((first, last)) => {
-                format!(" The loss went from {first:.4} to {last:.4}, which tells nothing of use.")
+                format!(
+                    " The loss went from {first:.4} (the mean of the first tenth of the steps) to {last:.4} (of the last), \
+                     which tells nothing of use."
+                )
             }
             None => String::new(),
         };

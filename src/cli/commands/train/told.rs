@@ -190,6 +190,8 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     context.printer.warn(format!("it lost by more than chance: {}", lost.join(", ")));
     context.printer.hint(match layered {
         true => "a layer is for dialogues like those that it was learned from; --strength 0.2 changes less elsewhere",
-        false => "a greater weight of `keep`, such as --beside keep=80, keeps more of what the encoder knew",
+        false => {
+            "a greater weight of `keep` (--beside keep=N) or a smaller --learning-rate keeps more of what the encoder knew"
+        }
     });
 }
