@@ -59,7 +59,9 @@ pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Resul
         .map_err(|e| Error::Internal(format!("{} cannot be written: {e}", path.display())))?;
     let written = fs::File::options().read(true).write(true).open(&path).at("open", &path)?;
     written.sync_all().at("flush", &path)?;
-    let numbers = hash_of_file(&path)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(&written).at("read", &path)?;
+    let numbers = short(&hasher.finalize());
     let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
     let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
     files::replace(&beside.join(STATE), (text + "\n").as_bytes())?;
@@ -107,10 +109,10 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
         });
     }
     let file = path.join(TENSORS);
-    if hash_of_file(&file)? != state.numbers {
+    let bytes = fs::read(&file).at("read", &file)?;
+    if short(&blake3::hash(&bytes)) != state.numbers {
         return Err(damaged(format!("{TENSORS} is not what was written")));
     }
-    let bytes = fs::read(&file).at("read", &file)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
     let read = |name: &str, length: usize| -> Result<Vec<f32>> {
         let tensor = tensors.tensor(name).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
@@ -139,11 +141,8 @@ pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
     Ok(state)
 }
 
-fn hash_of_file(path: &Path) -> Result<String> {
-    let file = fs::File::open(path).at("read", path)?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(file).at("read", path)?;
-    Ok(hasher.finalize().to_hex()[..32].to_owned())
+fn short(hash: &blake3::Hash) -> String {
+    hash.to_hex()[..32].to_owned()
 }
 
 fn name(step: u64) -> String {
