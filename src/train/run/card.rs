@@ -146,7 +146,7 @@ mod tests {
             "base_model: base/model\n",
             "12 dialogues with 90 turns",
             "`neighbours`: 150 steps of 32",
-            "2.0000 to 1.5000",
+            "2.0000 (the mean of the first tenth of the steps) to 1.5000",
             "`abc`",
             "step 80, chosen without labels",
             "| sr:x MAP | 50.0 | 62.5 | 0.0100 |",
