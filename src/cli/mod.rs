@@ -20,7 +20,7 @@ mod watching;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 
 use crate::{
     cli::{
@@ -35,7 +35,8 @@ use crate::{
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     install_panic_hook();
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = taking_negatives(Cli::command()).try_get_matches_from(&args);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(e) => return usage(&e),
     };
@@ -116,6 +117,16 @@ fn fail(printer: &Printer, e: &Error) -> ExitCode {
     }
     printer.error(e);
     ExitCode::from(e.class().exit_code())
+}
+
+/// A number below zero is a value that is refused by its option, and no unknown option.
+fn taking_negatives(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        })
+        .mut_subcommands(taking_negatives)
 }
 
 fn usage(e: &clap::Error) -> ExitCode {

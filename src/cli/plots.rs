@@ -162,10 +162,16 @@ pub(crate) type Series = (String, Vec<(f64, f64)>);
 
 /// A line for each series, and what its colour means; up is on a logarithmic scale.
 pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
-    match lines(series, names, about, true) {
+    match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
         None => String::new(),
     }
+}
+
+/// A place along the axis that goes to the right.
+pub(crate) struct Mark {
+    pub(crate) at: f64,
+    pub(crate) name: String,
 }
 
 /// A line for each series, if there is a point.
@@ -173,12 +179,25 @@ pub(crate) fn lines(
     series: &[Series],
     names: (&str, &str),
     about: &str,
+    mark: Option<&Mark>,
     logarithmic: bool,
 ) -> Option<String> {
     let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
     points().next()?;
     let (x, y) = (Axis::of(points().map(|p| p.0), false), Axis::of(points().map(|p| p.1), logarithmic));
     let mut svg = frame(&x, &y, names, about);
+    if let Some(Mark { at, name }) = mark {
+        let (at, _) = spot(&x, &y, (*at, y.low));
+        let (beside, anchor) = towards_the_middle(at, 5.0);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{at:.1} {ABOVE}V{:.1}\" class=\"mark\"/><text x=\"{beside:.1}\" y=\"{:.1}\" \
+             text-anchor=\"{anchor}\">{}</text>",
+            HEIGHT - BELOW,
+            ABOVE + 10.0,
+            plain(name)
+        );
+    }
     for (n, (name, points)) in series.iter().enumerate() {
         let spots: Vec<(f64, f64)> = points.iter().map(|point| spot(&x, &y, *point)).collect();
         let path: Vec<String> = spots.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -203,6 +222,11 @@ pub(crate) fn lines(
     Some(svg + "</svg>\n")
 }
 
+/// Where there is room for a name so far from a place, and the end of it that is there.
+fn towards_the_middle(x: f64, away: f64) -> (f64, &'static str) {
+    if x > WIDTH / 2.0 { (x - away, "end") } else { (x + away, "start") }
+}
+
 /// A dot with a name for each.
 pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
@@ -212,8 +236,7 @@ pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &
     let mut svg = frame(&x, &y, names, about);
     for (n, (name, of_x, of_y)) in dots.iter().enumerate() {
         let (x, y) = spot(&x, &y, (*of_x, *of_y));
-        // Towards the middle there is room for the name.
-        let (beside, anchor) = if x > WIDTH / 2.0 { (x - 9.0, "end") } else { (x + 9.0, "start") };
+        let (beside, anchor) = towards_the_middle(x, 9.0);
         let _ = writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{0}\"><title>{1}: {of_x:.3}, {of_y:.3}</title></circle>\

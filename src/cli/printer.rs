@@ -77,7 +77,14 @@ impl Printer {
         self.line(&format!("{WARNING}warning{WARNING:#}: {}", text.as_ref()));
     }
 
-    /// What to do next.
+    /// What to do next, where nothing is wrong.
+    pub(crate) fn suggest(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            self.hint(text);
+        }
+    }
+
+    /// How what was told before is mended. Shown even if quiet.
     pub(crate) fn hint(&self, text: impl AsRef<str>) {
         self.line(&format!("{HINT}hint{HINT:#}: {}", text.as_ref()));
     }

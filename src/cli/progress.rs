@@ -18,8 +18,8 @@ pub(crate) struct Progress<'a> {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
-    /// What of it was done before this began.
-    before: u64,
+    /// What of it was done before this began, and how many units that were.
+    before: (u64, u64),
     more: String,
     started: Instant,
     last: Instant,
@@ -45,12 +45,22 @@ impl<'a> Progress<'a> {
             Some(true) => Kind::Bar(bar(what, total)),
         };
         let now = Instant::now();
-        Progress { printer, kind, what, unit, total, before: 0, more: String::new(), started: now, last: now }
+        Progress {
+            printer,
+            kind,
+            what,
+            unit,
+            total,
+            before: (0, 0),
+            more: String::new(),
+            started: now,
+            last: now,
+        }
     }
 
-    /// Goes on where so much of the total is done already.
-    pub(crate) fn after(mut self, done: u64) -> Self {
-        self.before = done;
+    /// Goes on where so much of the total, and so many units, are done already.
+    pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
+        self.before = (done, units);
         if let Kind::Bar(bar) = &self.kind {
             bar.set_position(done);
             bar.reset_eta();
@@ -65,7 +75,8 @@ impl<'a> Progress<'a> {
 
     /// Tells how much of the total is done and how many units that were.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
-        let rate = units as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
+        let rate =
+            units.saturating_sub(self.before.1) as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
         match &self.kind {
             Kind::Off => {}
             Kind::Bar(bar) => {
@@ -76,10 +87,10 @@ impl<'a> Progress<'a> {
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
                 // Of too little nothing follows: a first block that came after a wait says hours for what takes seconds.
-                let begun = |total: &u64| *total > 0 && done - self.before.min(done) > total / ENOUGH;
+                let begun = |total: &u64| *total > 0 && done - self.before.0.min(done) > total / ENOUGH;
                 let left = self.total.filter(begun).map(|total| {
                     let fraction = (done as f64 / total as f64).min(1.0);
-                    let left = total.saturating_sub(done) as f64 / (done - self.before) as f64;
+                    let left = total.saturating_sub(done) as f64 / (done - self.before.0) as f64;
                     let seconds = self.started.elapsed().as_secs_f64() * left;
                     format!(", {:.0}%, about {seconds:.0} s left", fraction * 100.0)
                 });

@@ -5,6 +5,7 @@ pub mod build;
 pub mod compare;
 pub mod cookbook;
 pub mod data;
+pub mod halves;
 pub mod kept;
 pub mod order;
 pub mod rank;

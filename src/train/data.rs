@@ -53,6 +53,12 @@ pub struct TrainingSet {
     pub mask: Option<u32>,
     /// Dialogues that were too short.
     pub left_out: usize,
+    /// Turns without a word, which are left out.
+    pub blank: usize,
+    /// Tokens of all turns.
+    pub tokens: u64,
+    /// Those of them that stand for what the tokenizer does not know.
+    pub unknown: u64,
 }
 
 impl TrainingSet {
@@ -70,12 +76,18 @@ impl TrainingSet {
             mask: tokenizer.mask(),
             ..TrainingSet::default()
         };
+        let unknown = tokenizer.unknown();
         for first in (0..dialogues.len()).step_by(TOGETHER) {
             let some = first..dialogues.len().min(first + TOGETHER);
             let read = some.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
             let cut = read.par_iter().map(|dialogue| said(dialogue, tokenizer, preparing.merged));
-            let cut = cut.collect::<Result<Vec<Vec<Said>>>>()?;
-            for (given, turns) in some.zip(cut) {
+            let cut = cut.collect::<Result<Vec<(Vec<Said>, usize)>>>()?;
+            for (given, (turns, blank)) in some.zip(cut) {
+                set.blank += blank;
+                for id in turns.iter().flat_map(|said| &said.ids) {
+                    set.tokens += 1;
+                    set.unknown += u64::from(Some(*id) == unknown);
+                }
                 match turns.len() >= preparing.turns.max(1) {
                     true => set.push(given as u32, turns)?,
                     false => set.left_out += 1,
@@ -168,14 +180,16 @@ impl TrainingSet {
     }
 }
 
-fn said(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<Vec<Said>> {
-    let mut known = HashMap::new();
+/// The turns of a dialogue, and how many of them have not a word.
+fn said(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<(Vec<Said>, usize)> {
+    let (mut known, mut blank) = (HashMap::new(), 0);
     let mut all: Vec<Said> = Vec::with_capacity(dialogue.turns.len());
     for turn in &dialogue.turns {
         let next = known.len() as u32;
         let speaker = *known.entry(turn.who()).or_insert(next);
         let ids = tokenizer.pieces(&turn.text)?;
         if ids.is_empty() {
+            blank += 1;
             continue;
         }
         match all.last_mut() {
@@ -183,7 +197,7 @@ fn said(dialogue: &Dialogue, tokenizer: &Tokenizer, merged: bool) -> Result<Vec<
             _ => all.push(Said { speaker, part: part(turn.role.as_ref(), speaker), ids }),
         }
     }
-    Ok(all)
+    Ok((all, blank))
 }
 
 fn part(role: Option<&Role>, speaker: u32) -> u32 {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use safetensors::SafeTensors;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     support::{SAMPLES, Turnwise},
@@ -15,6 +15,11 @@ fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(bytes).unwrap();
     let data = tensors.tensor(name).unwrap().data();
     data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+}
+
+/// Of what an evaluation is.
+fn place(evaluation: &Value) -> Value {
+    json!([evaluation["step"], evaluation["layer"]])
 }
 
 /// The vectors of a text by two models.
@@ -49,9 +54,8 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
         "{said:?}"
     );
     assert!(said.out.contains("(which the layer is not for)"), "{said:?}");
-    let steps: Vec<u64> =
-        lines(&t, "run/evaluations.jsonl").iter().map(|e| e["step"].as_u64().unwrap()).collect();
-    assert_eq!(steps, [0, 1]);
+    let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(place).collect();
+    assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
     let card = t.read("run/model/README.md");
     assert!(card.contains("a linear layer behind its vectors"), "{card}");
@@ -111,9 +115,8 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
         said.out.contains("4 steps, loss ") && said.out.contains("a layer by what is said around 3,208"),
         "{said:?}"
     );
-    let steps_of: Vec<u64> =
-        lines(&t, "at-once/evaluations.jsonl").iter().map(|e| e["step"].as_u64().unwrap()).collect();
-    assert_eq!((steps_of[0], *steps_of.last().unwrap()), (0, 5));
+    let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
+    assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
     // The same as one after the other.
     t.ok(&format!("train {steps} {on} -o first"));
     t.ok(&format!("train surroundings -m ./first/model {on} -o second"));
@@ -129,7 +132,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     t.ok(&format!("train {steps} {on} --layer -o at-once --resume"));
     assert_eq!(
         (layer("at-once"), lines(&t, "at-once/evaluations.jsonl").len()),
-        (layer("second"), steps_of.len())
+        (layer("second"), places.len())
     );
     // Where there is too little for a layer, what the steps have left is kept.
     let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));

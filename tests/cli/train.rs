@@ -106,7 +106,10 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let said = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
-        said.says(0, &["280 dialogues", &format!("{objective} from ./small")]);
+        let aside = if ["places", "words", "relevance"].contains(&objective) { 0 } else { 28 };
+        let trained_on = format!("{} dialogues", 280 - aside);
+        said.says(0, &[&trained_on, &format!("{objective} from ./small")]);
+        assert_eq!(said.out.contains("neighbours shared by the halves of dialogues kept aside: "), aside > 0);
         assert!(said.out.contains("6 steps, loss ") && said.out.contains("the model is"), "{said:?}");
         let lines: Vec<Value> = t
             .read(&format!("{objective}/metrics.jsonl"))
@@ -119,7 +122,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         );
         assert_ne!(trained(&t, objective), fs::read(t.path("small/model.safetensors")).unwrap());
         let card = t.read(&format!("{objective}/model/README.md"));
-        assert!(card.contains("# small, trained on dialogues") && card.contains("280 dialogues"), "{card}");
+        assert!(card.contains("# small, trained on dialogues") && card.contains(&trained_on), "{card}");
         // A folder is no repository of the hub.
         assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
@@ -128,7 +131,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
-    .says(0, &["a teacher learned from 280 dialogues: their words count "]);
+    .says(0, &["a teacher learned from 252 dialogues: their words count "]);
     assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
     // Half of the layers stayed, and with them the embeddings.
     let recipe = t.read("dialoguecse/recipe.toml");
@@ -176,8 +179,8 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3").says(
         2,
         &[
-            "the run in killed is of other settings: learning_rate (0.001, and not 0.002)",
-            "killed/recipe.toml -o killed --resume",
+            "the run in killed is of other settings: learning_rate (0.001, and not 0.002)\n",
+            "it has ended; `-m killed/model` begins another run with what it has learned",
         ],
     );
     assert_eq!(t.read("killed/recipe.toml"), recipe);
@@ -208,7 +211,13 @@ fn a_folder_has_one_run_at_a_time() {
     child.kill().unwrap();
     child.wait().unwrap();
     // It has let go of it, and what was refused left nothing behind.
-    t.run(&format!("{train} --steps 3 --resume")).says(2, &["steps (100000, and not 3)"]);
+    t.run(&format!("{train} --steps 3 --resume")).says(
+        2,
+        &[
+            "steps (100000, and not 3)\n",
+            "`turnwise train runs/one/recipe.toml -o runs/one --resume` goes on",
+        ],
+    );
     t.run("train simcse --corpus gone.jsonl -m ./small -o other/below").says(2, &["gone.jsonl"]);
     assert!(!t.path("other").exists());
 }
@@ -338,6 +347,52 @@ fn an_index_can_be_trained_on() {
     t.ok("train simcse --corpus chats -m ./small -o by-name --steps 3 --batch 4");
     t.ok("train simcse --corpus indexes/chats -m ./small -o by-path --steps 3 --batch 4");
     assert_eq!(trained(&t, "by-name"), trained(&t, "by-path"));
+    // How files are read is nothing to an index.
+    t.run("train simcse --corpus chats --from whatsapp -m ./small -o none")
+        .says(2, &["--from is about files, and chats is an index"]);
+    assert!(!t.path("none").exists());
+}
+
+#[test]
+fn a_dialogue_that_is_read_twice_is_taken_once() {
+    let t = with_encoder();
+    pieces(&t);
+    // An export that has all, and one that has some of them again; a change makes another of it.
+    let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
+    let first = some.lines().next().unwrap();
+    let mut changed: Value = serde_json::from_str(first).unwrap();
+    changed["turns"][0]["text"] = json!("something else");
+    t.write("exports/a.jsonl", &all);
+    t.write("exports/b.jsonl", format!("{some}\n{changed}\n"));
+    t.write("once.jsonl", format!("{all}{changed}\n"));
+    let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
+    t.run(&format!("{train} --corpus exports -o twice"))
+        .says(0, &["60 dialogues had been read before", "with 281 dialogues"]);
+    let said = t.run(&format!("{train} --corpus once.jsonl -o once"));
+    assert!(!said.err.contains("read before"), "{said:?}");
+    assert_eq!(trained(&t, "twice"), trained(&t, "once"));
+}
+
+#[test]
+fn what_little_can_be_learned_from_is_told() {
+    let t = with_encoder();
+    let turn = |text: &str| json!({"speaker": "x", "text": text});
+    let dialogue =
+        |n: usize| json!({"id": format!("d{n}"), "turns": [turn("你好吗"), turn(" "), turn("hello")]});
+    t.write("few.jsonl", (0..4).map(|n| format!("{}\n", dialogue(n))).collect::<String>());
+    let said =
+        t.run("train simcse --corpus few.jsonl -m ./small --steps 1 --batch 2 --evaluate-every 0 -o few");
+    said.says(
+        0,
+        &[
+            "4 dialogues and 8 turns; 4 turns without a word, left out",
+            "warning: 4 dialogues to learn from: ",
+            "warning: 12 of the 32 tokens are of words that ./small does not know",
+        ],
+    );
+    // Warnings are told whoever asks for quiet, what to do next is not.
+    let said = t.run(&format!("train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 2 -o many -q"));
+    assert!(said.err.lines().all(|line| line.starts_with("warning: ")), "{said:?}");
 }
 
 #[test]
@@ -372,7 +427,10 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (format!("train simcse {on} --beside keep"), 2, "OBJECTIVE=WEIGHT"),
         (format!("train simcse {on} --select dev"), 2, "select"),
         (format!("train simcse {on} --select dev --evaluate-every 0"), 2, "never looked at"),
+        (format!("train simcse {on} --aside 5 --evaluate-every 0"), 2, "kept aside that are never looked at"),
+        (format!("train simcse {on} --aside 20000"), 2, "aside cannot be 20000"),
         (format!("train simcse {on} --steps 0"), 2, "--steps cannot be 0"),
+        (format!("train simcse {on} --steps -3"), 2, "invalid value '-3' for '--steps <N>'"),
         (format!("train simcse {on} --temperature 0"), 2, "--temperature cannot be 0"),
         (
             format!("train sweep --vary temperature=0.1,0.0 simcse {on}"),
@@ -383,7 +441,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             format!("train simcse {on} --min-turns 1000"),
             3,
-            "every dialogue is shorter than 1,000 turns: 280 dialogues left out",
+            "every dialogue is shorter than 1,000 turns: 252 dialogues left out",
         ),
         (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
@@ -415,6 +473,10 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./fitted -o run")).says(2, &["a static encoder"]);
     t.write("bad.toml", "objective = \"simcse\"\nmodel = \"./small\"\ncorpus = []\nstepps = 3\n");
     t.run(&format!("train bad.toml --corpus {SAMPLES} -o run")).says(3, &["bad.toml:4: ", "stepps"]);
+    // A recipe need not say what is typed.
+    t.write("short.toml", "objective = \"simcse\"\nsteps = 1\nbatch = 4\n");
+    t.run("train short.toml -m ./small -o run").says(2, &["no dialogues to train on"]);
+    t.ok(&format!("train short.toml -m ./small --corpus {SAMPLES} -o short"));
     t.run(&format!(
         "train simcse {on} --steps 2 --batch 4 --learning-rate 0.9 --temperature 0.0001 --clip 0"
     ));
@@ -518,7 +580,12 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     // What is kept is what was measured: the same task, asked of the saved model.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
     assert_eq!(state["step"], best["step"]);
-    assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
+    let curves = t.read("run/curves.svg");
+    for part in
+        ["simcse from ./small, seed 0", "of dialogues:dev.jsonl", &format!("kept: step {}<", best["step"])]
+    {
+        assert!(curves.contains(part), "{part}");
+    }
     assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
     assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
     // Stopped after a checkpoint and gone on with, it ends in the same.
@@ -537,6 +604,9 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     copy("run/checkpoints/best", "again/checkpoints/best");
     t.ok(&format!("{train} -o again --resume"));
     assert_eq!(trained(&t, "again"), trained(&t, "run"));
+    // What it took is told of all its steps, not of the last two.
+    let examples = |run: &str| t.json(&format!("{train} -o {run} --resume"))["examples"].take();
+    assert_eq!((examples("again"), examples("run")), (json!(72), json!(72)));
     let without_seconds = |name: &str| -> Vec<Value> {
         let mut all = lines(&t, &format!("{name}/evaluations.jsonl"));
         all.iter_mut().for_each(|e| drop(e.as_object_mut().unwrap().remove("seconds")));
@@ -548,6 +618,54 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     assert!(said.out.contains("by the labels of the dev tasks"), "{said:?}");
     let said = t.run(&format!("{train} -o last --select last"));
     assert!(said.out.contains("of step 12\n"), "{said:?}");
+}
+
+#[test]
+fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
+    let t = with_encoder();
+    let train = "train dialoguecse -m ./small --steps 6 --batch 4 --learning-rate 1e-3 --evaluate-every 3";
+    let said = t.run(&format!("{train} --corpus {SAMPLES} -o run"));
+    said.says(
+        0,
+        &[
+            "kept aside, to tell what is gained: 28 dialogues",
+            "252 dialogues",
+            "after 3 steps: halves alike ",
+        ],
+    );
+    let measured = lines(&t, "run/evaluations.jsonl");
+    let aside =
+        |n: usize| (measured[n]["aside"]["value"].as_f64().unwrap(), measured[n]["aside"]["each"].clone());
+    assert!(measured.len() == 3 && aside(0).1.as_array().unwrap().len() == 28, "{measured:?}");
+    let kept = t.json(&format!("{train} --corpus {SAMPLES} -o run --resume"));
+    let kept_step = kept["kept"].as_u64().unwrap() as usize / 3;
+    let gain = &kept["dev"][0];
+    assert_eq!((&gain["task"], &gain["measure"]), (&json!("aside"), &json!("halves")));
+    assert_eq!((gain["start"].as_f64(), gain["kept"].as_f64()), (Some(aside(0).0), Some(aside(kept_step).0)));
+    let told = format!(
+        "neighbours shared by the halves of dialogues kept aside: {:.2} → {:.2} (p ",
+        100.0 * aside(0).0,
+        100.0 * aside(kept_step).0
+    );
+    assert!(said.out.contains(&told) && !said.out.contains("agreement of neighbours"), "{said:?}");
+    assert!(said.out.contains("(by the dialogues kept aside)"), "{said:?}");
+    assert!(t.read("run/model/README.md").contains("the halves of dialogues kept aside | "));
+    assert!(t.read("run/recipe.toml").contains("aside = 400"));
+    assert!(t.read("run/curves.svg").contains("neighbours shared by halves, aside"));
+    // The same dialogues again, and others with another seed.
+    t.ok("train run/recipe.toml -o again");
+    assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
+    t.ok("train run/recipe.toml --seed 1 -o other");
+    assert_ne!(lines(&t, "other/evaluations.jsonl")[0]["aside"], measured[0]["aside"]);
+    // None where that is not wanted, or where they are too few.
+    let said = t.run(&format!("{train} --corpus {SAMPLES} --aside 0 -o none"));
+    assert!(
+        said.out.contains("agreement of neighbours with words: ") && !said.err.contains("aside"),
+        "{said:?}"
+    );
+    pieces(&t);
+    t.run(&format!("{train} --corpus pieces/0.jsonl -o few"))
+        .says(0, &["too few dialogues to keep some aside", "60 dialogues"]);
 }
 
 #[test]
@@ -649,7 +767,13 @@ fn several_seeds_and_settings_stand_side_by_side() {
     let train = format!("simcse --corpus {SAMPLES} -m ./small --steps 3 --batch 4 --learning-rate 1e-3");
     let said = t.run(&format!("train {train} --seeds 3..4 -o seeds"));
     assert!(
-        said.out.contains("all seeds (2 runs)") && said.out.contains("agreement with words: "),
+        [
+            "all seeds (2 runs)\n",
+            "  agreement with words: ",
+            "  neighbours shared by the halves of dialogues"
+        ]
+        .iter()
+        .all(|part| said.out.contains(part)),
         "{said:?}"
     );
     t.ok(&format!("train {train} --seed 4 -o four"));
@@ -672,6 +796,9 @@ fn several_seeds_and_settings_stand_side_by_side() {
     let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
     assert!(said.out.contains("all seeds (3 runs)"), "{said:?}");
     assert!(!t.ok(&format!("train {train} --seeds 1 -o single")).contains('±'));
+    // What nothing is measured of has its losses to tell.
+    let said = t.run(&format!("train {train} --seeds 2 --evaluate-every 0 -o blind"));
+    assert!(said.out.contains("all seeds (2 runs)\n  loss: "), "{said:?}");
 }
 
 /// The sample dialogues in pieces: some files in a folder, one behind the other as their names are.

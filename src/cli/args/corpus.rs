@@ -24,6 +24,12 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
+    /// An option that was given and tells how files are read, if any was.
+    pub(crate) fn given_for_files(&self) -> Option<&'static str> {
+        let given = [(self.from.is_some(), "--from"), (self.map.is_some(), "--map")];
+        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+
     /// An option that was given, if any was.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [

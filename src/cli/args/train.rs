@@ -178,8 +178,12 @@ pub(crate) struct LookingArgs {
     /// Steps between evaluations; 0: none [default: a fifth of the steps]
     #[arg(long, value_name = "N")]
     pub(crate) evaluate_every: Option<u64>,
-    /// By what the step is chosen whose model is kept: label-free (where neighbours agree most with words), dev or last
-    /// [default: label-free]
+    /// Keep so many dialogues aside, at most a tenth: they are not trained on, and tell without labels what is gained
+    /// [default: 400 where there is no --dev, else 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) aside: Option<usize>,
+    /// By what the step is chosen whose model is kept: label-free (by the dialogues kept aside, else where neighbours
+    /// agree most with words), dev or last [default: label-free]
     #[arg(long, value_name = "HOW", value_parser = parsed::<Selection>)]
     pub(crate) select: Option<Selection>,
     /// Evaluations without a gain after which it ends; 0: never [default: 3]

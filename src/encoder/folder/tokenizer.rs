@@ -17,6 +17,8 @@ pub struct Specials {
     pub pad: Option<u32>,
     /// Hides a token.
     pub mask: Option<u32>,
+    /// Stands for what is not known.
+    pub unknown: Option<u32>,
 }
 
 /// A model's tokenizer.
@@ -204,6 +206,11 @@ impl Tokenizer {
         self.specials.mask
     }
 
+    /// Stands for what is not known.
+    pub fn unknown(&self) -> Option<u32> {
+        self.specials.unknown
+    }
+
     /// What people should know: where its files disagree, and which was followed.
     pub fn notices(&self) -> &[String] {
         &self.notices
@@ -252,5 +259,11 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
 /// The ids of the special tokens, by the names that the files give them.
 pub(super) fn specials(inner: &tokenizers::Tokenizer, names: &BTreeMap<String, String>) -> Specials {
     let id = |role: &str| names.get(role).and_then(|token| inner.token_to_id(token));
-    Specials { cls: id("cls_token"), sep: id("sep_token"), pad: id("pad_token"), mask: id("mask_token") }
+    Specials {
+        cls: id("cls_token"),
+        sep: id("sep_token"),
+        pad: id("pad_token"),
+        mask: id("mask_token"),
+        unknown: id("unk_token"),
+    }
 }

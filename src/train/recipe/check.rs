@@ -25,6 +25,12 @@ impl Recipe {
                 "put it beside another objective: --beside keep=1",
             );
         }
+        if self.evaluate_every == Some(0) && self.aside.is_some_and(|aside| aside > 0) {
+            return refuse(
+                "dialogues are kept aside that are never looked at",
+                "leave --evaluate-every 0 or --aside out",
+            );
+        }
         if self.objective == O::Surroundings {
             return self.check_surroundings();
         }
@@ -110,6 +116,7 @@ impl Recipe {
             ),
             from_one("context", self.context),
             from_one("dialogues", self.dialogues),
+            aside(self.aside),
             (self.checkpoint_every > 0, "checkpoint_every", "0".to_owned(), "a number from 1"),
             (
                 self.select != Selection::Dev || !self.dev.is_empty(),
@@ -177,6 +184,7 @@ impl Recipe {
         all_of_these(&[
             from_one("context", self.context),
             from_one("dialogues", self.dialogues),
+            aside(self.aside),
             strength(self.strength),
         ])
     }
@@ -188,6 +196,11 @@ type Number = (bool, &'static str, String, &'static str);
 fn strength(given: Option<f64>) -> Number {
     let given = given.unwrap_or(0.0);
     ((0.0..=1.0).contains(&given), "strength", given.to_string(), "a number from 0 to 1")
+}
+
+fn aside(given: Option<usize>) -> Number {
+    let given = given.unwrap_or(0);
+    (given <= 10_000, "aside", given.to_string(), "a number from 0 to 10000")
 }
 
 fn from_one(name: &'static str, given: Option<usize>) -> Number {

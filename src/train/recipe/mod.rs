@@ -29,9 +29,12 @@ use crate::error::Result;
 pub struct Recipe {
     /// What is trained for.
     pub objective: ObjectiveName,
-    /// The model that training begins with: a folder, or a name.
+    /// The model that training begins with: a folder, or a name. A file need not name it, nor the dialogues, where
+    /// both are typed.
+    #[serde(default)]
     pub model: String,
     /// An index, or files and folders of dialogues.
+    #[serde(default)]
     pub corpus: Vec<PathBuf>,
     /// What is trained for beside it, and what its loss counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +123,9 @@ pub struct Recipe {
     /// Tasks with labels that the model is measured by while it learns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<DevTask>,
+    /// So many dialogues, at most a tenth, are not trained on: by them is told without labels what is gained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<usize>,
     /// By what the step is chosen whose model is kept.
     #[serde(default)]
     pub select: Selection,
@@ -188,6 +194,7 @@ impl Recipe {
             checkpoint_every: every(),
             evaluate_every: None,
             dev: Vec::new(),
+            aside: None,
             // Who says what where is not told by words: their agreement is none to choose by.
             select: match objective {
                 ObjectiveName::Places => Selection::Last,
@@ -210,6 +217,11 @@ impl Recipe {
         if self.layer || self.objective == O::Surroundings {
             self.strength.get_or_insert(0.5);
         }
+        // Where labels tell, all are trained on; and what utterances do is nothing that halves of dialogues tell.
+        let by_halves = self.dev.is_empty()
+            && self.evaluate_every != Some(0)
+            && !matches!(self.objective, O::Places | O::Words | O::Relevance);
+        self.aside.get_or_insert(if by_halves { 400 } else { 0 });
         if self.objective == O::Surroundings {
             self.context.get_or_insert(1);
             self.min_turns.get_or_insert(2);

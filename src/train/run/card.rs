@@ -31,10 +31,8 @@ pub struct Card<'a> {
 /// What a task was worth before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gained {
-    /// The task.
-    pub task: String,
-    /// The measure.
-    pub measure: String,
+    /// The task and its measure.
+    pub what: String,
     /// At the start.
     pub start: f64,
     /// As it is kept.
@@ -106,9 +104,9 @@ impl Card<'_> {
         if self.gains.is_empty() {
             return String::new();
         }
-        let row = |Gained { task, measure, start, kept, p }: &Gained| {
+        let row = |Gained { what, start, kept, p }: &Gained| {
             let p = p.map_or_else(String::new, |p| format!("{p:.4}"));
-            format!("| {task} {measure} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
+            format!("| {what} | {:.1} | {:.1} | {p} |\n", 100.0 * start, 100.0 * kept)
         };
         let rows: String = self.gains.iter().map(row).collect();
         format!("\n| | {} | this model | p |\n|---|---|---|---|\n{rows}", self.base)
@@ -131,13 +129,7 @@ mod tests {
             seen: (12, 90),
             data: "abc",
             kept: 80,
-            gains: vec![Gained {
-                task: "sr:x".to_owned(),
-                measure: "MAP".to_owned(),
-                start: 0.5,
-                kept: 0.625,
-                p: Some(0.01),
-            }],
+            gains: vec![Gained { what: "sr:x MAP".to_owned(), start: 0.5, kept: 0.625, p: Some(0.01) }],
             losses: Some((2.0, 1.5)),
             layered: false,
         };

@@ -3,18 +3,22 @@
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
+use crate::eval::significance::mean_and_deviation;
 
 /// What was measured after so many steps; 0 is the model that training began with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Steps taken.
     pub step: u64,
-    /// Whether it is of the layer that was put behind what the steps have left.
+    /// Whether it is of the layer that was put behind what is kept of those steps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
     /// On tasks with labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dev: Vec<Measured>,
+    /// Without labels: of dialogues that are not trained on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<Aside>,
     /// Without labels: the part of the ten nearest by words that are among the ten nearest by vectors.
     pub agreement: Option<f64>,
     /// The mean squared distance of two that are near by words.
@@ -25,9 +29,16 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
+impl Evaluation {
+    /// Where it stands in a run: what a layer is worth comes after the last step.
+    pub fn place(&self) -> u64 {
+        self.step + u64::from(self.layer)
+    }
+}
+
 impl OfStep for Evaluation {
     fn step(&self) -> u64 {
-        self.step
+        self.place()
     }
 }
 
@@ -45,11 +56,34 @@ pub struct Measured {
     pub each: Vec<f64>,
 }
 
+/// What part of its nearest either half of a dialogue has alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Aside {
+    /// The mean.
+    pub value: f64,
+    /// Of each dialogue.
+    pub each: Vec<f64>,
+}
+
+impl Aside {
+    /// Of what it is for each dialogue.
+    pub fn of(each: Vec<f64>) -> Self {
+        Aside { value: each.iter().sum::<f64>() / each.len().max(1) as f64, each }
+    }
+
+    /// The standard error of what is between this and another.
+    fn error(&self, other: &Aside) -> f64 {
+        let apart: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
+        let (_, deviation) = mean_and_deviation(&apart);
+        deviation / (apart.len().max(1) as f64).sqrt()
+    }
+}
+
 /// By what the step is chosen whose model is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// Without labels: where neighbours agree most with words.
+    /// Without labels: by the dialogues that were kept aside, or else where neighbours agree most with words.
     #[default]
     LabelFree,
     /// By the labels of the dev tasks, as the papers' code does.
@@ -71,14 +105,17 @@ impl std::str::FromStr for Selection {
     }
 }
 
-/// By how much agreement may be less than the most and tell nothing.
+/// By how much agreement may be less than the most and tell nothing. Of dialogues that were kept aside a standard error, too,
+/// tells nothing.
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {
     /// What an evaluation is worth, where it can be told: the greater, the better.
     pub fn worth(self, evaluation: &Evaluation) -> Option<f64> {
         match self {
-            Selection::LabelFree => evaluation.agreement,
+            Selection::LabelFree => {
+                evaluation.aside.as_ref().map(|aside| aside.value).or(evaluation.agreement)
+            }
             Selection::Dev => {
                 let main: Vec<f64> = main_values(evaluation).map(|m| m.value).collect();
                 (!main.is_empty()).then(|| main.iter().sum::<f64>() / main.len() as f64)
@@ -91,13 +128,22 @@ impl Selection {
     /// those that are nearly worth it: so little is told by chance, and later steps have learned more.
     pub fn best(self, evaluations: &[Evaluation]) -> Option<&Evaluation> {
         let trained = || evaluations.iter().filter(|e| e.step > 0 && !e.layer);
-        let worth = |evaluation: &Evaluation| self.worth(evaluation);
-        let most = trained()
-            .filter_map(worth)
-            .fold(None, |most: Option<f64>, worth| Some(most.map_or(worth, |most| most.max(worth))))?;
+        let mut best: Option<(&Evaluation, f64)> = None;
+        for evaluation in trained() {
+            if let Some(worth) = self.worth(evaluation)
+                && best.is_none_or(|(_, most)| worth > most)
+            {
+                best = Some((evaluation, worth));
+            }
+        }
+        let (best, most) = best?;
+        let nearly = |e: &Evaluation| {
+            let by_chance = e.aside.as_ref().zip(best.aside.as_ref()).map_or(0.0, |(a, b)| a.error(b));
+            self.worth(e).is_some_and(|worth| worth >= most - NEARLY.max(by_chance))
+        };
         match self {
-            Selection::LabelFree => trained().rfind(|e| worth(e).is_some_and(|w| w >= most - NEARLY)),
-            Selection::Dev | Selection::Last => trained().find(|e| worth(e) == Some(most)),
+            Selection::LabelFree => trained().rfind(|e| nearly(e)),
+            Selection::Dev | Selection::Last => Some(best),
         }
     }
 
@@ -133,6 +179,7 @@ mod tests {
             step,
             layer: false,
             dev: vec![of("MAP", map), of("MRR", 0.0)],
+            aside: None,
             agreement: Some(agreement),
             alignment: None,
             uniformity: None,
@@ -150,5 +197,22 @@ mod tests {
         assert_eq!(Selection::LabelFree.since_best(&all), 1);
         assert_eq!(Selection::LabelFree.since_best(&all[..1]), 0);
         assert_eq!(main_values(&all[0]).count(), 1);
+    }
+
+    #[test]
+    fn dialogues_that_were_kept_aside_choose_before_words_do() {
+        let with = |step: u64, agreement: f64, each: [f64; 4]| Evaluation {
+            aside: Some(Aside::of(each.to_vec())),
+            ..at(step, agreement, 0.0)
+        };
+        // The third is less by a fourth, with an error of as much; the fourth by a half, with none.
+        let all = [
+            with(10, 0.9, [0.0, 0.2, 0.1, 0.1]),
+            with(20, 0.1, [0.5, 1.0, 1.0, 1.0]),
+            with(30, 0.1, [0.5, 1.0, 1.0, 0.0]),
+            with(40, 0.5, [0.0, 0.5, 0.5, 0.5]),
+        ];
+        assert_eq!(Selection::LabelFree.best(&all[..2]).unwrap().step, 20);
+        assert_eq!(Selection::LabelFree.best(&all).unwrap().step, 30);
     }
 }

@@ -133,7 +133,7 @@ fn fill(
     };
     let total = far.totals();
     let mut progress = Progress::new(context.printer, "moving", "dialogues", Some(total.dialogues))
-        .after(mark.content.dialogues);
+        .after(mark.content.dialogues, mark.content.dialogues);
     let mut walk = if mark.done.is_empty() { walk } else { walk.behind(&mark.done) };
     while let Some((part, moved)) = walk.next_part()? {
         stop_if_asked()?;

@@ -62,7 +62,7 @@ impl Report {
     /// Prints it, with the command that searches at the new place.
     pub(super) fn tell(&self, option: &str, context: &Context<'_>) -> Result<()> {
         context.printer.result(self, |out| self.write(out))?;
-        context.printer.hint(format!("`turnwise search {option} {} \"…\"` searches there", self.to));
+        context.printer.suggest(format!("`turnwise search {option} {} \"…\"` searches there", self.to));
         Ok(())
     }
 

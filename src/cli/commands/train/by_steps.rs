@@ -7,7 +7,7 @@ use candle_core::DType;
 use super::{
     Run,
     corpus::Read,
-    evaluating::{Evaluator, Tasks},
+    evaluating::{Evaluator, Witnesses},
     folder::RunFolder,
     objective,
     running::{Reached, Running},
@@ -32,6 +32,10 @@ use crate::{
 
 /// Bytes of what frozen layers give that may be kept.
 const KEPT: usize = 1 << 30;
+/// Fewer dialogues are too few to learn from.
+const FEW: usize = 20;
+/// One token of so many may be unknown.
+const UNKNOWN: u64 = 20;
 /// Bytes of dropped tensors that are kept for the next ones.
 const DROPPED: usize = 2 << 30;
 
@@ -39,7 +43,7 @@ const DROPPED: usize = 2 << 30;
 pub(super) fn train(
     run: &Run<'_>,
     read: Read,
-    tasks: Tasks,
+    witnesses: Witnesses,
     devices: &[Device],
     room: Option<&Path>,
 ) -> Result<Reached> {
@@ -59,6 +63,7 @@ pub(super) fn train(
             ));
     }
     tell_of(&data, prompt, recipe, context);
+    warn_of(&data, recipe, context);
     if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
         context.printer.warn("the dev tasks are not looked at: --evaluate-every is 0");
     }
@@ -73,7 +78,8 @@ pub(super) fn train(
     let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
     let objective = objective::of(recipe, &data, &read, (&model, folder.max_tokens()), run.device, context)?;
     let named = (start.name.as_str(), &folder);
-    let evaluator = Evaluator::new(recipe, (&read, run_folder.path()), tasks, named, run.device, context)?;
+    let evaluator =
+        Evaluator::new(recipe, (&read, run_folder.path()), witnesses, named, run.device, context)?;
     // What the steps need of it is tokens by now.
     let read = recipe.layer.then_some(read);
     memory::keep_large_blocks(DROPPED);
@@ -120,6 +126,25 @@ pub(super) fn train(
     Ok(reached)
 }
 
+/// Tells what makes it improbable that anything is gained.
+fn warn_of(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
+    if data.len() < FEW {
+        context.printer.warn(format!(
+            "{} to learn from: what so few have in common is chance; it takes hundreds to gain what holds for others",
+            counted(data.len() as u64, "dialogue")
+        ));
+    }
+    if data.unknown * UNKNOWN > data.tokens {
+        context.printer.warn(format!(
+            "{} of the {} tokens are of words that {} does not know, as those of another language or script: it learns nothing of \
+             them; -m MODEL begins with one that knows them",
+            grouped(data.unknown),
+            grouped(data.tokens),
+            recipe.model
+        ));
+    }
+}
+
 /// What a run hangs on, as a hash.
 fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     let bytes = serde_json::to_vec(&(recipe, data, model)).map_err(|e| Error::Internal(e.to_string()))?;
@@ -128,16 +153,20 @@ fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
 
 fn tell_of(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
     let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
-    let left_out = match data.left_out {
+    let too_short = match data.left_out {
         0 => String::new(),
         n => format!("; {} too short, left out", grouped(n as u64)),
+    };
+    let blank = match data.blank {
+        0 => String::new(),
+        n => format!("; {} without a word, left out", counted(n as u64, "turn")),
     };
     let behind = match prompt {
         "" => String::new(),
         prompt => format!(", behind its prompt {prompt:?}"),
     };
     context.printer.say(format!(
-        "{} from {} with {} and {}{behind}{left_out}",
+        "{} from {} with {} and {}{behind}{too_short}{blank}",
         recipe.objective.name(),
         recipe.model,
         counted(dialogues, "dialogue"),

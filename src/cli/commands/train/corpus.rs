@@ -6,12 +6,14 @@ use std::{
 };
 
 use crate::{
-    cli::{Context, args::ReadArgs, commands::convert, signals},
+    cli::{Context, args::ReadArgs, commands::convert, printer::counted, signals},
     corpus::Dialogue,
     error::{Error, Result},
+    eval::halves::{FEWEST, can_be_parted},
+    ids::IdKey,
     random::Random,
     store::{Manifest, Snapshot},
-    train::held::Held,
+    train::held::{Held, Record as _},
 };
 
 /// Dialogues, and which of them came from which path.
@@ -28,12 +30,29 @@ pub(super) fn read(
     room: Option<&Path>,
     context: &Context<'_>,
 ) -> Result<Read> {
-    let mut read = Read { dialogues: Held::new(room)?, ends: Vec::new() };
-    for path in paths {
-        add(path, args, &mut read.dialogues, context)?;
-        read.ends.push(read.dialogues.len());
+    let found: Vec<Option<PathBuf>> = paths.iter().map(|path| index(path, context)).collect();
+    if let Some(option) = args.given_for_files()
+        && let [Some(_), ..] = found.as_slice()
+        && found.iter().all(Option::is_some)
+    {
+        let indexes = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(Error::input(format!("{option} is about files, and {indexes} is an index"))
+            .with_hint("leave it out: what an index has was read when it was filled"));
     }
-    Ok(read)
+    let mut reading = Reading { dialogues: Held::new(room)?, seen: HashSet::new(), again: 0 };
+    let mut ends = Vec::new();
+    for (path, index) in paths.iter().zip(found) {
+        reading.add(path, index.as_deref(), args, context)?;
+        ends.push(reading.dialogues.len());
+    }
+    let Reading { dialogues, again, .. } = reading;
+    if again > 0 {
+        let those = counted(again, "dialogue");
+        context.printer.say(format!(
+            "{those} had been read before, word for word and under the same id: each is taken once"
+        ));
+    }
+    Ok(Read { dialogues, ends })
 }
 
 impl Read {
@@ -46,6 +65,32 @@ impl Read {
         let mut chosen = chosen.into_iter().peekable();
         let kept: Vec<bool> = (0..self.dialogues.len()).map(|n| chosen.next_if_eq(&n).is_some()).collect();
         self.retain(&kept);
+    }
+
+    /// Takes so many out that can be parted, at most a tenth, drawn by a seed; none where they were too few.
+    pub(super) fn set_aside(&mut self, most: usize, seed: u64) -> Result<Vec<Dialogue>> {
+        let wanted = most.min(self.dialogues.len() / 10);
+        if wanted < FEWEST {
+            return Ok(Vec::new());
+        }
+        let mut order: Vec<usize> = (0..self.dialogues.len()).collect();
+        Random::new(seed, 5).shuffle(&mut order);
+        let (mut aside, mut kept) = (Vec::new(), vec![true; self.dialogues.len()]);
+        for number in order {
+            if aside.len() == wanted {
+                break;
+            }
+            let dialogue = self.dialogues.get(number)?;
+            if can_be_parted(&dialogue) {
+                kept[number] = false;
+                aside.push(dialogue.into_owned());
+            }
+        }
+        if aside.len() < FEWEST {
+            return Ok(Vec::new());
+        }
+        self.retain(&kept);
+        Ok(aside)
     }
 
     /// Leaves out those that say word for word what one of these does, whoever speaks; gives how many.
@@ -76,21 +121,48 @@ impl Read {
     }
 }
 
-fn add(path: &PathBuf, args: &ReadArgs, dialogues: &mut Held<Dialogue>, context: &Context<'_>) -> Result<()> {
-    if let Some(index) = index(path, context) {
-        for dialogue in Snapshot::open(&index)?.dialogues() {
+/// Dialogues as they are read. One that stands in two exports counts once, as it does in an index.
+struct Reading {
+    dialogues: Held<Dialogue>,
+    /// What was read, as hashes.
+    seen: HashSet<IdKey>,
+    /// How many were read again.
+    again: u64,
+}
+
+impl Reading {
+    fn add(
+        &mut self,
+        path: &PathBuf,
+        index: Option<&Path>,
+        args: &ReadArgs,
+        context: &Context<'_>,
+    ) -> Result<()> {
+        let Some(index) = index else {
+            let files = std::slice::from_ref(path);
+            return convert::each_dialogue(files, args, "reading", context, &mut |dialogue| {
+                self.push(dialogue)
+            })?
+            .into_result();
+        };
+        for dialogue in Snapshot::open(index)?.dialogues() {
             if signals::stopped() {
                 return Err(Error::Interrupted { hint: None });
             }
-            dialogues.push(dialogue?)?;
+            self.push(dialogue?)?;
         }
-        return Ok(());
+        Ok(())
     }
-    let problems =
-        convert::each_dialogue(std::slice::from_ref(path), args, "reading", context, &mut |dialogue| {
-            dialogues.push(dialogue)
-        })?;
-    problems.into_result()
+
+    fn push(&mut self, dialogue: Dialogue) -> Result<()> {
+        match self.seen.insert(IdKey::of_bytes(&dialogue.to_bytes()?)) {
+            true => self.dialogues.push(dialogue),
+            false => {
+                self.again += 1;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The folder of an index, if a path is one or is the name of one. What lies there under that name comes first.

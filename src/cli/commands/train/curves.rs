@@ -1,70 +1,154 @@
 //! What a run came to, to be looked at: `curves.svg`, and the same for TensorBoard.
 
 use crate::{
-    cli::plots::{Series, legend_within, lines},
-    train::run::{
-        evaluations::{Evaluation, main_values},
-        events::Scalar,
-        learned::Learned,
-        metrics::Line,
+    cli::plots::{Mark, Series, legend_within, lines, plain},
+    train::{
+        recipe::Recipe,
+        run::{
+            evaluations::{Evaluation, main_values},
+            events::Scalar,
+            learned::Learned,
+            metrics::Line,
+        },
     },
 };
 
-/// The heights of a plot, and of what its colours mean.
+/// The heights of the title, of a plot, and of what its colours mean.
+const TITLE: usize = 44;
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
+
+/// What was told of a run.
+pub(super) struct Told<'a> {
+    pub(super) steps: &'a [Line],
+    pub(super) evaluations: &'a [Evaluation],
+    /// For a layer, if one was learned.
+    pub(super) learned: Option<&'a Learned>,
+    /// The step that is kept, once that is known.
+    pub(super) kept: Option<u64>,
+}
 
 /// A plot: its lines, what goes to the right, and what goes up.
 struct Plot {
     series: Vec<Series>,
     along: &'static str,
     name: String,
+    /// Whether it is of what is kept.
+    is_marked: bool,
 }
 
-/// A picture of plots one below the other; with what was learned for a layer, if one was.
-pub(super) fn picture(steps: &[Line], evaluations: &[Evaluation], learned: Option<&Learned>) -> String {
-    let along = match (learned.is_some(), steps.is_empty()) {
-        (false, _) => "step",
-        (true, true) => "0: as it is, 1: with the layer",
-        (true, false) => "step; the last one: with the layer",
-    };
-    let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
-        steps.iter().map(|l| (l.step as f64, value(l))).collect()
-    };
-    let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
-        evaluations.iter().filter_map(|e| Some((e.step as f64, value(e)?))).collect()
-    };
-    let one = |name: &str, along, points| Plot {
-        series: vec![(name.to_owned(), points)],
-        along,
-        name: name.to_owned(),
-    };
-    let loss = of(|l| l.loss);
-    let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
-    let mut plots = vec![Plot { series, along: "step", name: "loss".to_owned() }];
-    plots.push(one("learning rate", "step", of(|l| l.learning_rate)));
-    plots.push(one("length of the gradient", "step", of(|l| l.gradient)));
-    plots.extend(learned.map(told));
-    plots.extend(dev(evaluations, along));
-    plots.push(one("agreement of neighbours with words", along, measured(|e| e.agreement)));
-    plots.push(one("alignment", along, measured(|e| e.alignment)));
-    plots.push(one("uniformity", along, measured(|e| e.uniformity)));
-    let (mut drawn, mut height) = (String::new(), 8);
-    for Plot { series, along, name } in &plots {
-        let Some(svg) = lines(series, (along, name), name, false) else { continue };
-        drawn += &svg.replacen("<svg", &format!("<svg y=\"{height}\" height=\"{PLOT}\" width=\"640\""), 1);
-        height += PLOT;
-        if series.len() > 1 {
-            let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
-            drawn += &legend_within(&names, height + LEGEND / 2);
-            height += LEGEND;
+impl Told<'_> {
+    /// A picture of plots one below the other.
+    pub(super) fn picture(&self, recipe: &Recipe) -> String {
+        let plots = self.plots();
+        // Of a run without steps there is nothing to choose.
+        let kept = self.kept.filter(|_| !self.steps.is_empty());
+        let mark = kept.map(|step| Mark { at: step as f64, name: format!("kept: step {step}") });
+        let corpora: Vec<String> = recipe.corpus.iter().map(|path| path.display().to_string()).collect();
+        let (mut drawn, mut height) = (String::new(), TITLE);
+        for Plot { series, along, name, is_marked } in &plots {
+            let mark = mark.as_ref().filter(|_| *is_marked);
+            let Some(svg) = lines(series, (along, name), name, mark, false) else { continue };
+            drawn +=
+                &svg.replacen("<svg", &format!("<svg y=\"{height}\" height=\"{PLOT}\" width=\"640\""), 1);
+            height += PLOT;
+            if series.len() > 1 {
+                let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
+                drawn += &legend_within(&names, height + LEGEND / 2);
+                height += LEGEND;
+            }
         }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 {height}\" width=\"640\" height=\"{height}\">\n<style>text \
+             {{ font: 11px system-ui, sans-serif; fill: #555 }} .title {{ font-size: 15px; fill: #222 }} .grid {{ stroke: #ddd; \
+             fill: none }} .mark {{ stroke: #999; stroke-dasharray: 4 3; fill: none }}</style>\n<rect width=\"640\" \
+             height=\"{height}\" fill=\"#fff\"/>\n<text class=\"title\" x=\"12\" y=\"20\">{}</text><text x=\"12\" \
+             y=\"36\">{}</text>\n{drawn}</svg>\n",
+            plain(&cut(
+                &format!("{} from {}, seed {}", recipe.objective.name(), recipe.model, recipe.seed),
+                80
+            )),
+            plain(&cut(&corpora.join(", "), 105)),
+        )
     }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 {height}\" width=\"640\" height=\"{height}\">\n<style>text \
-         {{ font: 11px system-ui, sans-serif; fill: #555 }} .grid {{ stroke: #ddd; fill: none }}</style>\n<rect \
-         width=\"640\" height=\"{height}\" fill=\"#fff\"/>\n{drawn}</svg>\n"
-    )
+
+    fn plots(&self) -> Vec<Plot> {
+        let Told { steps, evaluations, learned, .. } = *self;
+        let along = match (learned.is_some(), steps.is_empty()) {
+            (false, _) => "step",
+            (true, true) => "0: as it is, 1: with the layer",
+            (true, false) => "step; the last one: with the layer",
+        };
+        let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
+            steps.iter().map(|l| (l.step as f64, value(l))).collect()
+        };
+        let measured = |value: fn(&Evaluation) -> Option<f64>| -> Vec<(f64, f64)> {
+            evaluations.iter().filter_map(|e| Some((e.place() as f64, value(e)?))).collect()
+        };
+        let one = |name: &str, along, points, is_marked| Plot {
+            series: vec![(name.to_owned(), points)],
+            along,
+            name: name.to_owned(),
+            is_marked,
+        };
+        let loss = of(|l| l.loss);
+        let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
+        let mut plots = vec![Plot { series, along: "step", name: "loss".to_owned(), is_marked: true }];
+        plots.push(one("learning rate", "step", of(|l| l.learning_rate), false));
+        plots.push(one("length of the gradient", "step", of(|l| l.gradient), false));
+        plots.extend(learned.map(told));
+        plots.push(one(
+            "neighbours shared by halves, aside",
+            along,
+            measured(|e| e.aside.as_ref().map(|aside| aside.value)),
+            true,
+        ));
+        plots.extend(dev(evaluations, along));
+        plots.push(one("agreement of neighbours with words", along, measured(|e| e.agreement), true));
+        plots.push(one("alignment", along, measured(|e| e.alignment), true));
+        plots.push(one("uniformity", along, measured(|e| e.uniformity), true));
+        plots
+    }
+
+    /// The same numbers as TensorBoard has them.
+    pub(super) fn scalars(&self) -> Vec<Scalar> {
+        let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
+        let mut all = Vec::new();
+        for line in self.steps {
+            all.push(of("train/loss", line.step, line.loss));
+            all.push(of("train/learning_rate", line.step, line.learning_rate));
+            all.push(of("train/gradient", line.step, line.gradient));
+        }
+        for evaluation in self.evaluations {
+            for measured in &evaluation.dev {
+                let name = format!("dev/{}/{}", measured.task, measured.measure);
+                all.push(of(&name, evaluation.place(), measured.value));
+            }
+            let looked = [
+                ("aside", evaluation.aside.as_ref().map(|aside| aside.value)),
+                ("agreement", evaluation.agreement),
+                ("alignment", evaluation.alignment),
+                ("uniformity", evaluation.uniformity),
+            ];
+            for (name, value) in looked {
+                all.extend(value.map(|value| of(&format!("label-free/{name}"), evaluation.place(), value)));
+            }
+        }
+        all
+    }
+}
+
+/// As much of a line as there is room for.
+fn cut(line: &str, most: usize) -> String {
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// The last part of a path: what it is called.
+fn short(path: &str) -> String {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path).to_owned()
 }
 
 /// What the bar shows, too: each step counts a tenth of what is shown after it.
@@ -86,6 +170,7 @@ fn told(learned: &Learned) -> Plot {
         series: vec![("learned".to_owned(), told), ("chance".to_owned(), chance)],
         along: "direction",
         name: "correlation with what is said around".to_owned(),
+        is_marked: false,
     }
 }
 
@@ -94,15 +179,14 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {
         for measured in main_values(evaluation) {
-            let point = (evaluation.step as f64, measured.value);
+            let point = (evaluation.place() as f64, measured.value);
             match plots.iter_mut().find(|(task, _)| *task == measured.task) {
                 Some((_, plot)) => plot.series[0].1.push(point),
                 None => {
                     let (task, path) = measured.task.split_once(':').unwrap_or((&measured.task, ""));
-                    let file = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path);
-                    let name = format!("{} of {task}:{file}", measured.measure);
+                    let name = format!("{} of {task}:{}", measured.measure, short(path));
                     let series = vec![(name.clone(), vec![point])];
-                    plots.push((&measured.task, Plot { series, along, name }));
+                    plots.push((&measured.task, Plot { series, along, name, is_marked: true }));
                 }
             }
         }
@@ -110,36 +194,10 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     plots.into_iter().map(|(_, plot)| plot).collect()
 }
 
-/// The same numbers as TensorBoard has them.
-pub(super) fn scalars(steps: &[Line], evaluations: &[Evaluation]) -> Vec<Scalar> {
-    let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
-    let mut all = Vec::new();
-    for line in steps {
-        all.push(of("train/loss", line.step, line.loss));
-        all.push(of("train/learning_rate", line.step, line.learning_rate));
-        all.push(of("train/gradient", line.step, line.gradient));
-    }
-    for evaluation in evaluations {
-        for measured in &evaluation.dev {
-            let name = format!("dev/{}/{}", measured.task, measured.measure);
-            all.push(of(&name, evaluation.step, measured.value));
-        }
-        let looked = [
-            ("agreement", evaluation.agreement),
-            ("alignment", evaluation.alignment),
-            ("uniformity", evaluation.uniformity),
-        ];
-        for (name, value) in looked {
-            all.extend(value.map(|value| of(&format!("label-free/{name}"), evaluation.step, value)));
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::run::evaluations::Measured;
+    use crate::train::{recipe::ObjectiveName, run::evaluations::Measured};
 
     #[test]
     fn everything_that_was_told_is_drawn_and_written() {
@@ -163,6 +221,7 @@ mod tests {
                     each: Vec::new(),
                 })
                 .to_vec(),
+            aside: None,
             agreement: Some(value),
             alignment: None,
             uniformity: None,
@@ -170,9 +229,22 @@ mod tests {
         };
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
         let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
-        assert!(picture(&[], &evaluations, Some(&learned)).contains("correlation with what is said around"));
-        let picture = picture(&steps, &evaluations, None);
-        for part in ["MAP of sr:select.txt", "agreement of neighbours", "2e-5", "smoothed", "learning rate"] {
+        let recipe = Recipe::new(ObjectiveName::Responses, "a/base".to_owned(), vec!["x/chats".into()]);
+        let layer = Told { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
+        let picture = layer.picture(&recipe);
+        assert!(picture.contains("correlation with what is said around") && !picture.contains("kept"));
+        let told = Told { steps: &steps, evaluations: &evaluations, learned: None, kept: Some(2) };
+        let picture = told.picture(&recipe);
+        for part in [
+            "responses from a/base, seed 0",
+            "x/chats",
+            "kept: step 2",
+            "MAP of sr:select.txt",
+            "agreement of neighbours",
+            "2e-5",
+            "smoothed",
+            "learning rate",
+        ] {
             assert!(picture.contains(part), "{part}");
         }
         assert!(
@@ -181,7 +253,7 @@ mod tests {
                 && !picture.contains("uniformity")
                 && !picture.contains("NaN")
         );
-        let scalars = scalars(&steps, &evaluations);
+        let scalars = told.scalars();
         assert_eq!(scalars.len(), 2 * 3 + 2 * 3);
         assert!(scalars.iter().any(|s| s.name == "dev/sr:a/b/select.txt/MRR" && s.step == 2));
     }

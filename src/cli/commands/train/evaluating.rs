@@ -18,6 +18,7 @@ use crate::{
     },
     error::{Error, Result},
     eval::{
+        halves::Halves,
         rank::{Dense, Items, Pool, Ranker},
         recipe::TaskSpec,
         tasks::{Profile, Task},
@@ -27,7 +28,7 @@ use crate::{
     train::{
         held::Held,
         recipe::{DevTask, ObjectiveName, Recipe},
-        run::evaluations::{Evaluation, Measured},
+        run::evaluations::{Aside, Evaluation, Measured},
         unique::Unique,
     },
 };
@@ -94,9 +95,17 @@ pub(super) fn said_in<'t>(
     Ok(counts.filter(|(_, said, of)| said * SOME > *of).collect())
 }
 
+/// Who tells what a model is worth.
+pub(super) struct Witnesses {
+    /// With labels.
+    pub(super) tasks: Tasks,
+    /// Dialogues that are not trained on.
+    pub(super) aside: Option<Halves>,
+}
+
 /// What a model is measured by.
 pub(super) struct Evaluator<'a> {
-    tasks: Tasks,
+    witnesses: Witnesses,
     unlabelled: Option<Unlabelled>,
     name: &'a str,
     folder: &'a ModelFolder,
@@ -109,18 +118,18 @@ impl<'a> Evaluator<'a> {
     pub(super) fn new(
         recipe: &Recipe,
         (read, room): (&Read, &Path),
-        tasks: Tasks,
+        witnesses: Witnesses,
         (name, folder): (&'a str, &'a ModelFolder),
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
         let unlabelled = Unlabelled::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
-        Ok(Evaluator { tasks, unlabelled, name, folder, device, context })
+        Ok(Evaluator { witnesses, unlabelled, name, folder, device, context })
     }
 
     /// Whether there is anything to measure by.
     pub(super) fn is_blind(&self) -> bool {
-        self.tasks.is_empty() && self.unlabelled.is_none()
+        self.witnesses.tasks.is_empty() && self.witnesses.aside.is_none() && self.unlabelled.is_none()
     }
 
     /// Measures the network of a step.
@@ -144,7 +153,7 @@ impl<'a> Evaluator<'a> {
         let dense = Dense::new(&encoder);
         let watch = Watching::new(self.context.printer);
         let mut dev = Vec::new();
-        for (name, task) in &self.tasks {
+        for (name, task) in &self.witnesses.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;
             let outcome = task.run(scorer.as_ref(), false, &watch)?;
             // Significance is computed of the number that a task is known by.
@@ -163,10 +172,18 @@ impl<'a> Evaluator<'a> {
                 scorer.vectors().map(|vectors| unlabelled.look(vectors))
             }
         };
+        let aside = match &self.witnesses.aside {
+            None => None,
+            Some(halves) => {
+                let scorer = dense.prepare(halves.pool(), &watch)?;
+                scorer.vectors().map(|vectors| Aside::of(halves.look(vectors)))
+            }
+        };
         Ok(Evaluation {
             step,
             layer: false,
             dev,
+            aside,
             agreement: looked.map(|l| l.agreement),
             alignment: looked.map(|l| l.alignment),
             uniformity: looked.map(|l| l.uniformity),

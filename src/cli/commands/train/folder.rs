@@ -143,26 +143,35 @@ impl RunFolder {
     }
 
     /// Refuses a recipe that is another than that of the run which is to be gone on with.
-    pub(super) fn has_the_settings(&self, recipe: &Recipe) -> Result<()> {
-        let (there, asked) = (self.written()?, table_of(recipe)?);
-        let names: BTreeSet<&String> = there.keys().chain(asked.keys()).collect();
+    /// Named is what was asked for, not what follows from it.
+    pub(super) fn has_the_settings(&self, recipe: &Recipe, asked: &Recipe) -> Result<()> {
+        let (there, whole, asked) = (self.written()?, table_of(recipe)?, table_of(asked)?);
+        let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
         let said = |table: &toml::Table, name: &str| {
             table.get(name).map_or("nothing".to_owned(), ToString::to_string)
         };
-        let other: Vec<String> = names
-            .into_iter()
-            .filter(|name| there.get(*name) != asked.get(*name))
-            .map(|name| format!("{name} ({}, and not {})", said(&there, name), said(&asked, name)))
-            .collect();
-        match other.is_empty() {
-            true => Ok(()),
-            false => {
-                let (run, other) = (self.path.display(), other.join(", "));
-                Err(Error::input(format!("the run in {run} is of other settings: {other}")).with_hint(format!(
-                    "train into another folder; `turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"
-                )))
-            }
+        let mut other: Vec<&String> =
+            names.into_iter().filter(|name| there.get(*name) != whole.get(*name)).collect();
+        if other.is_empty() {
+            return Ok(());
         }
+        let follows = |name: &String| whole.contains_key(name) && !asked.contains_key(name);
+        if !other.iter().all(|name| follows(name)) {
+            other.retain(|name| !follows(name));
+        }
+        let other = other
+            .iter()
+            .map(|name| format!("{name} ({}, and not {})", said(&there, name), said(&whole, name)));
+        let (run, other) = (self.path.display(), other.collect::<Vec<String>>().join(", "));
+        let way = match self.model().exists() {
+            true => format!(
+                "it has ended; `-m {}` begins another run with what it has learned",
+                self.model().display()
+            ),
+            false => format!("`turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"),
+        };
+        Err(Error::input(format!("the run in {run} is of other settings: {other}"))
+            .with_hint(format!("train into another folder; {way}")))
     }
 
     /// Refuses dialogues and a model that are others than those of the run which is to be gone on with.

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Start, folder, once,
+    Place, Start, folder, once,
     running::Reached,
     told::{self, Gain},
 };
@@ -36,6 +36,9 @@ struct Ended {
     seed: u64,
     steps: u64,
     kept: u64,
+    /// The mean losses of the first and the last steps.
+    #[serde(default)]
+    loss: Option<[f64; 2]>,
     agreement: Option<[f64; 2]>,
     dev: Vec<Gain>,
 }
@@ -79,7 +82,8 @@ pub(super) fn run(
         }
         context.printer.say(format!("run {} of {all}: {name}", n + 1));
         let seed = recipe.seed;
-        let (reached, recipe) = once(recipe, args, (&path, resume), context)?;
+        let place = Place { output: &path, resume, is_first: n == 0 };
+        let (reached, recipe) = once(recipe, args, &place, context)?;
         let one = of(name, settings, &recipe, seed, &reached);
         told::warn_of_losses(&one.dev, reached.learned.is_some(), context);
         ended.push(one);
@@ -113,6 +117,7 @@ fn of(folder: String, settings: &str, recipe: &Recipe, seed: u64, reached: &Reac
         seed,
         steps: reached.steps,
         kept: reached.kept,
+        loss: reached.losses.map(<[f64; 2]>::from),
         agreement: told::agreements(reached),
         dev: told::gains(reached, recipe.seed),
     }
@@ -169,6 +174,11 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
             let own: Vec<&Ended> = ended.iter().filter(|e| e.settings == setting).collect();
             let name = if setting.is_empty() { "all seeds" } else { setting };
             writeln!(out, "{name} ({})", counted(own.len() as u64, "run"))?;
+            let losses: Vec<[f64; 2]> = own.iter().filter_map(|e| e.loss).collect();
+            if !losses.is_empty() {
+                let mean = |n: usize| losses.iter().map(|both| both[n]).sum::<f64>() / losses.len() as f64;
+                writeln!(out, "  loss: {:.4} → {:.4}", mean(0), mean(1))?;
+            }
             let agreement: Vec<[f64; 2]> = own.iter().filter_map(|e| e.agreement).collect();
             if !agreement.is_empty() {
                 let line = over(agreement.iter().map(|[start, kept]| (*start, *kept)));
@@ -181,7 +191,7 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
                     .filter_map(|e| e.dev.get(n)?.p)
                     .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
                 let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4} at most)"));
-                writeln!(out, "  {} {}: {line}{worst}", gain.task, gain.measure)?;
+                writeln!(out, "  {}: {line}{worst}", gain.what())?;
             }
         }
         writeln!(out, "all of it is in {}", args.output().join(RUNS).display())

@@ -26,11 +26,11 @@ use crate::{
     },
     encoder::{Device, DeviceChoice},
     error::{Error, Result},
-    eval::data::hash_of_records,
+    eval::{data::hash_of_records, halves::Halves},
     train::recipe::{ObjectiveName, Recipe},
 };
 use corpus::Read;
-use evaluating::Tasks;
+use evaluating::{Tasks, Witnesses};
 use folder::{Of, RunFolder};
 use running::Reached;
 use start::Start;
@@ -44,19 +44,29 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     };
     let recipe = recipe::of(args, context)?;
     if varied.is_empty() && args.seeds.is_none() {
-        let (reached, recipe) = once(recipe, args, (args.output(), args.resume), context)?;
+        let place = Place { output: args.output(), resume: args.resume, is_first: true };
+        let (reached, recipe) = once(recipe, args, &place, context)?;
         return told::end(&reached, &recipe, args.output(), context);
     }
     many::run(&recipe, varied, args, context)
+}
+
+/// Where a run is.
+struct Place<'a> {
+    output: &'a Path,
+    resume: bool,
+    /// Whether it is the first of several: what is true of all of them is told once.
+    is_first: bool,
 }
 
 /// A run, and its recipe with all that was not given.
 fn once(
     mut recipe: Recipe,
     args: &TrainRunArgs,
-    (output, resume): (&Path, bool),
+    &Place { output, resume, is_first }: &Place<'_>,
     context: &Context<'_>,
 ) -> Result<(Reached, Recipe)> {
+    let asked = recipe.clone();
     let start = Start::of(&mut recipe, context)?;
     start.tell(&recipe, context);
     let by_steps = recipe.objective != ObjectiveName::Surroundings;
@@ -69,13 +79,17 @@ fn once(
     let devices = std::iter::once(&device).chain(more).map(open).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::take(output, resume)?;
     if resume {
-        run_folder.has_the_settings(&recipe)?;
+        run_folder.has_the_settings(&recipe, &asked)?;
     }
     let reading = ReadArgs { strip_nicks: recipe.strip_nicks, ..args.read.clone() };
     let room = (!args.in_memory).then(|| run_folder.path());
     let mut read = corpus::read(&recipe.corpus, &reading, room, context)?;
     let (tasks, dev) = evaluating::tasks(&recipe, &reading, context)?;
     leave_out(&mut read, &tasks, context)?;
+    if is_first {
+        warn_of_overlap(&read, &tasks, context)?;
+    }
+    let aside = set_aside(&mut read, &recipe, context)?;
     if let Some(count) = recipe.dialogues {
         read.keep(count, recipe.seed);
     }
@@ -93,9 +107,10 @@ fn once(
         }
     }
     let run = Run { recipe: &recipe, start: &start, folder: &run_folder, device, of: &of, context };
+    let witnesses = Witnesses { tasks, aside };
     let reached = match by_steps {
-        true => by_steps::train(&run, read, tasks, &devices, room)?,
-        false => Surroundings { run: &run, folder: &start.folder }.learn_alone(&read, tasks)?,
+        true => by_steps::train(&run, read, witnesses, &devices, room)?,
+        false => Surroundings { run: &run, folder: &start.folder }.learn_alone(&read, witnesses)?,
     };
     Ok((reached, recipe))
 }
@@ -119,7 +134,7 @@ fn only_one(more: &[DeviceChoice]) -> Result<()> {
     }
 }
 
-/// Leaves out dialogues that a dev task has, and tells of sentences that are said in the others.
+/// Leaves out dialogues that a dev task has.
 fn leave_out(read: &mut Read, tasks: &Tasks, context: &Context<'_>) -> Result<()> {
     let all = read.dialogues.len();
     let left_out = read.leave_out(evaluating::dialogues_of(tasks))?;
@@ -131,6 +146,29 @@ fn leave_out(read: &mut Read, tasks: &Tasks, context: &Context<'_>) -> Result<()
         }
         context.printer.say(format!("not trained on, for a dev task has the same: {those}"));
     }
+    Ok(())
+}
+
+/// Keeps some dialogues aside, where that is asked for, and tells so.
+fn set_aside(read: &mut Read, recipe: &Recipe, context: &Context<'_>) -> Result<Option<Halves>> {
+    let most = recipe.aside.unwrap_or(0);
+    if most == 0 {
+        return Ok(None);
+    }
+    let aside = Halves::new(&read.set_aside(most, recipe.seed)?);
+    context.printer.say(match &aside {
+        Some(halves) => {
+            format!("kept aside, to tell what is gained: {}", counted(halves.len() as u64, "dialogue"))
+        }
+        None => {
+            "too few dialogues to keep some aside, by which a gain could be told without labels".to_owned()
+        }
+    });
+    Ok(aside)
+}
+
+/// Tells of dev tasks much of which is said in the corpus.
+fn warn_of_overlap(read: &Read, tasks: &Tasks, context: &Context<'_>) -> Result<()> {
     for (task, said, of) in evaluating::said_in(tasks, &read.dialogues)? {
         context.printer.warn(format!(
             "{} of the {} of {task} are said in the corpus, too: of the same dialogues, its gain is told too well; what everybody says \

@@ -17,10 +17,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     let (mut recipe, written) = match (is_file(args.what()), Recipe::known(args.what())) {
         (true, _) => (read(Path::new(args.what()))?, true),
         (false, Some(known)) => (known?, true),
-        (false, None) => {
-            let model = args.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-            (Recipe::new(objective(args.what())?, model, Vec::new()), false)
-        }
+        (false, None) => (Recipe::new(objective(args.what())?, String::new(), Vec::new()), false),
     };
     let usual = (written && !is_file(args.what())).then_some(Path::new("data"));
     if let Some(folder) = args.data.as_deref().or(usual) {
@@ -31,6 +28,9 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     }
     if let Some(model) = &args.model {
         recipe.model.clone_from(model);
+    }
+    if recipe.model.is_empty() {
+        DEFAULT_MODEL.clone_into(&mut recipe.model);
     }
     if !args.corpus.is_empty() {
         recipe.corpus.clone_from(&args.corpus);
@@ -74,6 +74,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         recipe.dev.clone_from(&looking.dev);
     }
     recipe.evaluate_every = looking.evaluate_every.or(recipe.evaluate_every);
+    recipe.aside = looking.aside.or(recipe.aside);
     set(&mut recipe.select, looking.select);
     set(&mut recipe.patience, looking.patience);
     if !goal.beside.is_empty() {

@@ -46,10 +46,26 @@ pub(super) struct Reached {
     pub(super) learned: Option<Learned>,
     /// What was measured.
     pub(super) evaluations: Vec<Evaluation>,
-    /// Of the steps of this call; nothing where it had ended before.
+    /// What the steps took, those before it was gone on with among them.
+    pub(super) spent: Spent,
+}
+
+/// What steps took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
     pub(super) seconds: f64,
     pub(super) examples: u64,
     pub(super) tokens: u64,
+}
+
+impl Spent {
+    fn of(steps: &[Line]) -> Self {
+        Spent {
+            seconds: steps.iter().map(|line| line.seconds).sum(),
+            examples: steps.iter().map(|line| line.examples as u64).sum(),
+            tokens: steps.iter().map(|line| line.tokens as u64).sum(),
+        }
+    }
 }
 
 impl Reached {
@@ -61,10 +77,11 @@ impl Reached {
             false => Vec::new(),
         };
         let evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
-        let steps = metrics.last().map_or(1, |line| line.step);
+        let steps = metrics.last().map_or(0, |line| line.step);
         let kept = recipe.select.best(&evaluations).map_or(steps, |best| best.step);
         let learned = Learned::read(&folder.layer())?;
-        Ok(Reached { steps, kept, losses: losses(&metrics), learned, evaluations, ..Reached::default() })
+        let (losses, spent) = (losses(&metrics), Spent::of(&metrics));
+        Ok(Reached { steps, kept, losses, learned, evaluations, spent })
     }
 }
 
@@ -86,7 +103,9 @@ impl Running<'_, '_> {
         let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
         let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
         let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
-        let (mut examples, mut tokens, mut seconds, mut smooth) = (0, 0, 0.0, None);
+        let mut examples = Spent::of(&lines::read(&folder.metrics())?).examples;
+        // How fast it goes is of this call.
+        let (mut tokens, mut seconds, mut smooth) = (0, 0.0, None);
         let mut progress = None;
         let mut step = done;
         loop {
@@ -105,7 +124,7 @@ impl Running<'_, '_> {
                     checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
                 }
                 evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
-                self.draw(&evaluations)?;
+                self.draw(&evaluations, None)?;
             }
             let ends = (step == recipe.steps || self.gains_no_more(&evaluations)) && !signals::stopped();
             let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
@@ -119,9 +138,9 @@ impl Running<'_, '_> {
             if signals::stopped() {
                 return Err(self.interrupted(step));
             }
-            let (bar, from) = progress.get_or_insert_with(|| {
-                let bar = Progress::new(self.context.printer, "training", "examples", Some(recipe.steps));
-                (bar.after(step), examples)
+            let bar = progress.get_or_insert_with(|| {
+                Progress::new(self.context.printer, "training", "examples", Some(recipe.steps))
+                    .after(step, examples)
             });
             let started = Instant::now();
             let stepped = match self.trainer.step() {
@@ -139,17 +158,18 @@ impl Running<'_, '_> {
             let rate = grouped((tokens as f64 / seconds.max(1e-3)) as u64);
             let memory = own_bytes().map_or_else(String::new, |own| format!(", {}", bytes(own)));
             bar.set_more(format!("step {step}, loss {smoothed:.4}, {rate} tokens/s{memory}"));
-            bar.set(step, examples - *from);
+            bar.set(step, examples);
         }
         drop(progress);
-        self.draw(&evaluations)?;
         let kept = recipe.select.best(&evaluations).map_or(step, |best| best.step);
+        self.draw(&evaluations, Some(kept))?;
         if kept != step {
             let best = folder.checkpoints().join(folder::BEST);
             checkpoint::load(&best, self.trainer, self.identity)?;
         }
-        let losses = losses(&lines::read(&folder.metrics())?);
-        Ok(Reached { steps: step, kept, losses, learned: None, evaluations, seconds, examples, tokens })
+        let told: Vec<Line> = lines::read(&folder.metrics())?;
+        let (losses, spent) = (losses(&told), Spent::of(&told));
+        Ok(Reached { steps: step, kept, losses, learned: None, evaluations, spent })
     }
 
     /// Whether what the model is worth after so many steps is wanted, and not known.
@@ -180,12 +200,12 @@ impl Running<'_, '_> {
         Ok(evaluation)
     }
 
-    /// What is to be looked at, as far as the run has come.
-    fn draw(&self, evaluations: &[Evaluation]) -> Result<()> {
+    /// What is to be looked at, as far as the run has come; once it has ended, with the step that is kept.
+    fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
-        let picture = curves::picture(&steps, evaluations, None);
-        files::replace(&self.folder.curves(), picture.as_bytes())?;
-        events::write(&self.folder.events(), &curves::scalars(&steps, evaluations))?;
+        let told = curves::Told { steps: &steps, evaluations, learned: None, kept };
+        files::replace(&self.folder.curves(), told.picture(self.recipe).as_bytes())?;
+        events::write(&self.folder.events(), &told.scalars())?;
         Ok(())
     }
 }

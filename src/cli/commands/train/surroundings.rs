@@ -6,7 +6,7 @@ use super::{
     Run,
     corpus::Read,
     curves,
-    evaluating::{Evaluator, Tasks},
+    evaluating::{Evaluator, Witnesses},
     running::Reached,
     told,
 };
@@ -47,22 +47,21 @@ pub(super) struct Surroundings<'a> {
 
 impl Surroundings<'_> {
     /// Learns from dialogues, measures what it gains, and saves it: a run without steps.
-    pub(super) fn learn_alone(&self, read: &Read, tasks: Tasks) -> Result<Reached> {
+    pub(super) fn learn_alone(&self, read: &Read, witnesses: Witnesses) -> Result<Reached> {
         let Run { recipe, start, folder: run_folder, device, of, context } = *self.run;
         let network = self.folder.network()?;
         let named = (start.name.as_str(), self.folder);
-        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), tasks, named, device, context)?;
+        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), witnesses, named, device, context)?;
         let (trained, learned) = self.learn(self.folder.pipeline(), &network, read)?;
         run_folder.begin(recipe, of)?;
         // What there was is of a run that was stopped, and begins anew.
         Lines::<Evaluation>::open(&run_folder.evaluations(), 0)?.clear()?;
         let mut evaluations = Vec::new();
-        for (step, folder) in [(0, self.folder), (1, &trained)] {
-            evaluations.extend(self.measure(&evaluator, folder, &network, step)?);
+        for (layer, folder) in [(false, self.folder), (true, &trained)] {
+            evaluations.extend(self.measure(&evaluator, folder, &network, (0, layer))?);
         }
         let seen = (learned.dialogues as usize, learned.utterances as usize);
-        let reached =
-            Reached { steps: 1, kept: 1, learned: Some(learned), evaluations, ..Reached::default() };
+        let reached = Reached { learned: Some(learned), evaluations, ..Reached::default() };
         self.draw(&reached)?;
         let card = Card {
             recipe,
@@ -79,7 +78,7 @@ impl Surroundings<'_> {
         Ok(reached)
     }
 
-    /// Puts the layer behind what steps have left, and measures it as one step more; gives the model.
+    /// Puts the layer behind what steps have left, and measures it; gives the model.
     pub(super) fn behind(
         &self,
         (pipeline, network): (&Pipeline, &Network),
@@ -93,8 +92,8 @@ impl Surroundings<'_> {
             },
             other => other,
         })?;
-        let step = reached.steps + 1;
-        reached.evaluations.extend(self.measure(evaluator, &trained, network, step)?);
+        let evaluation = self.measure(evaluator, &trained, network, (reached.steps, true))?;
+        reached.evaluations.extend(evaluation);
         reached.learned = Some(learned);
         self.draw(reached)?;
         Ok(trained)
@@ -168,15 +167,15 @@ impl Surroundings<'_> {
         evaluator: &Evaluator,
         folder: &ModelFolder,
         network: &Network,
-        step: u64,
+        (step, layer): (u64, bool),
     ) -> Result<Option<Evaluation>> {
         if self.run.recipe.evaluate_every == Some(0) || evaluator.is_blind() {
             return Ok(None);
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;
-        evaluation.layer = step > 0;
+        evaluation.layer = layer;
         Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
-        let when = if evaluation.layer { "with the layer" } else { "as it is" };
+        let when = if layer { "with the layer" } else { "as it is" };
         self.run.context.printer.say(format!("{when}: {}", told::measured(&evaluation)));
         Ok(Some(evaluation))
     }
@@ -187,9 +186,10 @@ impl Surroundings<'_> {
         learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;
         let metrics = self.run.folder.metrics();
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
-        let picture = curves::picture(&steps, &reached.evaluations, learned);
-        files::replace(&self.run.folder.curves(), picture.as_bytes())?;
-        events::write(&self.run.folder.events(), &curves::scalars(&steps, &reached.evaluations))?;
+        let (evaluations, kept) = (reached.evaluations.as_slice(), Some(reached.kept));
+        let told = curves::Told { steps: &steps, evaluations, learned, kept };
+        files::replace(&self.run.folder.curves(), told.picture(self.run.recipe).as_bytes())?;
+        events::write(&self.run.folder.events(), &told.scalars())?;
         Ok(())
     }
 }

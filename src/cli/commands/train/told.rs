@@ -4,7 +4,10 @@ use std::{io::Write, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{folder, running::Reached};
+use super::{
+    folder,
+    running::{Reached, Spent},
+};
 use crate::{
     cli::{
         Context,
@@ -25,6 +28,9 @@ use crate::{
 /// What is more probable than this may be chance.
 const BY_CHANCE: f64 = 0.05;
 
+/// What dialogues that were kept aside are called among the dev tasks.
+const ASIDE: (&str, &str) = ("aside", "halves");
+
 /// What a dev task was worth at the start, and what it is now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Gain {
@@ -39,8 +45,20 @@ pub(super) struct Gain {
 impl Gain {
     /// As a model's card tells it.
     pub(super) fn of_card(self) -> Gained {
-        let Gain { task, measure, start, kept, p } = self;
-        Gained { task, measure, start, kept, p }
+        Gained { what: self.what(), start: self.start, kept: self.kept, p: self.p }
+    }
+
+    /// What it is of, in words.
+    pub(super) fn what(&self) -> String {
+        match self.is_aside() {
+            true => "neighbours shared by the halves of dialogues kept aside".to_owned(),
+            false => format!("{} {}", self.task, self.measure),
+        }
+    }
+
+    /// Whether it is told by dialogues that were kept aside.
+    fn is_aside(&self) -> bool {
+        (self.task.as_str(), self.measure.as_str()) == ASIDE
     }
 
     /// Whether it is a loss that chance does not explain.
@@ -51,11 +69,13 @@ impl Gain {
 
 /// What was measured of the model that came of it, with a layer that was put behind it.
 fn last(reached: &Reached) -> Option<&Evaluation> {
-    let step = if reached.learned.is_some() { reached.evaluations.last()?.step } else { reached.kept };
-    reached.evaluations.iter().find(|e| e.step == step)
+    match reached.learned {
+        Some(_) => reached.evaluations.last(),
+        None => reached.evaluations.iter().find(|e| e.step == reached.kept),
+    }
 }
 
-/// What was gained on the dev tasks.
+/// What was gained on dialogues that were kept aside, and on the dev tasks.
 pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     let start = reached.evaluations.iter().find(|e| e.step == 0);
     let (Some(start), Some(kept)) = (start, last(reached)) else { return Vec::new() };
@@ -70,14 +90,22 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
             p: paired.then(|| randomisation(&start.each, &kept.each, DRAWS, seed)),
         })
     };
-    main_values(kept).filter_map(of).collect()
+    let aside = start.aside.as_ref().zip(kept.aside.as_ref()).map(|(start, kept)| Gain {
+        task: ASIDE.0.to_owned(),
+        measure: ASIDE.1.to_owned(),
+        start: start.value,
+        kept: kept.value,
+        p: Some(randomisation(&start.each, &kept.each, DRAWS, seed)),
+    });
+    aside.into_iter().chain(main_values(kept).filter_map(of)).collect()
 }
 
 /// What was measured, in a line.
 pub(super) fn measured(evaluation: &Evaluation) -> String {
+    let aside = evaluation.aside.as_ref().map(|a| format!("halves alike {:.1}%", 100.0 * a.value));
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
     let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
-    words.into_iter().chain(dev).collect::<Vec<String>>().join(", ")
+    aside.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
 }
 
 /// How much neighbours agreed with words at the start, and do now.
@@ -100,11 +128,13 @@ fn words(learned: &Learned) -> String {
 }
 
 pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &Context<'_>) -> Result<()> {
-    let Reached { losses, seconds, examples, tokens, .. } = *reached;
+    let Reached { losses, spent: Spent { seconds, examples, tokens }, .. } = *reached;
     let (first, last) = losses.unwrap_or((f64::NAN, f64::NAN));
     let model = folder::model_in(output);
     let gains = gains(reached, recipe.seed);
     let agreements = agreements(reached);
+    // Who was kept aside is the better witness of the two.
+    let words_tell = agreements.filter(|_| !gains.iter().any(Gain::is_aside));
     let by_steps = recipe.objective != ObjectiveName::Surroundings;
     let result = serde_json::json!({
         "model": model, "steps": reached.steps, "kept": reached.kept,
@@ -132,7 +162,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             writeln!(out, "{}", words(learned))?;
             took(out, learned.seconds, learned.utterances, learned.tokens)?;
         }
-        if let Some([start, kept]) = agreements {
+        if let Some([start, kept]) = words_tell {
             let tells = match reached.learned.is_some() {
                 true => " (which the layer is not for)",
                 false => "",
@@ -140,11 +170,12 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             let (start, kept) = (100.0 * start, 100.0 * kept);
             writeln!(out, "agreement of neighbours with words: {start:.1}% → {kept:.1}%{tells}")?;
         }
-        for Gain { task, measure, start, kept, p } in &gains {
-            let p = p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
-            writeln!(out, "{task} {measure}: {:.2} → {:.2}{p}", 100.0 * start, 100.0 * kept)?;
+        for gain in &gains {
+            let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
+            writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
         }
         let how = match recipe.select {
+            Selection::LabelFree if gains.iter().any(Gain::is_aside) => " (by the dialogues kept aside)",
             Selection::LabelFree => " (by the agreement with words)",
             Selection::Dev => " (by the labels of the dev tasks)",
             Selection::Last => "",
@@ -157,7 +188,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
         }
     })?;
     warn_of_losses(&gains, reached.learned.is_some(), context);
-    if let Some([start, kept]) = agreements
+    if let Some([start, kept]) = words_tell
         && kept < start - NEARLY
         && reached.learned.is_none()
     {
@@ -166,9 +197,9 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             recipe.model
         ));
     }
-    if gains.is_empty() {
-        context.printer.hint(format!(
-            "what it gained, labels tell: turnwise bench {} -r model:{} -r model:{}, or --dev while it learns",
+    if recipe.dev.is_empty() {
+        context.printer.suggest(format!(
+            "labels tell what it gained for what you need: turnwise bench {} -r model:{} -r model:{}, or --dev while it learns",
             recipe.objective.bench(),
             recipe.model,
             model.display()
@@ -182,7 +213,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     let lost: Vec<String> = gains
         .iter()
         .filter(|gain| gain.is_loss())
-        .map(|g| format!("{} {} {:.2} → {:.2}", g.task, g.measure, 100.0 * g.start, 100.0 * g.kept))
+        .map(|g| format!("{} {:.2} → {:.2}", g.what(), 100.0 * g.start, 100.0 * g.kept))
         .collect();
     if lost.is_empty() {
         return;
