@@ -32,7 +32,6 @@ pub(super) fn read(
 ) -> Result<Read> {
     let found: Vec<Option<PathBuf>> = paths.iter().map(|path| index(path, context)).collect();
     if let Some(option) = args.given_for_files()
-        && let [Some(_), ..] = found.as_slice()
         && found.iter().all(Option::is_some)
     {
         let indexes = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -90,6 +89,8 @@ impl Read {
             return Ok(Vec::new());
         }
         self.retain(&kept);
+        // Others may say the same under other ids.
+        self.leave_out(aside.iter())?;
         Ok(aside)
     }
 
@@ -188,6 +189,24 @@ mod tests {
             dialogue
         };
         Read { dialogues: said.iter().map(dialogue).collect::<Vec<_>>().into(), ends: ends.to_vec() }
+    }
+
+    #[test]
+    fn what_is_kept_aside_is_not_among_the_others() {
+        let said: Vec<String> = (0..300).map(|n| format!("a{0}/b{0}/c/d", n % 250)).collect();
+        let said: Vec<&str> = said.iter().map(String::as_str).chain(["short/one"]).collect();
+        let of = |most: usize| {
+            let mut all = read(&said, &[100, 301]);
+            let aside = all.set_aside(most, 3).unwrap();
+            let left: Vec<String> = all.dialogues.iter().map(|d| d.unwrap().turns[0].text.clone()).collect();
+            let aside: Vec<String> = aside.iter().map(|d| d.turns[0].text.clone()).collect();
+            (aside, left, all.ends)
+        };
+        let (aside, left, ends) = of(25);
+        assert_eq!((aside.len(), ends[1]), (25, left.len()));
+        assert!(left.len() < 301 - 25 && aside.iter().all(|one| !left.contains(one)));
+        assert_eq!(of(400).0.len(), 30);
+        assert_eq!((of(19).0.len(), of(19).1.len()), (0, 301));
     }
 
     #[test]
