@@ -18,7 +18,11 @@ mod shards;
 mod signals;
 mod watching;
 
-use std::{ffi::OsString, io, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 
@@ -129,8 +133,15 @@ fn taking_negatives(command: clap::Command) -> clap::Command {
         .mut_subcommands(taking_negatives)
 }
 
+const NOT_A_NUMBER: &str = "invalid digit found in string";
+
 fn usage(e: &clap::Error) -> ExitCode {
-    let printed = e.print();
+    // What Rust says of a number that does not read as one is not what its user would.
+    let text = e.render().ansi().to_string().replace(NOT_A_NUMBER, "a whole number from 0 on is wanted");
+    let printed = match e.use_stderr() {
+        true => write!(anstream::stderr(), "{text}"),
+        false => write!(anstream::stdout(), "{text}"),
+    };
     match e.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ if printed.is_err() => ExitCode::SUCCESS,

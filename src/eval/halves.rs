@@ -22,6 +22,16 @@ const SHARE: usize = 10;
 /// So many dialogues it takes.
 pub const FEWEST: usize = 20;
 
+/// How many neighbours of each of so many dialogues are looked at.
+fn nearest_of(count: usize) -> usize {
+    NEAR.min(count / SHARE)
+}
+
+/// What part of them two halves of so many dialogues share where anybody is as near as anybody.
+pub fn by_chance(count: usize) -> f64 {
+    nearest_of(count) as f64 / count.saturating_sub(1).max(1) as f64
+}
+
 /// Dialogues in halves.
 pub struct Halves {
     /// The first halves, then the second ones.
@@ -57,7 +67,7 @@ impl Halves {
     /// Of each dialogue, what part of one half's nearest are the other's, too; of vectors of length 1, a row a half.
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
-        let nearest = NEAR.min(count / SHARE);
+        let nearest = nearest_of(count);
         let near = |n: usize, first: usize| {
             let row = vectors.row(first + n);
             let dot =
@@ -134,5 +144,6 @@ mod tests {
         // Turned round, all lie as they did; shuffled by a step that 60 has no part of, nobody does.
         assert_eq!(at(|n| (n + 17) % 60), 1.0);
         assert!(at(|n| n * 23 % 60) < 0.2);
+        assert_eq!((by_chance(61), by_chance(301)), (0.1, 10.0 / 300.0));
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 /// Bytes of what frozen layers give that may be kept.
 const KEPT: usize = 1 << 30;
 /// Fewer dialogues are too few to learn from.
-const FEW: usize = 20;
+const FEW: usize = 100;
 /// One token of so many may be unknown.
 const UNKNOWN: u64 = 20;
 /// Bytes of dropped tensors that are kept for the next ones.
@@ -118,7 +118,7 @@ pub(super) fn train(
         seen: (data.len(), data.turns()),
         data: &of.dialogues,
         kept: reached.kept,
-        gains: told::gains(&reached, recipe.seed).into_iter().map(told::Gain::of_card).collect(),
+        gains: told::of_card(&reached, recipe.seed),
         losses: reached.losses,
         layered: reached.learned.is_some(),
     };

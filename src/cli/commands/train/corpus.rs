@@ -41,17 +41,22 @@ pub(super) fn read(
     let mut reading = Reading { dialogues: Held::new(room)?, seen: HashSet::new(), again: 0 };
     let mut ends = Vec::new();
     for (path, index) in paths.iter().zip(found) {
+        let (before, again) = (reading.dialogues.len(), reading.again);
         reading.add(path, index.as_deref(), args, context)?;
-        ends.push(reading.dialogues.len());
+        let (new, again) = (reading.dialogues.len() - before, reading.again - again);
+        if again > 0 {
+            let (those, path) = (counted(again, "dialogue"), path.display());
+            let left = if new == 0 { "; it has no others" } else { "" };
+            context.printer.say(format!(
+                "{those} of {path} had been read before, word for word and under the same id: taken once{left}"
+            ));
+        }
+        // What has nothing of its own is no corpus, of which there would be steps.
+        if new > 0 || again == 0 {
+            ends.push(reading.dialogues.len());
+        }
     }
-    let Reading { dialogues, again, .. } = reading;
-    if again > 0 {
-        let those = counted(again, "dialogue");
-        context.printer.say(format!(
-            "{those} had been read before, word for word and under the same id: each is taken once"
-        ));
-    }
-    Ok(Read { dialogues, ends })
+    Ok(Read { dialogues: reading.dialogues, ends })
 }
 
 impl Read {
@@ -66,14 +71,15 @@ impl Read {
         self.retain(&kept);
     }
 
-    /// Takes so many out that can be parted, at most a tenth, drawn by a seed; none where they were too few.
-    pub(super) fn set_aside(&mut self, most: usize, seed: u64) -> Result<Vec<Dialogue>> {
+    /// Takes so many out that can be parted, at most a tenth; none where they were too few. The same are drawn whatever
+    /// the run's seed is: what several seeds gain is told by the same dialogues.
+    pub(super) fn set_aside(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
         if wanted < FEWEST {
             return Ok(Vec::new());
         }
         let mut order: Vec<usize> = (0..self.dialogues.len()).collect();
-        Random::new(seed, 5).shuffle(&mut order);
+        Random::new(0, 5).shuffle(&mut order);
         let (mut aside, mut kept) = (Vec::new(), vec![true; self.dialogues.len()]);
         for number in order {
             if aside.len() == wanted {
@@ -122,6 +128,13 @@ impl Read {
     }
 }
 
+/// A path that nothing lies at: the name of an index, perhaps.
+fn nothing_there(path: &Path, context: &Context<'_>) -> Error {
+    let (named, indexes) = (path.display(), context.settings.indexes_dir.display());
+    Error::input(format!("there is no file or folder {named}, and no index of that name in {indexes}"))
+        .with_hint("name an index, or files and folders of dialogues: --corpus chats/")
+}
+
 /// Dialogues as they are read. One that stands in two exports counts once, as it does in an index.
 struct Reading {
     dialogues: Held<Dialogue>,
@@ -140,6 +153,9 @@ impl Reading {
         context: &Context<'_>,
     ) -> Result<()> {
         let Some(index) = index else {
+            if !path.exists() && path.as_os_str() != "-" {
+                return Err(nothing_there(path, context));
+            }
             let files = std::slice::from_ref(path);
             return convert::each_dialogue(files, args, "reading", context, &mut |dialogue| {
                 self.push(dialogue)
@@ -197,7 +213,7 @@ mod tests {
         let said: Vec<&str> = said.iter().map(String::as_str).chain(["short/one"]).collect();
         let of = |most: usize| {
             let mut all = read(&said, &[100, 301]);
-            let aside = all.set_aside(most, 3).unwrap();
+            let aside = all.set_aside(most).unwrap();
             let left: Vec<String> = all.dialogues.iter().map(|d| d.unwrap().turns[0].text.clone()).collect();
             let aside: Vec<String> = aside.iter().map(|d| d.turns[0].text.clone()).collect();
             (aside, left, all.ends)

@@ -54,16 +54,12 @@ pub(super) fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
-/// Refuses a folder that is there already, or that there is nothing to go on with in.
+/// Refuses a folder that is there already. One to go on in may not have begun: it was stopped before its first step.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
     let begun = is_begun(path);
     if begun && !resume {
         return Err(Error::input(format!("{} holds a run already", path.display()))
             .with_hint("go on with it by --resume, or name another folder"));
-    }
-    if resume && !begun {
-        return Err(Error::input(format!("{} holds no run to go on with", path.display()))
-            .with_hint("leave --resume out"));
     }
     if path.exists() && !path.is_dir() {
         return Err(Error::input(format!("{} is a file, and a run wants a folder", path.display()))
@@ -74,8 +70,9 @@ pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
         entry.is_ok_and(|e| e.file_name() != START && e.file_name() != LOCK)
     };
     if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
-        return Err(Error::input(format!("{} is not empty", path.display()))
-            .with_hint("name a folder that is not there yet"));
+        let what = if resume { "holds no run to go on with" } else { "is not empty" };
+        return Err(Error::input(format!("{} {what}", path.display()))
+            .with_hint("name a folder that is not there yet, or that of a run"));
     }
     Ok(())
 }
@@ -155,7 +152,10 @@ impl RunFolder {
         if other.is_empty() {
             return Ok(());
         }
-        let follows = |name: &String| whole.contains_key(name) && !asked.contains_key(name);
+        let unasked = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
+        let follows = |name: &String| {
+            whole.contains_key(name) && asked.get(name).is_none_or(|value| unasked.get(name) == Some(value))
+        };
         if !other.iter().all(|name| follows(name)) {
             other.retain(|name| !follows(name));
         }

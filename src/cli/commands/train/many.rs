@@ -190,7 +190,8 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
                     .iter()
                     .filter_map(|e| e.dev.get(n)?.p)
                     .fold(None, |most: Option<f64>, p| Some(most.map_or(p, |most| most.max(p))));
-                let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4} at most)"));
+                let of_several = if own.len() > 1 { " at most" } else { "" };
+                let worst = worst.map_or_else(String::new, |p| format!(" (p {p:.4}{of_several})"));
                 writeln!(out, "  {}: {line}{worst}", gain.what())?;
             }
         }

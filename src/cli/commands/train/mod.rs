@@ -26,7 +26,10 @@ use crate::{
     },
     encoder::{Device, DeviceChoice},
     error::{Error, Result},
-    eval::{data::hash_of_records, halves::Halves},
+    eval::{
+        data::hash_of_records,
+        halves::{FEWEST, Halves},
+    },
     train::recipe::{ObjectiveName, Recipe},
 };
 use corpus::Read;
@@ -78,8 +81,11 @@ fn once(
     let open = |choice: &DeviceChoice| Device::open(*choice);
     let devices = std::iter::once(&device).chain(more).map(open).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::take(output, resume)?;
-    if resume {
+    let begun = folder::is_begun(output);
+    if begun {
         run_folder.has_the_settings(&recipe, &asked)?;
+    } else if resume {
+        context.printer.say(format!("nothing to go on with in {} yet: it begins", output.display()));
     }
     let reading = ReadArgs { strip_nicks: recipe.strip_nicks, ..args.read.clone() };
     let room = (!args.in_memory).then(|| run_folder.path());
@@ -99,7 +105,7 @@ fn once(
         model: start.folder.fingerprint()?.to_string(),
         dev,
     };
-    if resume {
+    if begun {
         run_folder.is_of(&of)?;
         if run_folder.model().exists() {
             context.printer.say(format!("the run in {} has ended before", output.display()));
@@ -155,14 +161,18 @@ fn set_aside(read: &mut Read, recipe: &Recipe, context: &Context<'_>) -> Result<
     if most == 0 {
         return Ok(None);
     }
-    let aside = Halves::new(&read.set_aside(most, recipe.seed)?);
+    let tenth = read.dialogues.len() / 10;
+    let aside = Halves::new(&read.set_aside(most)?);
     context.printer.say(match &aside {
         Some(halves) => {
-            format!("kept aside, to tell what is gained: {}", counted(halves.len() as u64, "dialogue"))
+            let all_there_are = if tenth < most { ", a tenth of all" } else { "" };
+            format!("kept aside, to tell what is gained: {}{all_there_are}", counted(halves.len() as u64, "dialogue"))
         }
-        None => {
-            "too few dialogues to keep some aside, by which a gain could be told without labels".to_owned()
-        }
+        None => format!(
+            "no dialogues are kept aside, by which a gain could be told without labels: it takes {FEWEST} with four turns, and a tenth of \
+             all at most is {}",
+            grouped(tenth as u64)
+        ),
     });
     Ok(aside)
 }

@@ -70,7 +70,7 @@ impl Surroundings<'_> {
             seen,
             data: &of.dialogues,
             kept: reached.kept,
-            gains: told::gains(&reached, recipe.seed).into_iter().map(told::Gain::of_card).collect(),
+            gains: told::of_card(&reached, recipe.seed),
             losses: None,
             layered: true,
         };

@@ -14,7 +14,10 @@ use crate::{
         printer::{counted, grouped},
     },
     error::Result,
-    eval::significance::{DRAWS, randomisation},
+    eval::{
+        halves,
+        significance::{DRAWS, randomisation},
+    },
     train::{
         recipe::{ObjectiveName, Recipe},
         run::{
@@ -40,18 +43,20 @@ pub(super) struct Gain {
     pub(super) kept: f64,
     /// How probable so great a difference is by chance, by the paired randomisation test; of what has a value a query.
     pub(super) p: Option<f64>,
+    /// How many have such a value.
+    #[serde(default)]
+    pub(super) of: usize,
 }
 
 impl Gain {
-    /// As a model's card tells it.
-    pub(super) fn of_card(self) -> Gained {
-        Gained { what: self.what(), start: self.start, kept: self.kept, p: self.p }
-    }
-
     /// What it is of, in words.
     pub(super) fn what(&self) -> String {
         match self.is_aside() {
-            true => "neighbours shared by the halves of dialogues kept aside".to_owned(),
+            true => format!(
+                "neighbours shared by the halves of {} kept aside ({:.1} by chance)",
+                counted(self.of as u64, "dialogue"),
+                100.0 * halves::by_chance(self.of)
+            ),
             false => format!("{} {}", self.task, self.measure),
         }
     }
@@ -61,9 +66,25 @@ impl Gain {
         (self.task.as_str(), self.measure.as_str()) == ASIDE
     }
 
+    /// Whether chance does not explain it.
+    fn is_sure(&self) -> bool {
+        self.p.is_some_and(|p| p < BY_CHANCE)
+    }
+
     /// Whether it is a loss that chance does not explain.
     fn is_loss(&self) -> bool {
-        self.kept < self.start && self.p.is_some_and(|p| p < BY_CHANCE)
+        self.kept < self.start && self.is_sure()
+    }
+
+    /// What dialogues that were kept aside say of it, in words.
+    fn verdict(&self) -> &'static str {
+        match (self.is_sure(), self.kept > self.start) {
+            (true, true) => "which is more than chance: it finds better what dialogues are about",
+            (true, false) => "which is more than chance: it finds worse what dialogues are about",
+            (false, _) => {
+                "which is no more than chance: by these dialogues, nothing that could be told is gained or lost"
+            }
+        }
     }
 }
 
@@ -88,6 +109,7 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
             start: start.value,
             kept: kept.value,
             p: paired.then(|| randomisation(&start.each, &kept.each, DRAWS, seed)),
+            of: if paired { kept.each.len() } else { 0 },
         })
     };
     let aside = start.aside.as_ref().zip(kept.aside.as_ref()).map(|(start, kept)| Gain {
@@ -96,13 +118,28 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
         start: start.value,
         kept: kept.value,
         p: Some(randomisation(&start.each, &kept.each, DRAWS, seed)),
+        of: kept.each.len(),
     });
     aside.into_iter().chain(main_values(kept).filter_map(of)).collect()
 }
 
+/// The same as a model's card has it, with the agreement with words.
+pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<Gained> {
+    let words = agreements(reached).map(|[start, kept]| Gained {
+        what: "agreement of neighbours with words".to_owned(),
+        start,
+        kept,
+        p: None,
+    });
+    let gains = gains(reached, seed).into_iter();
+    let gains = gains.map(|g| Gained { what: g.what(), start: g.start, kept: g.kept, p: g.p });
+    words.into_iter().chain(gains).collect()
+}
+
 /// What was measured, in a line.
 pub(super) fn measured(evaluation: &Evaluation) -> String {
-    let aside = evaluation.aside.as_ref().map(|a| format!("halves alike {:.1}%", 100.0 * a.value));
+    let aside =
+        evaluation.aside.as_ref().map(|a| format!("neighbours shared by halves {:.1}%", 100.0 * a.value));
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
     let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
     aside.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
@@ -133,8 +170,6 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
     let model = folder::model_in(output);
     let gains = gains(reached, recipe.seed);
     let agreements = agreements(reached);
-    // Who was kept aside is the better witness of the two.
-    let words_tell = agreements.filter(|_| !gains.iter().any(Gain::is_aside));
     let by_steps = recipe.objective != ObjectiveName::Surroundings;
     let result = serde_json::json!({
         "model": model, "steps": reached.steps, "kept": reached.kept,
@@ -162,7 +197,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
             writeln!(out, "{}", words(learned))?;
             took(out, learned.seconds, learned.utterances, learned.tokens)?;
         }
-        if let Some([start, kept]) = words_tell {
+        if let Some([start, kept]) = agreements {
             let tells = match reached.learned.is_some() {
                 true => " (which the layer is not for)",
                 false => "",
@@ -173,6 +208,9 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
         for gain in &gains {
             let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
             writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
+            if gain.is_aside() {
+                writeln!(out, "  {}", gain.verdict())?;
+            }
         }
         let how = match recipe.select {
             Selection::LabelFree if gains.iter().any(Gain::is_aside) => " (by the dialogues kept aside)",
@@ -188,12 +226,17 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
         }
     })?;
     warn_of_losses(&gains, reached.learned.is_some(), context);
-    if let Some([start, kept]) = words_tell
+    // Words are the weaker witness, heard where the better one has nothing good to say.
+    let is_better = gains.iter().any(|gain| gain.is_aside() && gain.is_sure() && gain.kept > gain.start);
+    if let Some([start, kept]) = agreements
         && kept < start - NEARLY
         && reached.learned.is_none()
+        && !is_better
     {
         context.printer.warn(format!(
-            "neighbours agree less with words than they did: measure it with labels before you rely on it, beside {}",
+            "neighbours agree less with words than they did ({:.1}% → {:.1}%): measure it with labels before you rely on it, beside {}",
+            100.0 * start,
+            100.0 * kept,
             recipe.model
         ));
     }
