@@ -12,15 +12,12 @@ use crate::{
     corpus::Dialogue,
     encoder::Vectors,
     eval::rank::{Items, Pool},
-    train::near,
+    train::{near, run::evaluations::FEWEST_ASIDE},
 };
 
 /// How many neighbours are looked at, and of how many dialogues one of them is.
 const NEAR: usize = 10;
 const SHARE: usize = 10;
-
-/// So many dialogues it takes.
-pub const FEWEST: usize = 20;
 
 /// How many neighbours of each of so many dialogues are looked at.
 fn nearest_of(count: usize) -> usize {
@@ -42,7 +39,7 @@ impl Halves {
     /// Parts dialogues. `None` where too few are there to be neighbours.
     pub fn new(dialogues: &[Dialogue]) -> Option<Self> {
         let parted: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_parted(dialogue)).collect();
-        if parted.len() < FEWEST {
+        if parted.len() < FEWEST_ASIDE {
             return None;
         }
         let half = |which: usize| parted.iter().map(move |dialogue| half_of(dialogue, which));

@@ -3,8 +3,7 @@
 use super::{ObjectiveName, Recipe};
 use crate::{
     error::{Error, Result},
-    eval::halves::FEWEST,
-    train::run::evaluations::Selection,
+    train::run::evaluations::{FEWEST_ASIDE, Selection},
 };
 
 impl Recipe {
@@ -202,7 +201,7 @@ fn strength(given: Option<f64>) -> Number {
 fn aside(given: Option<usize>) -> Number {
     let given = given.unwrap_or(0);
     let may_be = "0, or a number from 20 to 10000";
-    (given == 0 || (FEWEST..=10_000).contains(&given), "aside", given.to_string(), may_be)
+    (given == 0 || (FEWEST_ASIDE..=10_000).contains(&given), "aside", given.to_string(), may_be)
 }
 
 fn from_one(name: &'static str, given: Option<usize>) -> Number {

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
-use crate::eval::significance::mean_and_deviation;
 
 /// What was measured after so many steps; 0 is the model that training began with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +55,9 @@ pub struct Measured {
     pub each: Vec<f64>,
 }
 
+/// Fewer dialogues that are kept aside tell nothing.
+pub const FEWEST_ASIDE: usize = 20;
+
 /// What part of its nearest either half of a dialogue has alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
@@ -74,8 +76,10 @@ impl Aside {
     /// The standard error of what is between this and another.
     fn error(&self, other: &Aside) -> f64 {
         let apart: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
-        let (_, deviation) = mean_and_deviation(&apart);
-        deviation / (apart.len().max(1) as f64).sqrt()
+        let count = apart.len() as f64;
+        let mean = apart.iter().sum::<f64>() / count.max(1.0);
+        let squares: f64 = apart.iter().map(|one| (one - mean).powi(2)).sum();
+        (squares / (count - 1.0).max(1.0) / count.max(1.0)).sqrt()
     }
 }
 

@@ -9,11 +9,14 @@ use crate::{
     cli::{Context, args::ReadArgs, commands::convert, printer::counted, signals},
     corpus::Dialogue,
     error::{Error, Result},
-    eval::halves::{FEWEST, can_be_parted},
+    eval::halves::can_be_parted,
     ids::IdKey,
     random::Random,
     store::{Manifest, Snapshot},
-    train::held::{Held, Record as _},
+    train::{
+        held::{Held, Record as _},
+        run::evaluations::FEWEST_ASIDE,
+    },
 };
 
 /// Dialogues, and which of them came from which path.
@@ -75,7 +78,7 @@ impl Read {
     /// the run's seed is: what several seeds gain is told by the same dialogues.
     pub(super) fn set_aside(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
-        if wanted < FEWEST {
+        if wanted < FEWEST_ASIDE {
             return Ok(Vec::new());
         }
         let mut order: Vec<usize> = (0..self.dialogues.len()).collect();
@@ -91,7 +94,7 @@ impl Read {
                 aside.push(dialogue.into_owned());
             }
         }
-        if aside.len() < FEWEST {
+        if aside.len() < FEWEST_ASIDE {
             return Ok(Vec::new());
         }
         self.retain(&kept);

@@ -26,11 +26,11 @@ use crate::{
     },
     encoder::{Device, DeviceChoice},
     error::{Error, Result},
-    eval::{
-        data::hash_of_records,
-        halves::{FEWEST, Halves},
+    eval::{data::hash_of_records, halves::Halves},
+    train::{
+        recipe::{ObjectiveName, Recipe},
+        run::evaluations::FEWEST_ASIDE,
     },
-    train::recipe::{ObjectiveName, Recipe},
 };
 use corpus::Read;
 use evaluating::{Tasks, Witnesses};
@@ -169,7 +169,7 @@ fn set_aside(read: &mut Read, recipe: &Recipe, context: &Context<'_>) -> Result<
             format!("kept aside, to tell what is gained: {}{all_there_are}", counted(halves.len() as u64, "dialogue"))
         }
         None => format!(
-            "no dialogues are kept aside, by which a gain could be told without labels: it takes {FEWEST} with four turns, and a tenth of \
+            "no dialogues are kept aside, by which a gain could be told without labels: it takes {FEWEST_ASIDE} with four turns, and a tenth of \
              all at most is {}",
             grouped(tenth as u64)
         ),

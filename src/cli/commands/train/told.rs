@@ -79,8 +79,8 @@ impl Gain {
     /// What dialogues that were kept aside say of it, in words.
     fn verdict(&self) -> &'static str {
         match (self.is_sure(), self.kept > self.start) {
-            (true, true) => "which is more than chance: it finds better what dialogues are about",
-            (true, false) => "which is more than chance: it finds worse what dialogues are about",
+            (true, true) => "which is more than chance: the halves agree better on which dialogues are alike",
+            (true, false) => "which is more than chance: the halves agree worse on which dialogues are alike",
             (false, _) => {
                 "which is no more than chance: by these dialogues, nothing that could be told is gained or lost"
             }
