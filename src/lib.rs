@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod average;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;

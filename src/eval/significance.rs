@@ -2,21 +2,11 @@
 
 use rayon::prelude::*;
 
+pub use crate::average::mean_and_deviation;
 use crate::random::Random;
 
 /// Draws of a test or an interval.
 pub const DRAWS: usize = 10_000;
-
-/// The mean and the standard deviation (of a sample; 0 of one number).
-pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    if values.is_empty() {
-        return (0.0, 0.0);
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    (mean, if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
-}
 
 /// How probable so great a difference of two systems' mean is if it does not matter which is which: the paired
 /// randomisation test, two-sided, where each query's two values change places by chance.

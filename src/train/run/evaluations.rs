@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
+use crate::average::mean_and_deviation;
 
 /// What was measured after so many steps; 0 is the model that training began with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,16 +71,14 @@ pub struct Aside {
 impl Aside {
     /// Of what it is for each dialogue.
     pub fn of(each: Vec<f64>) -> Self {
-        Aside { value: each.iter().sum::<f64>() / each.len().max(1) as f64, each }
+        Aside { value: mean_and_deviation(&each).0, each }
     }
 
     /// The standard error of what is between this and another.
     fn error(&self, other: &Aside) -> f64 {
         let apart: Vec<f64> = self.each.iter().zip(&other.each).map(|(a, b)| a - b).collect();
-        let count = apart.len() as f64;
-        let mean = apart.iter().sum::<f64>() / count.max(1.0);
-        let squares: f64 = apart.iter().map(|one| (one - mean).powi(2)).sum();
-        (squares / (count - 1.0).max(1.0) / count.max(1.0)).sqrt()
+        let (_, deviation) = mean_and_deviation(&apart);
+        deviation / (apart.len().max(1) as f64).sqrt()
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a run came to, to be looked at: `curves.svg`, and the same for TensorBoard.
 
+use super::folder::RunFolder;
 use crate::{
     cli::plots::{Mark, Series, legend_within, lines, plain},
+    error::Result,
+    store::files,
     train::{
         recipe::Recipe,
         run::{
             evaluations::{Evaluation, main_values},
-            events::Scalar,
+            events::{self, Scalar},
             learned::Learned,
             metrics::Line,
         },
@@ -38,8 +41,14 @@ struct Plot {
 }
 
 impl Told<'_> {
+    /// Writes all of it into the folder of a run.
+    pub(super) fn write(&self, recipe: &Recipe, folder: &RunFolder) -> Result<()> {
+        files::replace(&folder.curves(), self.picture(recipe).as_bytes())?;
+        events::write(&folder.events(), &self.scalars()).map(drop)
+    }
+
     /// A picture of plots one below the other.
-    pub(super) fn picture(&self, recipe: &Recipe) -> String {
+    fn picture(&self, recipe: &Recipe) -> String {
         let plots = self.plots();
         // Of a run without steps there is nothing to choose.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
@@ -111,7 +120,7 @@ impl Told<'_> {
     }
 
     /// The same numbers as TensorBoard has them.
-    pub(super) fn scalars(&self) -> Vec<Scalar> {
+    fn scalars(&self) -> Vec<Scalar> {
         let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
         let mut all = Vec::new();
         for line in self.steps {

@@ -17,14 +17,12 @@ use crate::{
     },
     error::{Error, Result},
     eval::ann::own_bytes,
-    store::files,
     train::{
         model::Trainable,
         recipe::{ObjectiveName, Recipe},
         run::{
             checkpoint,
             evaluations::Evaluation,
-            events,
             learned::Learned,
             lines::{self, Lines},
             metrics::Line,
@@ -204,9 +202,7 @@ impl Running<'_, '_> {
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
         let told = curves::Told { steps: &steps, evaluations, learned: None, kept };
-        files::replace(&self.folder.curves(), told.picture(self.recipe).as_bytes())?;
-        events::write(&self.folder.events(), &told.scalars())?;
-        Ok(())
+        told.write(self.recipe, self.folder)
     }
 }
 

@@ -20,13 +20,11 @@ use crate::{
     },
     error::{Error, Result},
     random::Random,
-    store::files,
     train::{
         recipe::ObjectiveName,
         run::{
             card::Card,
             evaluations::Evaluation,
-            events,
             learned::Learned,
             lines::{self, Lines},
             metrics::Line,
@@ -188,9 +186,7 @@ impl Surroundings<'_> {
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
         let (evaluations, kept) = (reached.evaluations.as_slice(), Some(reached.kept));
         let told = curves::Told { steps: &steps, evaluations, learned, kept };
-        files::replace(&self.run.folder.curves(), told.picture(self.run.recipe).as_bytes())?;
-        events::write(&self.run.folder.events(), &told.scalars())?;
-        Ok(())
+        told.write(self.run.recipe, self.run.folder)
     }
 }
 

@@ -1,0 +1,12 @@
+//! The mean of some numbers, and how far they lie around it.
+
+/// The mean and the standard deviation (of a sample; 0 of one number).
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return (0.0, 0.0);
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    (mean, if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
+}
