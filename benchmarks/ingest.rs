@@ -92,7 +92,7 @@ fn million(dialogues: u64) {
     println!("ingested in {seconds:.1} s: {:.0} turns/s", dialogues as f64 * 10.0 / seconds);
     print_tenths(&marks, dialogues);
     println!("peak memory {:.0} MB", peak.join().unwrap() as f64 / 1e6);
-    let on_disk = turnwise::store::files::folder_bytes(&index);
+    let on_disk = turnwise_core::files::folder_bytes(&index);
     println!("on disk {:.2} GB", on_disk as f64 / 1e9);
     for round in 0..3 {
         let started = Instant::now();

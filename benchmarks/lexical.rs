@@ -136,7 +136,7 @@ fn measure(dialogues: &[Dialogue]) {
         "{} dialogues with {taken} utterances indexed in {:.1} s; {:.0} MB on disk",
         dialogues.len(),
         started.elapsed().as_secs_f64(),
-        turnwise::store::files::folder_bytes(&root.join("lexical")) as f64 / 1e6
+        turnwise_core::files::folder_bytes(&root.join("lexical")) as f64 / 1e6
     );
     let lexical = Lexical::open(&root).unwrap();
     let drawn = drawn(dialogues);

@@ -30,11 +30,8 @@ use turnwise::{
     corpus::Dialogue,
     encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, Vectors},
     error::{Error, Result},
-    index::{
-        engine::Engine,
-        milvus::{Milvus, Target, Walk},
-        vectors::Kind,
-    },
+    index::{engine::Engine, vectors::Kind},
+    milvus::{Milvus, Target, Walk},
     search::{Mode, SearchRequest as Request, Searcher},
 };
 

@@ -26,29 +26,25 @@
 //! # }
 //! ```
 
-mod average;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
-pub mod corpus;
-pub mod encoder;
-pub mod error;
-#[cfg(feature = "lexical")]
-pub mod eval;
-pub mod ids;
-pub mod index;
-#[cfg(feature = "lexical")]
-pub mod measures;
-mod random;
 pub mod samples;
-#[cfg(feature = "lexical")]
-pub mod search;
-#[cfg(feature = "serve")]
-pub mod serve;
-pub mod store;
-pub mod text;
-pub mod train;
 
-pub use error::{Error, Result};
+pub use turnwise_core::{Error, Result, error, ids};
+pub use turnwise_corpus as corpus;
+pub use turnwise_encoder as encoder;
+pub use turnwise_eval as eval;
+pub use turnwise_index as index;
+pub use turnwise_measures as measures;
+#[cfg(feature = "milvus")]
+pub use turnwise_milvus as milvus;
+pub use turnwise_search as search;
+#[cfg(feature = "serve")]
+pub use turnwise_serve as serve;
+pub use turnwise_store as store;
+pub use turnwise_text as text;
+pub use turnwise_train as train;
 
 /// The README's own example, compiled and run with the other documentation.
 #[cfg(doctest)]

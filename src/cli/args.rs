@@ -18,7 +18,8 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 
-use crate::{corpus::filter::Filter, error::Error};
+use turnwise_core::error::Error;
+use turnwise_corpus::filter::Filter;
 
 pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, RecipeArg, SentencesArgs};

@@ -2,16 +2,14 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{
-    cli::{
-        Context,
-        embeddings::{self, Target},
-    },
-    encoder::{
-        DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
-        hub::known::DEFAULT, open, statics, transformer::Settings,
-    },
-    error::Result,
+use crate::cli::{
+    Context,
+    embeddings::{self, Target},
+};
+use turnwise_core::error::Result;
+use turnwise_encoder::{
+    DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
+    hub::known::DEFAULT, open, statics, transformer::Settings,
 };
 
 /// The model that is used where none is named.

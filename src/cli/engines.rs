@@ -1,22 +1,18 @@
 //! From `--engine ADDRESS` to something that is searched and filled.
 
-use crate::{
-    cli::Context,
-    error::{Error, Result},
-    search::Searcher,
-};
+use crate::cli::Context;
+use turnwise_core::error::{Error, Result};
+use turnwise_search::Searcher;
 
 #[cfg(feature = "milvus")]
 mod milvus {
-    use crate::{
-        cli::{Context, env_vars, printer::counted},
-        error::{Error, Result},
-        index::milvus::{Milvus, MilvusHome, Target},
-        search::Searcher,
-    };
+    use crate::cli::{Context, env_vars, printer::counted};
+    use turnwise_core::error::{Error, Result};
+    use turnwise_milvus::{Milvus, MilvusHome, Target};
+    use turnwise_search::Searcher;
 
     #[cfg(feature = "serve")]
-    use crate::serve::Place;
+    use turnwise_serve::Place;
 
     impl Context<'_> {
         /// What `--engine` names, with what lets in.
@@ -68,14 +64,12 @@ mod milvus {
 
 #[cfg(not(feature = "milvus"))]
 mod milvus {
-    use crate::{
-        cli::Context,
-        error::{Error, Result},
-        search::Searcher,
-    };
+    use crate::cli::Context;
+    use turnwise_core::error::{Error, Result};
+    use turnwise_search::Searcher;
 
     #[cfg(feature = "serve")]
-    use crate::serve::Place;
+    use turnwise_serve::Place;
 
     /// What stands in for an address.
     pub(crate) enum Nothing {}

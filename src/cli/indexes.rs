@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    cli::Context,
-    error::{Error, Result, nearest},
-    store::{Manifest, Places, Snapshot},
-};
+use crate::cli::Context;
+use turnwise_core::error::{Error, Result, nearest};
+use turnwise_store::{Manifest, Places, Snapshot};
 
 /// The indexes in the folder of indexes, by name.
 pub(crate) fn list(folder: &Path) -> Vec<String> {

@@ -7,7 +7,6 @@ mod encoders;
 mod engines;
 mod env_vars;
 mod indexes;
-pub mod memory;
 mod models;
 mod output;
 mod plots;
@@ -26,14 +25,12 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 
-use crate::{
-    cli::{
-        args::{Cli, Command},
-        printer::Printer,
-        settings::Settings,
-    },
-    error::{Class, Error, Result},
+use crate::cli::{
+    args::{Cli, Command},
+    printer::Printer,
+    settings::Settings,
 };
+use turnwise_core::error::{Class, Error, Result};
 
 /// Runs the program with these arguments, the program's name first.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -165,7 +162,7 @@ fn command_line(args: &[OsString]) -> String {
 /// A panic is a bug and says so, with the place; the ones that are caught and turned into errors stay silent.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
-        if crate::store::records::panic_is_caught() {
+        if turnwise_store::records::panic_is_caught() {
             return;
         }
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();

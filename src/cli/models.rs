@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    cli::{Context, env_vars},
-    encoder::hub::{
-        Places, Resolved,
-        pull::{HUB, Hub},
-        resolve,
-    },
-    error::Result,
+use crate::cli::{Context, env_vars};
+use turnwise_core::error::Result;
+use turnwise_encoder::hub::{
+    Places, Resolved,
+    pull::{HUB, Hub},
+    resolve,
 };
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;

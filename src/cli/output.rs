@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use turnwise_core::{
     error::{Error, IoContext, Result},
-    store::files,
+    files,
 };
 
 /// A file or standard output; `.gz` and `.zst` are compressed.

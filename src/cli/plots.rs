@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::eval::tasks::Map;
+use turnwise_eval::tasks::Map;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;

@@ -4,13 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use crate::{
-    cli::{
-        args::{Format, GlobalArgs},
-        settings::Settings,
-    },
-    error::{Error, IoContext, Result},
+use crate::cli::{
+    args::{Format, GlobalArgs},
+    settings::Settings,
 };
+use turnwise_core::error::{Error, IoContext, Result};
 
 /// Decides what is printed.
 pub(crate) struct Printer {

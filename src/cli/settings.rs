@@ -9,13 +9,11 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        args::{Format, GlobalArgs},
-        env_vars,
-    },
-    error::{Error, IoContext, Result},
+use crate::cli::{
+    args::{Format, GlobalArgs},
+    env_vars,
 };
+use turnwise_core::error::{Error, IoContext, Result};
 
 /// A setting as it can stand in a file.
 pub(crate) struct Definition {

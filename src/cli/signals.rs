@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Class, Error, Result};
+use turnwise_core::error::{Class, Error, Result};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Whether the command looks at `STOP` now and then.

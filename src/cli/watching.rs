@@ -2,13 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{
-    cli::{printer::Printer, progress::Progress, signals},
-    eval::rank,
-    index::{
-        dense::{Step, Watch},
-        vectors::Kind,
-    },
+use crate::cli::{printer::Printer, progress::Progress, signals};
+use turnwise_eval::rank;
+use turnwise_index::{
+    dense::{Step, Watch},
+    vectors::Kind,
 };
 
 /// Shows how far the step is that something is at, and ends it when somebody interrupts.

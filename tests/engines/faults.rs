@@ -12,7 +12,7 @@ use turnwise::{
     corpus::Dialogue,
     encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions},
     error::Class,
-    index::milvus::{Milvus, MilvusHome, Target},
+    milvus::{Milvus, MilvusHome, Target},
     search::{Mode, SearchRequest, Searcher},
     store::{Prepared, Put, ingest::Home},
 };

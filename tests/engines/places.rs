@@ -92,14 +92,14 @@ pub fn encoder() -> Arc<dyn Encoder> {
 /// A name in a Milvus.
 #[cfg(feature = "milvus")]
 pub struct Far {
-    pub target: turnwise::index::milvus::Target,
+    pub target: turnwise::milvus::Target,
 }
 
 #[cfg(feature = "milvus")]
 impl Far {
-    pub fn home(&self) -> turnwise::index::milvus::MilvusHome {
+    pub fn home(&self) -> turnwise::milvus::MilvusHome {
         let recipe = Some(Words { salt: 0 }.recipe());
-        turnwise::index::milvus::MilvusHome::open_or_create(
+        turnwise::milvus::MilvusHome::open_or_create(
             &self.target,
             Default::default(),
             recipe,
@@ -132,7 +132,7 @@ impl Place for Far {
     }
 
     fn searcher(&self) -> Searcher {
-        let engine = turnwise::index::milvus::Milvus::open(&self.target).unwrap();
+        let engine = turnwise::milvus::Milvus::open(&self.target).unwrap();
         Searcher::of(Box::new(engine)).with_encoder(encoder()).unwrap()
     }
 }

@@ -326,7 +326,7 @@ fn an_index_on_this_machine_is_asked_by_many() {
 #[cfg(feature = "milvus")]
 mod in_milvus {
     use super::*;
-    use turnwise::index::milvus::Target;
+    use turnwise::milvus::Target;
 
     use crate::{places::Far, server::Server};
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use turnwise::{error::Class, index::milvus::MilvusHome};
+use turnwise::{error::Class, milvus::MilvusHome};
 
 /// How long a server may take to begin.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    pub fn target(&self, name: &str) -> turnwise::index::milvus::Target {
+    pub fn target(&self, name: &str) -> turnwise::milvus::Target {
         format!("milvus://127.0.0.1:{}/{name}", self.port).parse().unwrap()
     }
 }

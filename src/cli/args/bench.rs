@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchOf, TokenArgs, parsed};
-use crate::eval::{recipe::Paper, tasks::Profile};
+use turnwise_eval::{recipe::Paper, tasks::Profile};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parsed};
-use crate::eval::{
+use turnwise_eval::{
     build::{Published, Recipe},
     rank::Terms,
 };

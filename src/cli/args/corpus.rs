@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::parsed;
-use crate::corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
+use turnwise_corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ReadArgs {

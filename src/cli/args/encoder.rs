@@ -3,13 +3,11 @@
 use clap::{Args, ValueEnum};
 
 use super::parsed;
-use crate::{
-    cli::encoders::Given,
-    encoder::{
-        DeviceChoice, DialogueMode, DialoguePooling, Precision,
-        folder::PoolingMode,
-        transformer::{Layers, Settings, Tokens},
-    },
+use crate::cli::encoders::Given;
+use turnwise_encoder::{
+    DeviceChoice, DialogueMode, DialoguePooling, Precision,
+    folder::PoolingMode,
+    transformer::{Layers, Settings, Tokens},
 };
 
 /// What a transformer is to do otherwise than its files say.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{OneOf, parsed};
-use crate::corpus::filter::Filter;
+use turnwise_corpus::filter::Filter;
 
 #[derive(Debug, Args)]
 #[command(after_help = DUPLICATES)]

@@ -27,7 +27,7 @@ pub(crate) enum ModelCommand {
     /// Show what a model is made of
     Info {
         /// A folder, a listed name, org/name, org/name@revision or the name of an import
-        #[arg(default_value = crate::encoder::hub::known::DEFAULT)]
+        #[arg(default_value = turnwise_encoder::hub::known::DEFAULT)]
         model: String,
     },
 }
@@ -35,7 +35,7 @@ pub(crate) enum ModelCommand {
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
     /// A listed name (`model list`) or org/name on the hub, also with @revision
-    #[arg(default_value = crate::encoder::hub::known::DEFAULT, value_name = "NAME")]
+    #[arg(default_value = turnwise_encoder::hub::known::DEFAULT, value_name = "NAME")]
     pub(crate) model: String,
     /// The branch, tag or commit
     #[arg(long, value_name = "REVISION")]

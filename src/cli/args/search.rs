@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::parsed;
-use crate::{
-    corpus::filter::Filter,
-    index::dense::Builder,
-    search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest},
-    text::Analyzer,
-};
+use turnwise_corpus::filter::Filter;
+use turnwise_index::dense::Builder;
+use turnwise_search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+use turnwise_text::Analyzer;
 
 #[derive(Debug, Args)]
 #[command(after_help = SYNTAX, subcommand_negates_reqs = true, disable_help_subcommand = true)]

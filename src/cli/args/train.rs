@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ReadArgs, parsed};
-use crate::{
-    encoder::DeviceChoice,
-    error::Error,
-    train::{
-        recipe::{Aggregation, DevTask, ObjectiveName, Profile},
-        run::evaluations::Selection,
-        schedule::Shape,
-    },
+use turnwise_core::error::Error;
+use turnwise_encoder::DeviceChoice;
+use turnwise_train::{
+    recipe::{Aggregation, DevTask, ObjectiveName, Profile},
+    run::evaluations::Selection,
+    schedule::Shape,
 };
 
 #[derive(Debug, Args)]

@@ -4,16 +4,14 @@ use std::io::{self, Read, Write};
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::AnalyzeArgs,
-        printer::{BOLD, DIM, counted},
-    },
-    error::{Error, IoContext, Result},
-    index::lexical::Lexical,
-    text::Analyzer,
+use crate::cli::{
+    Context,
+    args::AnalyzeArgs,
+    printer::{BOLD, DIM, counted},
 };
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_index::lexical::Lexical;
+use turnwise_text::Analyzer;
 
 /// The tokens; `schema` names their shape for programs.
 #[derive(Serialize)]
@@ -43,7 +41,7 @@ pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
         "-" => standard_input()?,
         text => text.to_owned(),
     };
-    let shown = |token: crate::text::Token| Shown {
+    let shown = |token: turnwise_text::Token| Shown {
         start: token.range.start,
         end: token.range.end,
         written: text[token.range].to_owned(),

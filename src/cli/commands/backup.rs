@@ -2,17 +2,15 @@
 
 use std::path::Path;
 
-use crate::{
-    cli::{
-        Context,
-        commands::index,
-        printer::{bytes, counted},
-    },
-    error::{Error, Result},
-    index::vectors,
-    search::Tuning,
-    store::{Snapshot, backup as copies},
+use crate::cli::{
+    Context,
+    commands::index,
+    printer::{bytes, counted},
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_index::vectors;
+use turnwise_search::Tuning;
+use turnwise_store::{Snapshot, backup as copies};
 
 pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;

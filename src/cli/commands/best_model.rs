@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    cli::{Context, commands::model, encoders},
-    encoder::{
-        Encoder,
-        statics::{self, TfidfSettings},
-        transformer::Settings,
-    },
-    error::{Class, Result},
-    store::Snapshot,
+use crate::cli::{Context, commands::model, encoders};
+use turnwise_core::error::{Class, Result};
+use turnwise_encoder::{
+    Encoder,
+    statics::{self, TfidfSettings},
+    transformer::Settings,
 };
+use turnwise_store::Snapshot;
 
 /// Where an encoder is kept that was fitted on the dialogues of an index.
 fn beside(root: &Path) -> PathBuf {

@@ -7,22 +7,20 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::ClustersArgs,
-        commands::vectors,
-        printer::{BOLD, DIM, NAME, counted},
-        signals,
-    },
-    error::Result,
-    index::{
-        lexical::Lexical,
-        vectors::{Kind, VectorReader},
-    },
-    search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters},
-    store::Snapshot,
+use crate::cli::{
+    Context,
+    args::ClustersArgs,
+    commands::vectors,
+    printer::{BOLD, DIM, NAME, counted},
+    signals,
 };
+use turnwise_core::error::Result;
+use turnwise_index::{
+    lexical::Lexical,
+    vectors::{Kind, VectorReader},
+};
+use turnwise_search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters};
+use turnwise_store::Snapshot;
 
 /// What is printed; `schema` names its shape for programs.
 #[derive(Serialize)]

@@ -4,14 +4,12 @@ use std::{collections::BTreeMap, fs::OpenOptions, io::Write, path::Path};
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        printer::{BOLD, DIM},
-        settings::{DEFINITIONS, LOCAL_FILE, Origin, template},
-    },
-    error::{Error, IoContext, Result},
+use crate::cli::{
+    Context,
+    printer::{BOLD, DIM},
+    settings::{DEFINITIONS, LOCAL_FILE, Origin, template},
 };
+use turnwise_core::error::{Error, IoContext, Result};
 
 #[derive(Serialize)]
 struct Shown<'a> {

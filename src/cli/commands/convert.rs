@@ -2,23 +2,21 @@
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
-use crate::{
-    cli::{
-        Context,
-        args::{ReadArgs, WriteArgs},
-        commands,
-        output::Output,
-        printer::{counted, grouped},
-        progress::Progress,
-        signals,
-    },
-    corpus::{
-        Dialogue,
-        clean::{Cleaned, Cleaning},
-        formats::Problem,
-        writers::Writer,
-    },
-    error::{Error, Result},
+use crate::cli::{
+    Context,
+    args::{ReadArgs, WriteArgs},
+    commands,
+    output::Output,
+    printer::{counted, grouped},
+    progress::Progress,
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{
+    Dialogue,
+    clean::{Cleaned, Cleaning},
+    formats::Problem,
+    writers::Writer,
 };
 
 pub(super) fn run(

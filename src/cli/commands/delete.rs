@@ -4,17 +4,17 @@ mod far;
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::DeleteArgs,
-        commands::index::{self, compact::Compacted},
-        printer::counted,
-    },
+use crate::cli::{
+    Context,
+    args::DeleteArgs,
+    commands::index::{self, compact::Compacted},
+    printer::counted,
+};
+use turnwise_core::{
     error::{Error, Result},
     ids::DialogueId,
-    store::{Snapshot, Store},
 };
+use turnwise_store::{Snapshot, Store};
 
 #[derive(Serialize)]
 struct Deleted {

@@ -20,18 +20,18 @@ use crate::{
         printer::{BOLD, DIM},
         signals,
     },
-    corpus::{
-        formats,
-        input::Input,
-        walk::{Plan, Source},
-    },
-    error::{Error, Result},
     samples,
-    search::{Response, SearchRequest, Searcher},
-    store::{
-        Snapshot, Store,
-        ingest::{Control, IngestOptions, ingest},
-    },
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{
+    formats,
+    input::Input,
+    walk::{Plan, Source},
+};
+use turnwise_search::{Response, SearchRequest, Searcher};
+use turnwise_store::{
+    Snapshot, Store,
+    ingest::{Control, IngestOptions, ingest},
 };
 
 /// Asked at the end: an utterance, by words and meaning; the samples say it in other words.

@@ -4,18 +4,19 @@ use std::{fs, io::Write, path::Path, time::Instant};
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context, encoders, indexes,
-        printer::{BOLD, DIM, bytes},
-    },
-    encoder::{
-        Device, DeviceChoice,
-        cpu::{CpuEngine, SimdChoice, SimdLevel},
-    },
-    error::{Error, Result},
-    store::{Manifest, Snapshot, files, lock::WriterLock},
+use crate::cli::{
+    Context, encoders, indexes,
+    printer::{BOLD, DIM, bytes},
 };
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_encoder::{
+    Device, DeviceChoice,
+    cpu::{CpuEngine, SimdChoice, SimdLevel},
+};
+use turnwise_store::{Manifest, Snapshot, lock::WriterLock};
 
 #[derive(Serialize)]
 struct Finding {

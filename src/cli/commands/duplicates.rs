@@ -7,22 +7,20 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::{DuplicatesArgs, OneOf},
-        commands::vectors,
-        printer::{BOLD, DIM, NAME, counted, grouped},
-        signals,
-    },
-    error::Result,
-    index::{
-        dense::DenseReader,
-        vectors::{Kind, VectorReader},
-    },
-    search::duplicates::{Duplicates, Group, Member, Wanted, duplicates},
-    store::Snapshot,
+use crate::cli::{
+    Context,
+    args::{DuplicatesArgs, OneOf},
+    commands::vectors,
+    printer::{BOLD, DIM, NAME, counted, grouped},
+    signals,
 };
+use turnwise_core::error::Result;
+use turnwise_index::{
+    dense::DenseReader,
+    vectors::{Kind, VectorReader},
+};
+use turnwise_search::duplicates::{Duplicates, Group, Member, Wanted, duplicates};
+use turnwise_store::Snapshot;
 
 /// So many dialogues that came after the graph was built are compared pair by pair without it being worth a word.
 const LONG_TAIL: usize = 10_000;

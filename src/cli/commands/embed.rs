@@ -16,26 +16,24 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    cli::{
-        Context,
-        args::{EmbedArgs, OneOf},
-        commands::embed::{
-            reading::{Item, Reading},
-            summary::Summary,
-        },
-        embeddings::{self, Sink, Target},
-        encoders::{self, Open},
-        printer::grouped,
-        progress::Progress,
-        signals,
+use crate::cli::{
+    Context,
+    args::{EmbedArgs, OneOf},
+    commands::embed::{
+        reading::{Item, Reading},
+        summary::Summary,
     },
-    corpus::{Dialogue, formats::Problem, rejects::Rejects},
-    encoder::{
-        Encoded, Encoder, Spent,
-        ahead::{self, Chunk, Inputs, Stream},
-    },
-    error::{Error, Result},
+    embeddings::{self, Sink, Target},
+    encoders::{self, Open},
+    printer::grouped,
+    progress::Progress,
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{Dialogue, formats::Problem, rejects::Rejects};
+use turnwise_encoder::{
+    Encoded, Encoder, Spent,
+    ahead::{self, Chunk, Inputs, Stream},
 };
 
 pub(super) use summary::tell_spent;

@@ -13,21 +13,21 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::{AnyOf, EncodeArgs, PrecisionArg},
-        commands::embed,
-        encoders::{self, Open},
-        printer::{BOLD, DIM, counted, grouped},
-        progress::Progress,
-        signals,
-    },
-    encoder::{Encoder, Precision, ahead::Options, transformer::Tokens},
-    error::{Error, Result},
-    index::vectors::{Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, to_look_at},
-    store::Snapshot,
+use crate::cli::{
+    Context,
+    args::{AnyOf, EncodeArgs, PrecisionArg},
+    commands::embed,
+    encoders::{self, Open},
+    printer::{BOLD, DIM, counted, grouped},
+    progress::Progress,
+    signals,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{Encoder, Precision, ahead::Options, transformer::Tokens};
+use turnwise_index::vectors::{
+    Filled, Kind, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill, to_look_at,
+};
+use turnwise_store::Snapshot;
 
 /// What was done, for people and for programs.
 #[derive(Serialize)]

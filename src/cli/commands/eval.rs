@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
-    cli::{Context, args::EvalArgs, printer::counted},
-    error::{Error, Result},
-    eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run},
-};
+use crate::cli::{Context, args::EvalArgs, printer::counted};
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run};
 
 /// Ids that are named in a warning.
 const NAMED: usize = 3;

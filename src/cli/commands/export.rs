@@ -1,10 +1,8 @@
 //! `turnwise corpus export`.
 
-use crate::{
-    cli::{Context, args::WriteArgs, output::Output, printer::counted, progress::Progress, signals},
-    corpus::writers::Writer,
-    error::{Error, Result},
-};
+use crate::cli::{Context, args::WriteArgs, output::Output, printer::counted, progress::Progress, signals};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::writers::Writer;
 
 pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = context.snapshot()?;

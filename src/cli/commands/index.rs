@@ -10,24 +10,22 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::{GraphBuilder, IndexBuildArgs},
-        printer::{DIM, counted, grouped},
-        progress::Progress,
-        signals,
-        watching::Watching,
-    },
-    error::{Error, Result},
-    index::{
-        dense::{self, BuildOptions, Watch},
-        lexical::Lexical,
-        vectors::Kind,
-    },
-    store::Snapshot,
-    text::Analyzer,
+use crate::cli::{
+    Context,
+    args::{GraphBuilder, IndexBuildArgs},
+    printer::{DIM, counted, grouped},
+    progress::Progress,
+    signals,
+    watching::Watching,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_index::{
+    dense::{self, BuildOptions, Watch},
+    lexical::Lexical,
+    vectors::Kind,
+};
+use turnwise_store::Snapshot;
+use turnwise_text::Analyzer;
 
 #[derive(Serialize)]
 struct Built {

@@ -10,28 +10,26 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::IngestArgs,
-        commands::{
-            self,
-            encode::{self, Encoded},
-            index,
-            summary::{Files, Summary},
-            vectors,
-        },
-        printer::{counted, grouped},
-        progress::Progress,
-        signals,
+use crate::cli::{
+    Context,
+    args::IngestArgs,
+    commands::{
+        self,
+        encode::{self, Encoded},
+        index,
+        summary::{Files, Summary},
+        vectors,
     },
-    corpus::walk::Plan,
-    error::{Error, Result},
-    index::dense,
-    store::{
-        Snapshot, Store,
-        ingest::{Control, Home, IngestOptions, Ingested, ingest},
-    },
+    printer::{counted, grouped},
+    progress::Progress,
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::walk::Plan;
+use turnwise_index::dense;
+use turnwise_store::{
+    Snapshot, Store,
+    ingest::{Control, Home, IngestOptions, Ingested, ingest},
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {

@@ -4,14 +4,12 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context, definition,
-        printer::{BOLD, Printer},
-    },
-    corpus::{formats, json_schema},
-    error::{IoContext, Result},
+use crate::cli::{
+    Context, definition,
+    printer::{BOLD, Printer},
 };
+use turnwise_core::error::{IoContext, Result};
+use turnwise_corpus::{formats, json_schema};
 
 pub(super) fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();

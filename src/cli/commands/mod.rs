@@ -33,18 +33,16 @@ mod verify;
 
 use std::{fs, path::PathBuf};
 
-use crate::{
-    cli::{
-        Context,
-        args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
-        printer::{Printer, counted, grouped},
-    },
-    corpus::{
-        clean::Cleaning,
-        formats::{self, ReadOptions},
-        walk::{self, Plan},
-    },
-    error::{Error, Result},
+use crate::cli::{
+    Context,
+    args::{Command, ConfigCommand, CorpusCommand, IndexCommand, ReadArgs},
+    printer::{Printer, counted, grouped},
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{
+    clean::Cleaning,
+    formats::{self, ReadOptions},
+    walk::{self, Plan},
 };
 
 pub(crate) use demo::check_name as check_demo_name;

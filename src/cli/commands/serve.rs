@@ -2,21 +2,19 @@
 
 use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{
-    cli::{
-        Context, Owned,
-        args::ServeArgs,
-        commands::search,
-        env_vars::KEYS,
-        indexes,
-        printer::{NAME, counted},
-        signals,
-    },
-    encoder::Encoder,
-    error::{Error, Result},
-    index::vectors::Recipe,
-    serve::{App, Keeper, Keys, Limits, Options, Place, Tls, bind},
+use crate::cli::{
+    Context, Owned,
+    args::ServeArgs,
+    commands::search,
+    env_vars::KEYS,
+    indexes,
+    printer::{NAME, counted},
+    signals,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::Encoder;
+use turnwise_index::vectors::Recipe;
+use turnwise_serve::{App, Keeper, Keys, Limits, Options, Place, Tls, bind};
 
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;

@@ -2,15 +2,12 @@
 
 use std::io::{self, Write};
 
-use crate::{
-    cli::{
-        Context,
-        printer::{BOLD, DIM, NAME},
-    },
-    corpus::{Dialogue, Role},
-    error::Result,
-    ids::TurnNo,
+use crate::cli::{
+    Context,
+    printer::{BOLD, DIM, NAME},
 };
+use turnwise_core::{error::Result, ids::TurnNo};
+use turnwise_corpus::{Dialogue, Role};
 
 pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
     let mut found = Vec::new();

@@ -5,14 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cli::{Context, args::ReadArgs, commands::convert, output::Output, printer::grouped},
-    corpus::{
-        Dialogue,
-        split::Parts,
-        writers::{Target, Writer},
-    },
-    error::Result,
+use crate::cli::{Context, args::ReadArgs, commands::convert, output::Output, printer::grouped};
+use turnwise_core::error::Result;
+use turnwise_corpus::{
+    Dialogue,
+    split::Parts,
+    writers::{Target, Writer},
 };
 
 struct Part {

@@ -8,27 +8,28 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::ReadArgs,
-        commands::{
-            convert,
-            vectors::{self, Vectors},
-        },
-        printer::{BOLD, DIM, bytes, grouped},
-        progress::Progress,
-        signals,
+use crate::cli::{
+    Context,
+    args::ReadArgs,
+    commands::{
+        convert,
+        vectors::{self, Vectors},
     },
-    corpus::{
-        Dialogue,
-        stats::{Spread, Statistics},
-    },
-    error::{Error, Result},
-    index::vectors::Coverage,
-    search::statistics,
-    store::{Snapshot, files},
+    printer::{BOLD, DIM, bytes, grouped},
+    progress::Progress,
+    signals,
 };
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_corpus::{
+    Dialogue,
+    stats::{Spread, Statistics},
+};
+use turnwise_index::vectors::Coverage;
+use turnwise_search::statistics;
+use turnwise_store::Snapshot;
 
 /// What an index holds.
 #[derive(Serialize)]

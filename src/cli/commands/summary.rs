@@ -4,13 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::{
-    cli::printer::{BOLD, DIM, counted, grouped},
-    corpus::walk::Plan,
-    store::{
-        Totals,
-        ingest::{Ingested, Tally},
-    },
+use crate::cli::printer::{BOLD, DIM, counted, grouped};
+use turnwise_corpus::walk::Plan;
+use turnwise_store::{
+    Totals,
+    ingest::{Ingested, Tally},
 };
 
 /// The files of a plan, counted.

@@ -7,15 +7,13 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        printer::{DIM, Printer, counted, grouped},
-    },
-    error::{Error, Result},
-    index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair},
-    store::Snapshot,
+use crate::cli::{
+    Context,
+    printer::{DIM, Printer, counted, grouped},
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair};
+use turnwise_store::Snapshot;
 
 /// What `stats` says of them.
 #[derive(Serialize)]

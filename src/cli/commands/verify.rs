@@ -4,25 +4,26 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        commands::{index, vectors as kept},
-        printer::{bytes, counted, grouped},
-        progress::Progress,
-        watching::Watching,
-    },
+use crate::cli::{
+    Context,
+    commands::{index, vectors as kept},
+    printer::{bytes, counted, grouped},
+    progress::Progress,
+    watching::Watching,
+};
+use turnwise_core::{
     error::{Error, Result},
-    index::{
-        dense::{self, Measured},
-        lexical::Lexical,
-        vectors::{self, Checked},
-    },
-    search::Tuning,
-    store::{
-        Snapshot, files, repair as mend,
-        verify::{self as check, Damage, RecordsChecked, Report},
-    },
+    files,
+};
+use turnwise_index::{
+    dense::{self, Measured},
+    lexical::Lexical,
+    vectors::{self, Checked},
+};
+use turnwise_search::Tuning;
+use turnwise_store::{
+    Snapshot, repair as mend, verify as check,
+    verify::{Damage, RecordsChecked, Report},
 };
 
 /// Another processor may round a score in another way; a graph that finds less than by so much is another one.

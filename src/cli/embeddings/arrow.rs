@@ -13,11 +13,9 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, Strin
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::{
-    cli::embeddings::{Sink, Temporary},
-    encoder::Vectors,
-    error::{Error, IoContext, Result},
-};
+use crate::cli::embeddings::{Sink, Temporary};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_encoder::Vectors;
 
 pub(super) struct Arrow {
     path: PathBuf,

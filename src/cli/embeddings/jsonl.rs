@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 
-use crate::{
-    cli::{embeddings::Sink, output::Output},
-    encoder::Vectors,
-    error::Result,
-};
+use crate::cli::{embeddings::Sink, output::Output};
+use turnwise_core::error::Result;
+use turnwise_encoder::Vectors;
 
 pub(super) struct Jsonl {
     out: Output,

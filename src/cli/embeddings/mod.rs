@@ -18,12 +18,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    cli::output::Output,
-    encoder::Vectors,
+use crate::cli::output::Output;
+use turnwise_core::{
     error::{Error, IoContext, Result},
-    store::files,
+    files,
 };
+use turnwise_encoder::Vectors;
 
 /// A format of such a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

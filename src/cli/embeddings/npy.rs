@@ -6,11 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cli::embeddings::{Sink, Temporary, bytes_of, ids_beside},
-    encoder::Vectors,
-    error::{IoContext, Result},
-};
+use crate::cli::embeddings::{Sink, Temporary, bytes_of, ids_beside};
+use turnwise_core::error::{IoContext, Result};
+use turnwise_encoder::Vectors;
 
 /// A multiple of 64, as NumPy wants it, with room for any number of rows.
 const HEADER_BYTES: usize = 128;

@@ -5,10 +5,8 @@ mod safetensors;
 
 use std::path::Path;
 
-use crate::{
-    cli::embeddings::Target,
-    error::{Error, Result},
-};
+use crate::cli::embeddings::Target;
+use turnwise_core::error::{Error, Result};
 
 /// Is given the id and the vector of each row.
 pub(crate) type Row<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;

@@ -10,11 +10,9 @@ use std::{
 
 use serde_json::json;
 
-use crate::{
-    cli::embeddings::{Sink, Temporary, bytes_of},
-    encoder::Vectors,
-    error::{Error, IoContext, Result},
-};
+use crate::cli::embeddings::{Sink, Temporary, bytes_of};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_encoder::Vectors;
 
 pub(super) struct Safetensors {
     path: PathBuf,

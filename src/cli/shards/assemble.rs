@@ -1,14 +1,14 @@
 //! Putting shards together: each is read once, row by row, whatever it is put into.
 
-use crate::{
-    cli::{
-        embeddings::reading,
-        shards::{Place, Record, Temporary, contents},
-    },
+use crate::cli::{
+    embeddings::reading,
+    shards::{Place, Record, Temporary, contents},
+};
+use turnwise_core::{
     error::{Error, Result},
     ids::IdKey,
-    index::vectors::Kind,
 };
+use turnwise_index::vectors::Kind;
 
 /// What shards are put into: the vectors of an index here, and whatever else takes rows by their keys.
 pub(crate) trait Destination {

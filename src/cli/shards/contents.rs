@@ -2,11 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    corpus::Dialogue,
-    ids::IdKey,
-    index::vectors::{Kind, dialogue_key, utterance_key},
-};
+use turnwise_core::ids::IdKey;
+use turnwise_corpus::Dialogue;
+use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
 
 /// The name of a row in a data file: `utterances/5f3a…`.
 pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {

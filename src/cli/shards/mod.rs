@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Which shard a dialogue is in depends on its id alone, so that any launcher, in any order, makes the same shards. A
-//! row is named by what was encoded (see [`crate::index::vectors`]), not by where it was said: the same text in two
+//! row is named by what was encoded (see [`turnwise_index::vectors`]), not by where it was said: the same text in two
 //! shards is the same row, and putting the shards together drops the second. A data file never changes under its name,
 //! so that a shard that is made anew, or by two processes at once, is the old one or the new one, never a mixture.
 

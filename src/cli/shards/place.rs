@@ -7,9 +7,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{
+use turnwise_core::{
     error::{IoContext, Result},
-    store::files,
+    files,
 };
 
 /// A temporary file that nothing was added to for so long belongs to nobody any more.
@@ -62,7 +62,7 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
         #[cfg(feature = "remote")]
         Some(_) => Ok(Box::new(super::remote::Remote::open(name)?)),
         #[cfg(not(feature = "remote"))]
-        Some((scheme, _)) => Err(crate::error::Error::Unavailable {
+        Some((scheme, _)) => Err(turnwise_core::error::Error::Unavailable {
             message: format!(
                 "this turnwise was built without object stores, and {name} is in one ({scheme})"
             ),

@@ -4,13 +4,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    cli::{embeddings::Target, shards::Shard},
-    error::{Error, Result},
-    index::{
-        sealed,
-        vectors::{Kind, Recipe},
-    },
+use crate::cli::{embeddings::Target, shards::Shard};
+use turnwise_core::error::{Error, Result};
+use turnwise_index::{
+    sealed,
+    vectors::{Kind, Recipe},
 };
 
 /// The version of the files' format that this build writes and reads.
@@ -99,7 +97,7 @@ impl Record {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
+    use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 
     /// The record of a shard by the encoder with this salt.
     pub(in crate::cli::shards) fn record(shard: Shard, salt: u8) -> Record {

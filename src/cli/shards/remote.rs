@@ -14,7 +14,7 @@ use object_store::{
 use tokio::runtime::Runtime;
 
 use super::place::{Found, Place, Temporary};
-use crate::error::{Error, IoContext, Result};
+use turnwise_core::error::{Error, IoContext, Result};
 
 /// What is sent as one part; stores take ten thousand of them.
 const PART_BYTES: usize = 16 << 20;

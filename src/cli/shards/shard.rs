@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use turnwise_core::{
     error::{Error, Result},
     ids::DialogueId,
 };

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, Record, Shard, Shards, command};
-use crate::error::{Error, Result};
+use turnwise_core::error::{Error, Result};
 
 /// Reasons that are told; the rest is counted.
 const SHOWN: usize = 8;

@@ -8,23 +8,21 @@ use std::{
 use turnwise_nearest::Originals;
 
 use super::speeds;
-use crate::{
-    cli::{
-        Context,
-        args::{AnnArgs, GraphBuilder, SearchOf},
-        printer::{BOLD, DIM, counted, grouped},
-        watching::Watching,
-    },
-    encoder::Vectors,
-    error::{Error, Result},
-    eval::{
-        ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
-        rank::Given,
-    },
-    index::{
-        dense::{BuildOptions, Builder},
-        vectors::{Kind, VectorReader},
-    },
+use crate::cli::{
+    Context,
+    args::{AnnArgs, GraphBuilder, SearchOf},
+    printer::{BOLD, DIM, counted, grouped},
+    watching::Watching,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::Vectors;
+use turnwise_eval::{
+    ann::{Measured, Setting, Source, Sweep, draw_queries, measure, pointing},
+    rank::Given,
+};
+use turnwise_index::{
+    dense::{BuildOptions, Builder},
+    vectors::{Kind, VectorReader},
 };
 
 pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {

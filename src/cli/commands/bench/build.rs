@@ -6,24 +6,22 @@ use std::{
 };
 
 use super::{each_dialogue, rankers};
-use crate::{
-    cli::{
-        Context,
-        args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
-        output::Output,
-        printer::counted,
-        watching::Watching,
-    },
-    corpus::{Dialogue, Turn},
+use crate::cli::{
+    Context,
+    args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
+    output::Output,
+    printer::counted,
+    watching::Watching,
+};
+use turnwise_core::{
     error::{Error, Result},
-    eval::{
-        build::{
-            Drawing, Published, Recipe, Selection, dialogue_set, response_set, retrieval_set, write_pairs,
-        },
-        data::{self, Sentence},
-        rank::Terms,
-    },
     random::Random,
+};
+use turnwise_corpus::{Dialogue, Turn};
+use turnwise_eval::{
+    build::{Drawing, Published, Recipe, Selection, dialogue_set, response_set, retrieval_set, write_pairs},
+    data::{self, Sentence},
+    rank::Terms,
 };
 
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {

@@ -4,16 +4,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        printer::{BOLD, DIM},
-    },
-    error::{Error, Result},
-    eval::{
-        compare::{Difference, compare},
-        result::Done,
-    },
+use crate::cli::{
+    Context,
+    printer::{BOLD, DIM},
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::{
+    compare::{Difference, compare},
+    result::Done,
 };
 
 #[derive(Serialize)]

@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use crate::{
-    cli::output::Output,
-    error::Result,
-    eval::{
-        tasks::Outcome,
-        trec::{write_qrels, write_run},
-    },
+use crate::cli::output::Output;
+use turnwise_core::error::Result;
+use turnwise_eval::{
+    tasks::Outcome,
+    trec::{write_qrels, write_run},
 };
 
 /// Writes `NAME.run` and `NAME.qrels`, named as the result is, and tables of what is no ranking.

@@ -3,17 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::build;
-use crate::{
-    cli::{Context, args::ReadArgs, watching::Watching},
-    error::{Error, Result},
-    eval::{
-        build::retrieval_set,
-        data,
-        rank::Terms,
-        recipe::TaskSpec,
-        result::Data,
-        tasks::{DialogueTask, Task},
-    },
+use crate::cli::{Context, args::ReadArgs, watching::Watching};
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::{
+    build::retrieval_set,
+    data,
+    rank::Terms,
+    recipe::TaskSpec,
+    result::Data,
+    tasks::{DialogueTask, Task},
 };
 
 /// Reads a task whose files lie below a folder.

@@ -16,22 +16,20 @@ mod throughput;
 use std::{path::Path, time::Instant};
 
 use super::convert::each_dialogue;
-use crate::{
-    cli::{
-        Context,
-        args::{BenchCommand, ReadArgs, RunArgs},
-        settings::Origin,
-        watching::Watching,
-    },
-    error::{Error, Result},
-    eval::{
-        rank::{Ranker, Step},
-        recipe::TaskSpec,
-        result::{Data, Done, Of},
-        tasks::Task,
-    },
+use crate::cli::{
+    Context,
+    args::{BenchCommand, ReadArgs, RunArgs},
+    settings::Origin,
+    watching::Watching,
 };
 use rankers::Asked;
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::{
+    rank::{Ranker, Step},
+    recipe::TaskSpec,
+    result::{Data, Done, Of},
+    tasks::Task,
+};
 
 /// The report of a folder of results as a page, if there are any.
 #[cfg(feature = "serve")]

@@ -2,21 +2,19 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    cli::{
-        Context,
-        args::{EncoderArgs, TokenArgs},
-        encoders,
-    },
-    encoder::{
-        DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
-    },
-    error::{Error, Result},
-    eval::rank::{
-        Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd, Tokens,
-    },
-    search::{Fusion, Rerank},
+use crate::cli::{
+    Context,
+    args::{EncoderArgs, TokenArgs},
+    encoders,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{
+    DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
+};
+use turnwise_eval::rank::{
+    Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd, Tokens,
+};
+use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];

@@ -8,18 +8,16 @@ use std::{
 use serde::Serialize;
 
 use super::{Asked, on, rankers, report, table};
-use crate::{
-    cli::{
-        Context,
-        args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
-        printer::{BOLD, DIM, counted},
-    },
-    error::{Error, Result},
-    eval::{
-        cookbook::{self, Named},
-        recipe::Recipe,
-        tables::{Counts, Line, RowDone, Table},
-    },
+use crate::cli::{
+    Context,
+    args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
+    printer::{BOLD, DIM, counted},
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::{
+    cookbook::{self, Named},
+    recipe::Recipe,
+    tables::{Counts, Line, RowDone, Table},
 };
 
 #[derive(Serialize)]
@@ -257,7 +255,7 @@ pub(super) fn summary(tables: &[Table]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::recipe::known_names;
+    use turnwise_train::recipe::known_names;
 
     #[test]
     fn what_tables_need_is_what_recipes_leave() {

@@ -1,9 +1,7 @@
 //! How fast something is, in words: the same on the screen, in Markdown and on a page.
 
-use crate::{
-    cli::printer::grouped,
-    eval::{ann::Graph, throughput::Latency},
-};
+use crate::cli::printer::grouped;
+use turnwise_eval::{ann::Graph, throughput::Latency};
 
 /// The names of the cells.
 pub(super) const NAMES: [&str; 5] = ["queries/s", "all threads", "p50 µs", "p95 µs", "p99 µs"];

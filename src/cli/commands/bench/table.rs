@@ -5,10 +5,8 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    cli::printer::{BOLD, DIM, grouped},
-    eval::{result::Done, tasks::Value},
-};
+use crate::cli::printer::{BOLD, DIM, grouped};
+use turnwise_eval::{result::Done, tasks::Value};
 
 /// In hundredths, as papers print them; distances are as they are.
 pub(super) fn shown(value: f64, measure: &str) -> String {

@@ -12,26 +12,27 @@ use std::{
 use rayon::prelude::*;
 
 use super::speeds;
-use crate::{
-    cli::{
-        Context,
-        args::ThroughputArgs,
-        commands::{self, best_model::Model, encode, index},
-        encoders,
-        printer::{BOLD, DIM, counted, grouped},
-        signals,
-    },
-    corpus::walk::Plan,
-    encoder::Encoder,
+use crate::cli::{
+    Context,
+    args::ThroughputArgs,
+    commands::{self, best_model::Model, encode, index},
+    encoders,
+    printer::{BOLD, DIM, counted, grouped},
+    signals,
+};
+use turnwise_core::{
     error::{Error, IoContext, Result},
-    eval::throughput::{Latency, Pace, Searches, Throughput, a_second},
-    index::engine::{Bookmark, Engine},
+    files,
     random::Random,
-    search::{Mode, SearchRequest, Searcher},
-    store::{
-        Snapshot, Store, files,
-        ingest::{Control, Home, IngestOptions, ingest},
-    },
+};
+use turnwise_corpus::walk::Plan;
+use turnwise_encoder::Encoder;
+use turnwise_eval::throughput::{Latency, Pace, Searches, Throughput, a_second};
+use turnwise_index::engine::{Bookmark, Engine};
+use turnwise_search::{Mode, SearchRequest, Searcher};
+use turnwise_store::{
+    Snapshot, Store,
+    ingest::{Control, Home, IngestOptions, ingest},
 };
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {

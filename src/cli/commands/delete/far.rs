@@ -1,13 +1,13 @@
 //! `turnwise delete --engine ADDRESS`: dialogues out of a Milvus.
 
-use crate::{
-    cli::{Context, args::DeleteArgs},
-    error::Result,
-};
+use crate::cli::{Context, args::DeleteArgs};
+use turnwise_core::error::Result;
 
 #[cfg(feature = "milvus")]
 pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
-    use crate::{cli::printer::counted, error::Error, ids::DialogueId, index::milvus::MilvusHome};
+    use crate::cli::printer::counted;
+    use turnwise_core::{error::Error, ids::DialogueId};
+    use turnwise_milvus::MilvusHome;
 
     if args.purge {
         return Err(Error::Input {

@@ -8,21 +8,19 @@ use std::{
     thread,
 };
 
-use crate::{
-    cli::{
-        Context,
-        args::{EmbedArgs, OneOf},
-        commands,
-        embeddings::{Target, ids_beside},
-    },
-    corpus::{
-        Dialogue,
-        formats::{self, Fit, Format, Problem, ReadOptions},
-        input::Input,
-        texts::{Text, TextFormat},
-        walk::{self, Source},
-    },
-    error::{Error, IoContext, Reject, Result},
+use crate::cli::{
+    Context,
+    args::{EmbedArgs, OneOf},
+    commands,
+    embeddings::{Target, ids_beside},
+};
+use turnwise_core::error::{Error, IoContext, Reject, Result};
+use turnwise_corpus::{
+    Dialogue,
+    formats::{self, Fit, Format, Problem, ReadOptions},
+    input::Input,
+    texts::{Text, TextFormat},
+    walk::{self, Source},
 };
 
 /// Items that the reading thread hands over at once, and how many times it may be ahead.

@@ -7,15 +7,13 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        commands::{embed::SHOWN, tell_where_rejects_are},
-        printer::{BOLD, DIM, Printer, counted, grouped},
-    },
-    encoder::Spent,
-    error::Result,
+use crate::cli::{
+    Context,
+    commands::{embed::SHOWN, tell_where_rejects_are},
+    printer::{BOLD, DIM, Printer, counted, grouped},
 };
+use turnwise_core::error::Result;
+use turnwise_encoder::Spent;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {

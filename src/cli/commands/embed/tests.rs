@@ -5,15 +5,13 @@ use std::{fs, io::Write, path::PathBuf};
 use clap::Parser;
 
 use super::*;
-use crate::{
-    cli::{
-        args::{Cli, Command},
-        printer::Printer,
-        settings::Settings,
-    },
-    encoder::testing::{DIM, HashEncoder},
-    error::Class,
+use crate::cli::{
+    args::{Cli, Command},
+    printer::Printer,
+    settings::Settings,
 };
+use turnwise_core::error::Class;
+use turnwise_encoder::testing::{DIM, HashEncoder};
 
 struct Folder(tempfile::TempDir);
 
@@ -145,7 +143,7 @@ fn vectors_are_cut_and_scaled_as_asked() {
     f.write("in.txt", "some words here\n\n");
     f.embed("@in.txt --dim 5 --normalize -o @out.jsonl").unwrap();
     let mut expected = vector("some words here")[..5].to_vec();
-    crate::encoder::vectors::normalize(&mut expected);
+    turnwise_core::vectors::normalize(&mut expected);
     let got = f.read("out.jsonl");
     assert_eq!((&got[0].1, &got[1].1), (&expected, &vec![0.0; 5]));
     let e = f.embed("@in.txt --dim 17 -o @out.jsonl").err().unwrap();

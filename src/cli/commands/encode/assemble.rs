@@ -10,20 +10,20 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::EncodeArgs,
-        printer::{BOLD, DIM, counted, grouped},
-        progress::Progress,
-        shards::{self, Destination, Place, Record, Set, survey},
-        signals,
-    },
+use crate::cli::{
+    Context,
+    args::EncodeArgs,
+    printer::{BOLD, DIM, counted, grouped},
+    progress::Progress,
+    shards::{self, Destination, Place, Record, Set, survey},
+    signals,
+};
+use turnwise_core::{
     error::{Error, Result},
     ids::IdKey,
-    index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter},
-    store::Snapshot,
 };
+use turnwise_index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter};
+use turnwise_store::Snapshot;
 
 /// What an index keeps of an assembling that was stopped.
 const GOES_ON: &str = "what was put in stays; run the same command again";

@@ -1,10 +1,8 @@
 //! `turnwise encode --engine ADDRESS`: the dialogues in a Milvus get vectors by another encoder, in a generation beside the one
 //! in use. That is searched until the new one is complete; then the name stands for the new one, in one step.
 
-use crate::{
-    cli::{Context, args::EncodeArgs},
-    error::Result,
-};
+use crate::cli::{Context, args::EncodeArgs};
+use turnwise_core::error::Result;
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &EncodeArgs, context: &Context<'_>) -> Result<()> {
@@ -27,24 +25,22 @@ mod again {
     use serde::Serialize;
 
     use super::super::Choice;
-    use crate::{
-        cli::{
-            Context,
-            args::EncodeArgs,
-            encoders,
-            printer::{BOLD, DIM, counted},
-            progress::Progress,
-            signals,
-        },
-        encoder::Encoder,
+    use crate::cli::{
+        Context,
+        args::EncodeArgs,
+        encoders,
+        printer::{BOLD, DIM, counted},
+        progress::Progress,
+        signals,
+    };
+    use turnwise_core::{
         error::{Error, Result},
         ids::{DialogueId, IdKey},
-        index::{
-            milvus::{Encoding, Giver, Manifest, MilvusHome, Target, Unfinished, Walk},
-            vectors::Recipe,
-        },
-        store::{Prepared, Put, ingest::Home},
     };
+    use turnwise_encoder::Encoder;
+    use turnwise_index::vectors::Recipe;
+    use turnwise_milvus::{Encoding, Giver, Manifest, MilvusHome, Target, Unfinished, Walk};
+    use turnwise_store::{Prepared, Put, ingest::Home};
 
     /// After so many walks over all dialogues those that came meanwhile are left to another run.
     const WALKS: usize = 4;
@@ -204,7 +200,7 @@ mod again {
             encoder: &dyn Encoder,
             recipe: &Recipe,
             (encoded, seconds): (u64, f64),
-            totals: crate::store::frame::Totals,
+            totals: turnwise_store::frame::Totals,
         ) -> Self {
             Encoded {
                 schema: "turnwise/encode-engine/1",

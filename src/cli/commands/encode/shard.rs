@@ -7,25 +7,23 @@ mod summary;
 use std::collections::BTreeMap;
 
 use super::Choice;
-use crate::{
-    cli::{
-        Context,
-        args::EncodeArgs,
-        commands::encode::shard::{
-            inputs::{Item, Items},
-            stream::{Encoding, Limits},
-            summary::Sharded,
-        },
-        embeddings::{self, Target},
-        encoders::Open,
-        progress::Progress,
-        shards::{self, Contents, Data, FORMAT, Place, Record, Shard, Shards, Temporary, write},
-        signals,
+use crate::cli::{
+    Context,
+    args::EncodeArgs,
+    commands::encode::shard::{
+        inputs::{Item, Items},
+        stream::{Encoding, Limits},
+        summary::Sharded,
     },
-    encoder::{Encoder, ahead},
-    error::{Error, Result},
-    index::vectors::{Kind, Recipe},
+    embeddings::{self, Target},
+    encoders::Open,
+    progress::Progress,
+    shards::{self, Contents, Data, FORMAT, Place, Record, Shard, Shards, Temporary, write},
+    signals,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{Encoder, ahead};
+use turnwise_index::vectors::{Kind, Recipe};
 
 pub(super) fn run(
     shards: &Shards,

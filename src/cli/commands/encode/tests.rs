@@ -5,18 +5,15 @@ use std::path::Path;
 use clap::Parser;
 
 use super::*;
-use crate::{
-    cli::{
-        args::{Cli, Command},
-        printer::Printer,
-        settings::Settings,
-    },
-    corpus::{Dialogue, Role},
-    encoder::{testing::HashEncoder, transformer},
-    error::Class,
-    ids::DialogueId,
-    store::{Prepared, Store},
+use crate::cli::{
+    args::{Cli, Command},
+    printer::Printer,
+    settings::Settings,
 };
+use turnwise_core::{error::Class, ids::DialogueId};
+use turnwise_corpus::{Dialogue, Role};
+use turnwise_encoder::{testing::HashEncoder, transformer};
+use turnwise_store::{Prepared, Store};
 
 fn put(root: &Path, from: usize, to: usize) {
     let mut store = Store::open_or_create(root, "test").unwrap();

@@ -8,22 +8,23 @@ use std::{
 use serde::Serialize;
 
 use super::progress;
-use crate::{
-    cli::{
-        Context,
-        printer::{bytes, counted},
-        progress::Progress,
-        signals,
-        watching::Watching,
-    },
-    error::{Error, Result},
-    index::{
-        dense,
-        lexical::Lexical,
-        vectors::{self, Dropped},
-    },
-    store::{Snapshot, compact as store, files, repair},
+use crate::cli::{
+    Context,
+    printer::{bytes, counted},
+    progress::Progress,
+    signals,
+    watching::Watching,
 };
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_index::{
+    dense,
+    lexical::Lexical,
+    vectors::{self, Dropped},
+};
+use turnwise_store::{Snapshot, compact as store, repair};
 
 /// What was dropped.
 #[derive(Serialize)]

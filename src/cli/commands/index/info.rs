@@ -5,24 +5,25 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        commands::vectors::{self as kept, Vectors},
-        printer::counted,
-        progress::Progress,
-        signals,
-    },
-    corpus::Dialogue,
-    error::{Error, Result},
-    index::{
-        dense::{self, DenseReader},
-        lexical::Lexical,
-        vectors::{Coverage, Kind, Reached, VectorReader},
-    },
-    search::Tuning,
-    store::{Snapshot, Weight, files},
+use crate::cli::{
+    Context,
+    commands::{vectors as kept, vectors::Vectors},
+    printer::counted,
+    progress::Progress,
+    signals,
 };
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_corpus::Dialogue;
+use turnwise_index::{
+    dense::{self, DenseReader},
+    lexical::Lexical,
+    vectors::{Coverage, Kind, Reached, VectorReader},
+};
+use turnwise_search::Tuning;
+use turnwise_store::{Snapshot, Weight};
 
 mod write;
 

@@ -1,14 +1,12 @@
 //! `turnwise ingest --engine ADDRESS`: dialogues into a Milvus, searchable as soon as they are acknowledged.
 
-use crate::{
-    cli::{Context, args::IngestArgs, commands::summary::Files},
-    corpus::walk::Plan,
-    error::{Error, Result},
-    store::ingest::IngestOptions,
-};
+use crate::cli::{Context, args::IngestArgs, commands::summary::Files};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::walk::Plan;
+use turnwise_store::ingest::IngestOptions;
 
 #[cfg(feature = "milvus")]
-use crate::index::milvus::{MilvusHome, Target};
+use turnwise_milvus::{MilvusHome, Target};
 
 /// How dialogues are brought there.
 #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
@@ -86,24 +84,20 @@ mod filling {
     use std::sync::Arc;
 
     use super::Into;
-    use crate::{
-        cli::{
-            Context,
-            commands::search::encoder_of,
-            encoders::{self, DEFAULT_MODEL, lasting_name},
-        },
-        encoder::{
-            Encoder,
-            ahead::Options,
-            transformer::{Settings, Tokens},
-        },
-        error::{Error, Result},
-        index::{
-            milvus::{Encoding, Giver, MilvusHome, Target, Unfinished},
-            vectors::Recipe,
-        },
-        text::Analyzer,
+    use crate::cli::{
+        Context,
+        commands::search::encoder_of,
+        encoders::{self, DEFAULT_MODEL, lasting_name},
     };
+    use turnwise_core::error::{Error, Result};
+    use turnwise_encoder::{
+        Encoder,
+        ahead::Options,
+        transformer::{Settings, Tokens},
+    };
+    use turnwise_index::vectors::Recipe;
+    use turnwise_milvus::{Encoding, Giver, MilvusHome, Target, Unfinished};
+    use turnwise_text::Analyzer;
 
     /// Opens what is there, with the encoder that made its vectors; else makes it, with the encoder that is asked for or the
     /// default one.

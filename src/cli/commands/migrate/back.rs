@@ -12,17 +12,18 @@ use super::{
     report::{self, Report},
     samples, stop_if_asked,
 };
-use crate::{
-    cli::{Context, args::MigrateArgs, commands::index, progress::Progress},
+use crate::cli::{Context, args::MigrateArgs, commands::index, progress::Progress};
+use turnwise_core::{
     error::{Error, IoContext, Result},
-    index::{
-        dense,
-        milvus::{Milvus, Moved, Walk},
-        vectors::{Kind, Mode, Reached, Recipe, VectorReader, VectorWriter, dialogue_key, utterance_key},
-    },
-    search::Searcher,
-    store::{Prepared, Snapshot, Store, files},
+    files,
 };
+use turnwise_index::{
+    dense,
+    vectors::{Kind, Mode, Reached, Recipe, VectorReader, VectorWriter, dialogue_key, utterance_key},
+};
+use turnwise_milvus::{Milvus, Moved, Walk};
+use turnwise_search::Searcher;
+use turnwise_store::{Prepared, Snapshot, Store};
 
 /// How far an earlier try has come, kept beside what it made.
 #[derive(Serialize, Deserialize)]
@@ -124,7 +125,7 @@ fn fill(
     far: &Milvus,
     context: &Context<'_>,
 ) -> Result<Content> {
-    use crate::index::engine::Engine;
+    use turnwise_index::engine::Engine;
 
     let mut store = Store::open_or_create(&workshop.index, context.command_line)?;
     let mut vectors = match &mark.recipe {

@@ -2,15 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    corpus::{Dialogue, Turn},
-    error::Result,
-    index::{
-        milvus::Moved,
-        vectors::{Kind, VectorReader, dialogue_key, utterance_key},
-    },
-    store::Prepared,
-};
+use turnwise_core::error::Result;
+use turnwise_corpus::{Dialogue, Turn};
+use turnwise_index::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
+use turnwise_milvus::Moved;
+use turnwise_store::Prepared;
 
 /// Counts and checksums.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +116,8 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{corpus::Role, ids::DialogueId};
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     fn dialogue(id: &str, text: &str) -> Dialogue {
         let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());

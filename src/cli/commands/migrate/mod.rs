@@ -11,16 +11,14 @@ mod samples;
 #[cfg(feature = "milvus")]
 mod there;
 
+use crate::cli::{Context, args::MigrateArgs};
 #[cfg(feature = "milvus")]
-use crate::error::Error;
-use crate::{
-    cli::{Context, args::MigrateArgs},
-    error::Result,
-};
+use turnwise_core::error::Error;
+use turnwise_core::error::Result;
 
 #[cfg(feature = "milvus")]
 pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
-    use crate::index::milvus::Target;
+    use turnwise_milvus::Target;
 
     match (&context.settings.engine, Target::is_address(&args.to)) {
         (None, true) => there::run(args, context).map_err(gone_on_with),

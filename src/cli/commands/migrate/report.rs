@@ -5,13 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{content::Content, samples::Sampled};
-use crate::{
-    cli::{
-        Context,
-        printer::{BOLD, DIM, counted, grouped},
-    },
-    error::{Error, Result},
+use crate::cli::{
+    Context,
+    printer::{BOLD, DIM, counted, grouped},
 };
+use turnwise_core::error::{Error, Result};
 
 /// Fewer hits in common by meaning than this, and something is wrong with the new place.
 const LEAST_ALIKE: f64 = 0.8;

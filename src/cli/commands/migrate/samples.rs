@@ -4,16 +4,16 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::{
-    corpus::{Dialogue, Turn},
+use turnwise_core::{
     error::Result,
     ids::{IdKey, TurnNo},
-    index::{
-        engine::{Engine, List},
-        vectors::Kind,
-    },
-    store::Snapshot,
 };
+use turnwise_corpus::{Dialogue, Turn};
+use turnwise_index::{
+    engine::{Engine, List},
+    vectors::Kind,
+};
+use turnwise_store::Snapshot;
 
 /// So many hits are compared.
 const HITS: usize = 10;

@@ -7,18 +7,15 @@ use super::{
     report::{self, Report},
     samples, stop_if_asked,
 };
-use crate::{
-    cli::{Context, args::MigrateArgs, printer::counted, progress::Progress},
+use crate::cli::{Context, args::MigrateArgs, printer::counted, progress::Progress};
+use turnwise_core::{
     error::{Error, Result},
     ids::DialogueId,
-    index::{
-        engine::Engine,
-        milvus::{Giver, MilvusHome, Target, Unfinished},
-        vectors::VectorReader,
-    },
-    search::{Searcher, Tuning},
-    store::{Prepared, Put, Snapshot, ingest::Home},
 };
+use turnwise_index::{engine::Engine, vectors::VectorReader};
+use turnwise_milvus::{Giver, MilvusHome, Target, Unfinished};
+use turnwise_search::{Searcher, Tuning};
+use turnwise_store::{Prepared, Put, Snapshot, ingest::Home};
 
 /// Dialogues that are acknowledged together, and their bytes.
 const BATCH: usize = 1_000;

@@ -13,11 +13,14 @@ use crate::{
         progress::Progress,
         signals,
     },
-    corpus::Dialogue,
-    encoder::{Encoder, Precision, TextOptions, Vectors, open, vectors::cosine},
-    error::{Error, IoContext, Result},
     samples,
 };
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    vectors::cosine,
+};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Texts that are encoded before the clock runs, so that caches are warm and memory is there.
 const WARM_UP: usize = 128;

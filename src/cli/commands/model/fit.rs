@@ -4,20 +4,18 @@ use std::{sync::mpsc, thread};
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::{FitArgs, FitKind, OneOf},
-        commands::convert,
-        printer::{counted, grouped},
-        signals,
-    },
-    corpus::Dialogue,
-    encoder::{
-        Encoder,
-        statics::{self, TfidfSettings, WordEncoder, words},
-    },
-    error::{Error, Result},
+use crate::cli::{
+    Context,
+    args::{FitArgs, FitKind, OneOf},
+    commands::convert,
+    printer::{counted, grouped},
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{
+    Encoder,
+    statics::{self, TfidfSettings, WordEncoder, words},
 };
 
 /// The `a` of SIF, as its authors have it.

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use crate::{
-    cli::{
-        Context,
-        printer::{bytes, counted},
-    },
-    encoder::{folder::ModelFolder, hub::import::import},
-    error::Result,
+use crate::cli::{
+    Context,
+    printer::{bytes, counted},
 };
+use turnwise_core::error::Result;
+use turnwise_encoder::{folder::ModelFolder, hub::import::import};
 
 pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> Result<()> {
     let imported = import(folder, name, &context.places(), &|copy| {

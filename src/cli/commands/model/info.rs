@@ -9,17 +9,15 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        printer::{BOLD, DIM, bytes, grouped},
-    },
-    encoder::{
-        folder::{ModelFolder, Step},
-        hub::{Resolved, files},
-        statics,
-    },
-    error::Result,
+use crate::cli::{
+    Context,
+    printer::{BOLD, DIM, bytes, grouped},
+};
+use turnwise_core::error::Result;
+use turnwise_encoder::{
+    folder::{ModelFolder, Step},
+    hub::{Resolved, files},
+    statics,
 };
 
 #[derive(Serialize)]

@@ -2,17 +2,15 @@
 
 use std::io::{self, Write};
 
-use crate::{
-    cli::{
-        Context,
-        commands::model::{checked, titled},
-        printer::{BOLD, DIM, NAME, bytes},
-    },
-    encoder::hub::{
-        Origin,
-        list::{Entry, list},
-    },
-    error::Result,
+use crate::cli::{
+    Context,
+    commands::model::{checked, titled},
+    printer::{BOLD, DIM, NAME, bytes},
+};
+use turnwise_core::error::Result;
+use turnwise_encoder::hub::{
+    Origin,
+    list::{Entry, list},
 };
 
 pub(super) fn run(context: &Context<'_>) -> Result<()> {

@@ -7,11 +7,9 @@ mod info;
 mod list;
 mod pull;
 
-use crate::{
-    cli::{Context, args::ModelCommand},
-    encoder::hub::{Checked, known::DEFAULT},
-    error::Result,
-};
+use crate::cli::{Context, args::ModelCommand};
+use turnwise_core::error::Result;
+use turnwise_encoder::hub::{Checked, known::DEFAULT};
 
 pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     match command {

@@ -1,21 +1,19 @@
 //! `turnwise model pull`.
 
-use crate::{
-    cli::{
-        Context,
-        args::PullArgs,
-        commands::model::checked,
-        models,
-        printer::{Printer, bytes},
-        progress::Progress,
-        signals,
-    },
-    encoder::hub::{
-        Known, Spec,
-        pull::{self, Route, Watch},
-        record::Source,
-    },
-    error::{Error, Result},
+use crate::cli::{
+    Context,
+    args::PullArgs,
+    commands::model::checked,
+    models,
+    printer::{Printer, bytes},
+    progress::Progress,
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::hub::{
+    Known, Spec,
+    pull::{self, Route, Watch},
+    record::Source,
 };
 
 pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {

@@ -9,12 +9,10 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    cli::{Context, printer::counted, progress::Progress, signals},
-    corpus::input::Input,
-    error::{Error, IoContext, Result},
-    search::{Response, SearchRequest},
-};
+use crate::cli::{Context, printer::counted, progress::Progress, signals};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::input::Input;
+use turnwise_search::{Response, SearchRequest};
 
 /// So many requests are answered together; what they found is printed before the next are read.
 const TOGETHER: usize = 256;

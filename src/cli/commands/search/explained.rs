@@ -2,10 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::{
-    cli::printer::DIM,
-    search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response},
-};
+use crate::cli::printer::DIM;
+use turnwise_search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response};
 
 /// So many terms of a long query are named.
 const TERMS: usize = 12;

@@ -3,12 +3,10 @@
 use std::io::{self, Write};
 
 use super::explained;
-use crate::{
-    cli::printer::{BOLD, DIM, NAME, counted},
-    corpus::Turn,
-    search::{Candidates, Hit, Method, Mode, Response},
-    text::Analyzer,
-};
+use crate::cli::printer::{BOLD, DIM, NAME, counted};
+use turnwise_corpus::Turn;
+use turnwise_search::{Candidates, Hit, Method, Mode, Response};
+use turnwise_text::Analyzer;
 
 /// Writes what a search found, for people.
 pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
@@ -54,8 +52,8 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     )];
     if let Some(admitted) = found.candidates.admitted {
         let of = match found.of {
-            crate::search::Of::Utterances => "utterance",
-            crate::search::Of::Dialogues => "dialogue",
+            turnwise_search::Of::Utterances => "utterance",
+            turnwise_search::Of::Dialogues => "dialogue",
         };
         parts.push(format!("the filter admits {}", counted(admitted, of)));
     }

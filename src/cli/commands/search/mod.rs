@@ -8,17 +8,15 @@ mod tune;
 
 use std::{path::Path, sync::Arc};
 
-use crate::{
-    cli::{
-        Context,
-        args::{HowArgs, SearchArgs, SearchCommand, SimilarArgs},
-        encoders,
-    },
-    encoder::{Encoder, transformer::Settings},
-    error::{Error, Result},
-    index::vectors::Recipe,
-    search::{SearchRequest, Searcher},
+use crate::cli::{
+    Context,
+    args::{HowArgs, SearchArgs, SearchCommand, SimilarArgs},
+    encoders,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{Encoder, transformer::Settings};
+use turnwise_index::vectors::Recipe;
+use turnwise_search::{SearchRequest, Searcher};
 
 pub(super) use {found::write, tune::weights};
 

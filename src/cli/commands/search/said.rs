@@ -2,14 +2,12 @@
 
 use std::{io::Read, path::Path};
 
-use crate::{
-    cli::Context,
-    corpus::{
-        Dialogue,
-        formats::{self, Fit, Problem, ReadOptions},
-        input::Input,
-    },
-    error::{Error, IoContext, Result},
+use crate::cli::Context;
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::{
+    Dialogue,
+    formats::{self, Fit, Problem, ReadOptions},
+    input::Input,
 };
 
 /// A longer file is not what somebody said before a question.

@@ -8,16 +8,14 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    cli::{
-        Context,
-        args::TuneArgs,
-        printer::{BOLD, DIM, counted, grouped},
-    },
-    corpus::input::Input,
-    error::{Error, IoContext, Result},
-    search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning},
+use crate::cli::{
+    Context,
+    args::TuneArgs,
+    printer::{BOLD, DIM, counted, grouped},
 };
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::input::Input;
+use turnwise_search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning};
 
 /// So many of those that were tried are shown.
 const SHOWN: usize = 8;

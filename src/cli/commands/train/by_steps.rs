@@ -14,20 +14,19 @@ use super::{
     surroundings::Surroundings,
     told,
 };
-use crate::{
-    cli::{
-        Context, memory,
-        printer::{counted, grouped},
-    },
-    encoder::{Device, folder::ModelFolder},
-    error::{Error, Result},
-    train::{
-        data::TrainingSet,
-        model::{Freezing, Trainable},
-        recipe::Recipe,
-        run::card::Card,
-        trainer::Trainer,
-    },
+use crate::cli::{
+    Context,
+    printer::{counted, grouped},
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{Device, folder::ModelFolder};
+use turnwise_memory as memory;
+use turnwise_train::{
+    data::TrainingSet,
+    model::{Freezing, Trainable},
+    recipe::Recipe,
+    run::card::Card,
+    trainer::Trainer,
 };
 
 /// Bytes of what frozen layers give that may be kept.

@@ -5,18 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cli::{Context, args::ReadArgs, commands::convert, printer::counted, signals},
-    corpus::Dialogue,
+use crate::cli::{Context, args::ReadArgs, commands::convert, printer::counted, signals};
+use turnwise_core::{
     error::{Error, Result},
-    eval::halves::can_be_parted,
     ids::IdKey,
     random::Random,
-    store::{Manifest, Snapshot},
-    train::{
-        held::{Held, Record as _},
-        run::evaluations::FEWEST_ASIDE,
-    },
+};
+use turnwise_corpus::Dialogue;
+use turnwise_eval::halves::can_be_parted;
+use turnwise_store::{Manifest, Snapshot};
+use turnwise_train::{
+    held::{Held, Record as _},
+    run::evaluations::FEWEST_ASIDE,
 };
 
 /// Dialogues, and which of them came from which path.
@@ -197,7 +197,8 @@ fn index(path: &PathBuf, context: &Context<'_>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{corpus::Role, ids::DialogueId};
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
 
     fn read(said: &[&str], ends: &[usize]) -> Read {
         let dialogue = |text: &&str| {

@@ -1,18 +1,15 @@
 //! What a run came to, to be looked at: `curves.svg`, and the same for TensorBoard.
 
 use super::folder::RunFolder;
-use crate::{
-    cli::plots::{Mark, Series, legend_within, lines, plain},
-    error::Result,
-    store::files,
-    train::{
-        recipe::Recipe,
-        run::{
-            evaluations::{Evaluation, main_values},
-            events::{self, Scalar},
-            learned::Learned,
-            metrics::Line,
-        },
+use crate::cli::plots::{Mark, Series, legend_within, lines, plain};
+use turnwise_core::{error::Result, files};
+use turnwise_train::{
+    recipe::Recipe,
+    run::{
+        evaluations::{Evaluation, main_values},
+        events::{self, Scalar},
+        learned::Learned,
+        metrics::Line,
     },
 };
 
@@ -206,7 +203,7 @@ fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::{recipe::ObjectiveName, run::evaluations::Measured};
+    use turnwise_train::{recipe::ObjectiveName, run::evaluations::Measured};
 
     #[test]
     fn everything_that_was_told_is_drawn_and_written() {

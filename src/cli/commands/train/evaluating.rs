@@ -7,30 +7,30 @@ use std::{
 };
 
 use super::corpus::Read;
-use crate::{
-    cli::{Context, args::ReadArgs, commands::bench, watching::Watching},
-    corpus::Dialogue,
-    encoder::{
-        DeviceChoice, Network,
-        folder::{ModelFolder, PoolingMode},
-        open,
-        transformer::{Settings, Tokens},
-    },
+use crate::cli::{Context, args::ReadArgs, commands::bench, watching::Watching};
+use turnwise_core::{
     error::{Error, Result},
-    eval::{
-        halves::Halves,
-        rank::{Dense, Items, Pool, Ranker},
-        recipe::TaskSpec,
-        tasks::{Profile, Task},
-        unlabelled::Unlabelled,
-    },
     random::Random,
-    train::{
-        held::Held,
-        recipe::{DevTask, ObjectiveName, Recipe},
-        run::evaluations::{Aside, Evaluation, Measured},
-        unique::Unique,
-    },
+};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{
+    DeviceChoice, Network,
+    folder::{ModelFolder, PoolingMode},
+    open,
+    transformer::{Settings, Tokens},
+};
+use turnwise_eval::{
+    halves::Halves,
+    rank::{Dense, Items, Pool, Ranker},
+    recipe::TaskSpec,
+    tasks::{Profile, Task},
+    unlabelled::Unlabelled,
+};
+use turnwise_train::{
+    held::Held,
+    recipe::{DevTask, ObjectiveName, Recipe},
+    run::evaluations::{Aside, Evaluation, Measured},
+    unique::Unique,
 };
 
 /// Dialogues, or utterances, that are looked at without labels.

@@ -6,19 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    cli::{Context, printer::grouped},
-    encoder::{
-        Network,
-        folder::{ModelFolder, Pipeline, PoolingMode, SavedModel, Tokenizer, save, save_divided},
-    },
+use crate::cli::{Context, printer::grouped};
+use turnwise_core::{
     error::{Error, IoContext, Result},
-    store::{files, lock::WriterLock},
-    train::{
-        recipe::{ObjectiveName, Recipe},
-        run::{card::Card, checkpoint},
-        trainer::Trainer,
-    },
+    files,
+};
+use turnwise_encoder::{
+    Network,
+    folder::{ModelFolder, Pipeline, PoolingMode, SavedModel, Tokenizer, save, save_divided},
+};
+use turnwise_store::lock::WriterLock;
+use turnwise_train::{
+    recipe::{ObjectiveName, Recipe},
+    run::{card::Card, checkpoint},
+    trainer::Trainer,
 };
 
 /// How many checkpoints are kept.

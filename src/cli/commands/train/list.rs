@@ -7,15 +7,13 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    cli::{
-        Context,
-        args::ListArgs,
-        printer::{BOLD, DIM, NAME},
-    },
-    error::{Error, Result},
-    train::recipe::{Recipe, known_about, known_names},
+use crate::cli::{
+    Context,
+    args::ListArgs,
+    printer::{BOLD, DIM, NAME},
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_train::recipe::{Recipe, known_about, known_names};
 
 /// A recipe that comes with the program.
 #[derive(Debug, Serialize)]

@@ -10,18 +10,18 @@ use super::{
     running::Reached,
     told::{self, Gain},
 };
-use crate::{
-    cli::{
-        Context,
-        args::{Seeds, TrainRunArgs},
-        printer::counted,
-        signals,
-    },
-    error::{Error, IoContext, Result},
-    eval::significance::mean_and_deviation,
-    store::files,
-    train::recipe::Recipe,
+use crate::cli::{
+    Context,
+    args::{Seeds, TrainRunArgs},
+    printer::counted,
+    signals,
 };
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+use turnwise_eval::significance::mean_and_deviation;
+use turnwise_train::recipe::Recipe;
 
 /// What came of all of them.
 const RUNS: &str = "runs.json";
@@ -211,7 +211,7 @@ fn over(values: impl Iterator<Item = (f64, f64)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::recipe::ObjectiveName;
+    use turnwise_train::recipe::ObjectiveName;
 
     #[test]
     fn settings_vary_by_their_names() {

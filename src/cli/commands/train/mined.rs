@@ -1,16 +1,16 @@
 //! Hard negatives: found by the vectors of the model as it is, and by words.
 
-use crate::{
-    cli::{Context, printer::counted, progress::Progress, signals},
+use crate::cli::{Context, printer::counted, progress::Progress, signals};
+use turnwise_core::{
     error::{Error, Result},
     random::Random,
-    train::{
-        data::TrainingSet,
-        hard::{Hard, Settings},
-        model::Trainable,
-        objectives::every_turn,
-        recipe::Recipe,
-    },
+};
+use turnwise_train::{
+    data::TrainingSet,
+    hard::{Hard, Settings},
+    model::Trainable,
+    objectives::every_turn,
+    recipe::Recipe,
 };
 
 /// Utterances that they are found for, and among, at most. For others they are drawn by chance.
@@ -45,11 +45,9 @@ pub(super) fn hard(
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        eval::rank::{Bm25, Items, Pool, Ranker},
-        random::Random,
-        train::near::words,
-    };
+    use turnwise_core::random::Random;
+    use turnwise_eval::rank::{Bm25, Items, Pool, Ranker};
+    use turnwise_train::near::words;
 
     #[test]
     fn near_by_words_is_near_by_bm25() {

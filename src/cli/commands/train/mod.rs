@@ -18,19 +18,10 @@ mod told;
 
 use std::path::Path;
 
-use crate::{
-    cli::{
-        Context,
-        args::{ReadArgs, TrainArgs, TrainCommand, TrainRunArgs},
-        printer::{counted, grouped},
-    },
-    encoder::{Device, DeviceChoice},
-    error::{Error, Result},
-    eval::{data::hash_of_records, halves::Halves},
-    train::{
-        recipe::{ObjectiveName, Recipe},
-        run::evaluations::FEWEST_ASIDE,
-    },
+use crate::cli::{
+    Context,
+    args::{ReadArgs, TrainArgs, TrainCommand, TrainRunArgs},
+    printer::{counted, grouped},
 };
 use corpus::Read;
 use evaluating::{Tasks, Witnesses};
@@ -38,6 +29,13 @@ use folder::{Of, RunFolder};
 use running::Reached;
 use start::Start;
 use surroundings::Surroundings;
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{Device, DeviceChoice};
+use turnwise_eval::{data::hash_of_records, halves::Halves};
+use turnwise_train::{
+    recipe::{ObjectiveName, Recipe},
+    run::evaluations::FEWEST_ASIDE,
+};
 
 pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     let (args, varied) = match &args.command {

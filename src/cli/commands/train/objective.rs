@@ -1,19 +1,17 @@
 //! From a recipe to what is trained for.
 
 use super::{corpus::Read, mined, taught};
-use crate::{
-    cli::Context,
-    encoder::{DeviceChoice, network::Table},
-    error::{Error, Result},
-    train::{
-        data::TrainingSet,
-        model::Trainable,
-        objectives::{
-            Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Places, Relevance, SimCse,
-            Together, Turns, Words,
-        },
-        recipe::{Aggregation, ObjectiveName, Profile, Recipe},
+use crate::cli::Context;
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{DeviceChoice, network::Table};
+use turnwise_train::{
+    data::TrainingSet,
+    model::Trainable,
+    objectives::{
+        Beside, Dial2vec, DialogueCse, Keep, Matching, NextTurn, Objective, Places, Relevance, SimCse,
+        Together, Turns, Words,
     },
+    recipe::{Aggregation, ObjectiveName, Profile, Recipe},
 };
 
 /// The objective of a run, with those beside it.

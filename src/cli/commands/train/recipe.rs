@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use crate::{
-    cli::{
-        Context,
-        args::{Preset, TrainRunArgs},
-        encoders::DEFAULT_MODEL,
-    },
-    error::{Error, IoContext, Result},
-    train::recipe::{ObjectiveName, Recipe, known_names},
+use crate::cli::{
+    Context,
+    args::{Preset, TrainRunArgs},
+    encoders::DEFAULT_MODEL,
 };
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_train::recipe::{ObjectiveName, Recipe, known_names};
 
 /// The recipe that is meant: a file's, or an objective's, changed as is asked for.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {

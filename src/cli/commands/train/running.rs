@@ -8,27 +8,25 @@ use super::{
     folder::{self, RunFolder},
     told,
 };
-use crate::{
-    cli::{
-        Context,
-        printer::{bytes, counted, grouped},
-        progress::Progress,
-        signals,
+use crate::cli::{
+    Context,
+    printer::{bytes, counted, grouped},
+    progress::Progress,
+    signals,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_eval::ann::own_bytes;
+use turnwise_train::{
+    model::Trainable,
+    recipe::{ObjectiveName, Recipe},
+    run::{
+        checkpoint,
+        evaluations::Evaluation,
+        learned::Learned,
+        lines::{self, Lines},
+        metrics::Line,
     },
-    error::{Error, Result},
-    eval::ann::own_bytes,
-    train::{
-        model::Trainable,
-        recipe::{ObjectiveName, Recipe},
-        run::{
-            checkpoint,
-            evaluations::Evaluation,
-            learned::Learned,
-            lines::{self, Lines},
-            metrics::Line,
-        },
-        trainer::{Stepped, Trainer},
-    },
+    trainer::{Stepped, Trainer},
 };
 
 /// What came of the steps.

@@ -1,14 +1,12 @@
 //! The model that training begins with.
 
-use crate::{
-    cli::Context,
-    encoder::{
-        folder::{ModelFolder, PoolingMode, Step},
-        statics,
-    },
-    error::{Error, Result},
-    train::recipe::{ObjectiveName, Recipe},
+use crate::cli::Context;
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{
+    folder::{ModelFolder, PoolingMode, Step},
+    statics,
 };
+use turnwise_train::recipe::{ObjectiveName, Recipe};
 
 /// A model that can be trained as a recipe has it.
 pub(super) struct Start {

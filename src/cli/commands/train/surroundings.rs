@@ -10,27 +10,27 @@ use super::{
     running::Reached,
     told,
 };
-use crate::{
-    cli::{progress::Progress, signals},
-    encoder::{
-        Encoder, Network, TextOptions,
-        folder::{Dense, DenseActivation, ModelFolder, Pipeline, Step},
-        open,
-        transformer::Settings,
-    },
+use crate::cli::{progress::Progress, signals};
+use turnwise_core::{
     error::{Error, Result},
     random::Random,
-    train::{
-        recipe::ObjectiveName,
-        run::{
-            card::Card,
-            evaluations::Evaluation,
-            learned::Learned,
-            lines::{self, Lines},
-            metrics::Line,
-        },
-        surroundings::{self, Layer, Sums},
+};
+use turnwise_encoder::{
+    Encoder, Network, TextOptions,
+    folder::{Dense, DenseActivation, ModelFolder, Pipeline, Step},
+    open,
+    transformer::Settings,
+};
+use turnwise_train::{
+    recipe::ObjectiveName,
+    run::{
+        card::Card,
+        evaluations::Evaluation,
+        learned::Learned,
+        lines::{self, Lines},
+        metrics::Line,
     },
+    surroundings::{self, Layer, Sums},
 };
 
 /// Dialogues of a corpus that are looked at, at most: more of them move the layer no more.

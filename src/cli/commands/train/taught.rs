@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 
 use super::corpus::Read;
-use crate::{
-    cli::{Context, encoders, printer::counted, progress::Progress, signals},
-    corpus::Dialogue,
-    encoder::{
-        DeviceChoice, DialogueOptions, Encoder, Vectors,
-        statics::{self, TfidfSettings},
-        transformer::Settings,
-    },
+use crate::cli::{Context, encoders, printer::counted, progress::Progress, signals};
+use turnwise_core::{
     error::{Error, Result},
     random::Random,
-    train::{
-        data::TrainingSet,
-        objectives::{Group, Neighbours},
-        recipe::Recipe,
-        teacher::{self, Teacher},
-    },
+};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{
+    DeviceChoice, DialogueOptions, Encoder, Vectors,
+    statics::{self, TfidfSettings},
+    transformer::Settings,
+};
+use turnwise_train::{
+    data::TrainingSet,
+    objectives::{Group, Neighbours},
+    recipe::Recipe,
+    teacher::{self, Teacher},
 };
 
 /// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.

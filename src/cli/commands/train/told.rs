@@ -8,23 +8,21 @@ use super::{
     folder,
     running::{Reached, Spent},
 };
-use crate::{
-    cli::{
-        Context,
-        printer::{counted, grouped},
-    },
-    error::Result,
-    eval::{
-        halves,
-        significance::{DRAWS, randomisation},
-    },
-    train::{
-        recipe::{ObjectiveName, Recipe},
-        run::{
-            card::Gained,
-            evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
-            learned::Learned,
-        },
+use crate::cli::{
+    Context,
+    printer::{counted, grouped},
+};
+use turnwise_core::error::Result;
+use turnwise_eval::{
+    halves,
+    significance::{DRAWS, randomisation},
+};
+use turnwise_train::{
+    recipe::{ObjectiveName, Recipe},
+    run::{
+        card::Gained,
+        evaluations::{Evaluation, Measured, NEARLY, Selection, main_values},
+        learned::Learned,
     },
 };
 

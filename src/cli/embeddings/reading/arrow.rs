@@ -6,7 +6,7 @@ use arrow_array::{Array, FixedSizeListArray, Float32Array, RecordBatch, StringAr
 use arrow_ipc::reader::FileReader;
 
 use super::{Row, other};
-use crate::error::{IoContext, Result};
+use turnwise_core::error::{IoContext, Result};
 
 pub(super) fn each(path: &Path, row: Row<'_>) -> Result<()> {
     let file = File::open(path).at("open", path)?;

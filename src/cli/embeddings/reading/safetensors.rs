@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{Row, other};
-use crate::error::{IoContext, Result};
+use turnwise_core::error::{IoContext, Result};
 
 /// Longer than any header of ours.
 const MOST_HEADER_BYTES: u64 = 1 << 20;

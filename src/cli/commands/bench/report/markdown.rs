@@ -5,16 +5,14 @@ use std::fmt::Write as _;
 use super::{
     Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
 };
-use crate::{
-    cli::{
-        commands::bench::{
-            speeds,
-            table::{cell, shown},
-        },
-        printer::grouped,
+use crate::cli::{
+    commands::bench::{
+        speeds,
+        table::{cell, shown},
     },
-    eval::{ann, result::Done, tables::Table, throughput::Throughput},
+    printer::grouped,
 };
+use turnwise_eval::{ann, result::Done, tables::Table, throughput::Throughput};
 
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = "# Benchmarks\n".to_owned();

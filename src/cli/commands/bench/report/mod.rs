@@ -6,15 +6,13 @@ mod page;
 use std::path::{Path, PathBuf};
 
 use super::{recipes::summary, table::shown};
-use crate::{
-    cli::{Context, output::Output},
-    error::{Error, IoContext, Result},
-    eval::{
-        ann,
-        result::Done,
-        tables::{Best, Table},
-        throughput::Throughput,
-    },
+use crate::cli::{Context, output::Output};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_eval::{
+    ann,
+    result::Done,
+    tables::{Best, Table},
+    throughput::Throughput,
 };
 
 /// What a report is written as.

@@ -5,18 +5,16 @@ use std::fmt::Write as _;
 use super::{
     Report, WORDS, best_in_words, first, left_out, measures, number, provenance, reasons, remarks, summary,
 };
-use crate::{
-    cli::{
-        commands::bench::{speeds, table::shown},
-        plots::{curves, legend, map, plain, scatter},
-        printer::grouped,
-    },
-    eval::{
-        ann,
-        result::Done,
-        tables::{Line, RowDone, Table},
-        throughput::{Latency, Throughput},
-    },
+use crate::cli::{
+    commands::bench::{speeds, table::shown},
+    plots::{curves, legend, map, plain, scatter},
+    printer::grouped,
+};
+use turnwise_eval::{
+    ann,
+    result::Done,
+    tables::{Line, RowDone, Table},
+    throughput::{Latency, Throughput},
 };
 
 /// Also within another page, as a shadow tree.

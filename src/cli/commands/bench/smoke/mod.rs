@@ -19,17 +19,20 @@ use crate::{
         commands::best_model::{self, Model},
         printer::{BOLD, DIM},
     },
-    corpus::{
-        formats,
-        input::Input,
-        walk::{Plan, Source},
-    },
-    error::{Class, Error, Result},
-    eval::throughput::Throughput,
     samples,
-    store::{files, ingest::IngestOptions},
 };
 use sets::Sets;
+use turnwise_core::{
+    error::{Class, Error, Result},
+    files,
+};
+use turnwise_corpus::{
+    formats,
+    input::Input,
+    walk::{Plan, Source},
+};
+use turnwise_eval::throughput::Throughput;
+use turnwise_store::ingest::IngestOptions;
 
 /// What was done.
 #[derive(Serialize)]

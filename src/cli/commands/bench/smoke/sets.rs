@@ -8,11 +8,11 @@ use crate::{
         args::{BuildCommand, EncoderArgs, LabelArg, ReadArgs, RecipeArg, SentencesArgs, TokenArgs},
         commands::bench::build,
     },
-    corpus::Dialogue,
-    error::{Error, IoContext, Result},
-    eval::rank::Terms,
     samples,
 };
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::Dialogue;
+use turnwise_eval::rank::Terms;
 
 /// Sentences of the samples that semantic retrieval is done on, dialogues that responses are chosen in, pairs that are drawn:
 /// enough to go all ways, and done in seconds.

@@ -3,20 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::{Smoke, sets::Sets};
-use crate::{
-    cli::{
-        Context,
-        args::{EncoderArgs, ReadArgs, RunArgs, TokenArgs},
-        commands::bench::on,
-    },
-    error::{Error, IoContext, Result},
-    eval::{
-        compare::compare,
-        recipe::TaskSpec,
-        result::Done,
-        tasks::Profile,
-        trec::{Options, asked, evaluate, read_qrels, read_run},
-    },
+use crate::cli::{
+    Context,
+    args::{EncoderArgs, ReadArgs, RunArgs, TokenArgs},
+    commands::bench::on,
+};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_eval::{
+    compare::compare,
+    recipe::TaskSpec,
+    result::Done,
+    tasks::Profile,
+    trec::{Options, asked, evaluate, read_qrels, read_run},
 };
 
 const RELEASED: &str = "as released";

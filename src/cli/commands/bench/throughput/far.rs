@@ -1,12 +1,10 @@
 //! `turnwise bench throughput --engine ADDRESS`: the same in a Milvus, under a name that is made for it and goes with it.
 
-use crate::{
-    cli::{Context, args::ThroughputArgs},
-    corpus::walk::Plan,
-    error::Result,
-    eval::throughput::Throughput,
-    store::ingest::IngestOptions,
-};
+use crate::cli::{Context, args::ThroughputArgs};
+use turnwise_core::error::Result;
+use turnwise_corpus::walk::Plan;
+use turnwise_eval::throughput::Throughput;
+use turnwise_store::ingest::IngestOptions;
 
 #[cfg(feature = "milvus")]
 pub(super) fn measured(
@@ -18,17 +16,13 @@ pub(super) fn measured(
 ) -> Result<Throughput> {
     use std::sync::Arc;
 
-    use crate::{
-        cli::encoders::lasting_name,
-        encoder::{Encoder, ahead::Options},
-        error::Error,
-        eval::throughput::Pace,
-        index::{
-            milvus::{Milvus, MilvusHome},
-            vectors::Recipe,
-        },
-        search::Searcher,
-    };
+    use crate::cli::encoders::lasting_name;
+    use turnwise_core::error::Error;
+    use turnwise_encoder::{Encoder, ahead::Options};
+    use turnwise_eval::throughput::Pace;
+    use turnwise_index::vectors::Recipe;
+    use turnwise_milvus::{Milvus, MilvusHome};
+    use turnwise_search::Searcher;
 
     let target = context.far()?;
     if MilvusHome::manifest(&target)?.is_some() {
@@ -68,7 +62,7 @@ pub(super) fn measured(
 
 #[cfg(feature = "milvus")]
 mod emptied {
-    use crate::index::milvus::{MilvusHome, Target};
+    use turnwise_milvus::{MilvusHome, Target};
 
     /// A name that goes when it is no longer needed, whatever happened.
     pub(super) struct Removed<'a>(pub(super) &'a Target);

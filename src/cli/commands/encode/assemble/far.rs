@@ -5,10 +5,8 @@
 //! them; then the dialogues are read once to see that none lacks a vector, and only then does Milvus hear of them. Nothing is
 //! encoded, and no encoder is opened.
 
-use crate::{
-    cli::{Context, args::EncodeArgs},
-    error::Result,
-};
+use crate::cli::{Context, args::EncodeArgs};
+use turnwise_core::error::Result;
 
 #[cfg(not(feature = "milvus"))]
 pub(super) fn run(_: &str, _: &EncodeArgs, context: &Context<'_>) -> Result<()> {
@@ -31,21 +29,20 @@ mod there {
     };
 
     use super::{super::put_in, lacking};
-    use crate::{
-        cli::{
-            Context,
-            args::EncodeArgs,
-            commands::{self, encode::assemble, ingest, summary::Files},
-            shards::{self, Place, Record, Temporary},
-        },
-        error::{Error, IoContext, Result},
-        index::{
-            milvus::{Giver, Manifest, MilvusHome, Target, Unfinished},
-            vectors::{Kind, Mode, VectorReader, VectorWriter},
-        },
-        store::{Manifest as IndexManifest, files, ingest::IngestOptions},
-        text::Analyzer,
+    use crate::cli::{
+        Context,
+        args::EncodeArgs,
+        commands::{self, encode::assemble, ingest, summary::Files},
+        shards::{self, Place, Record, Temporary},
     };
+    use turnwise_core::{
+        error::{Error, IoContext, Result},
+        files,
+    };
+    use turnwise_index::vectors::{Kind, Mode, VectorReader, VectorWriter};
+    use turnwise_milvus::{Giver, Manifest, MilvusHome, Target, Unfinished};
+    use turnwise_store::{Manifest as IndexManifest, ingest::IngestOptions};
+    use turnwise_text::Analyzer;
 
     pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         let target = context.far()?;

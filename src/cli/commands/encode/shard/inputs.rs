@@ -9,19 +9,17 @@ use std::{
     },
 };
 
-use crate::{
-    cli::{
-        Context,
-        args::{EncodeArgs, ReadArgs},
-        commands,
-        shards::Shard,
-        signals,
-    },
-    corpus::{Dialogue, formats::Problem, walk::Source},
-    error::{Error, Result},
-    index::vectors::VectorReader,
-    store::{Manifest, Snapshot},
+use crate::cli::{
+    Context,
+    args::{EncodeArgs, ReadArgs},
+    commands,
+    shards::Shard,
+    signals,
 };
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{Dialogue, formats::Problem, walk::Source};
+use turnwise_index::vectors::VectorReader;
+use turnwise_store::{Manifest, Snapshot};
 
 /// Rejects that are shown; the rest is counted.
 const SHOWN: u64 = 5;

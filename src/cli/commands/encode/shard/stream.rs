@@ -1,22 +1,19 @@
 //! The dialogues of a shard on their way through the encoder into its file.
 
-use crate::{
-    cli::{
-        commands::encode::shard::inputs::Items,
-        embeddings::Sink,
-        printer::grouped,
-        progress::Progress,
-        shards::{Contents, row_id},
-    },
-    corpus::Dialogue,
-    encoder::{
-        Encoded, Spent,
-        ahead::{Chunk, Inputs, Stream},
-    },
-    error::Result,
-    ids::IdKey,
-    index::vectors::{Kind, dialogue_key, utterance_key},
+use crate::cli::{
+    commands::encode::shard::inputs::Items,
+    embeddings::Sink,
+    printer::grouped,
+    progress::Progress,
+    shards::{Contents, row_id},
 };
+use turnwise_core::{error::Result, ids::IdKey};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{
+    Encoded, Spent,
+    ahead::{Chunk, Inputs, Stream},
+};
+use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
 
 /// What of a kind waits for the encoder.
 struct Waiting<T> {

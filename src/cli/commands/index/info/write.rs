@@ -3,13 +3,11 @@
 use std::io::{self, Write};
 
 use super::{Graphs, Info};
-use crate::{
-    cli::{
-        commands::search,
-        printer::{BOLD, DIM, bytes, counted, grouped},
-    },
-    index::vectors::Kind,
+use crate::cli::{
+    commands::search,
+    printer::{BOLD, DIM, bytes, counted, grouped},
 };
+use turnwise_index::vectors::Kind;
 
 impl Info {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {

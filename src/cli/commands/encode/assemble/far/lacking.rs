@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    cli::{
-        Context,
-        commands::ingest,
-        printer::counted,
-        shards::{Set, Shard, Shards, keys},
-    },
-    corpus::{Dialogue, walk::Plan},
+use crate::cli::{
+    Context,
+    commands::ingest,
+    printer::counted,
+    shards::{Set, Shard, Shards, keys},
+};
+use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, IdKey},
-    index::vectors::{Kind, VectorReader},
-    store::{
-        IngestMark, Prepared, Put,
-        ingest::{Home, IngestOptions},
-    },
+};
+use turnwise_corpus::{Dialogue, walk::Plan};
+use turnwise_index::vectors::{Kind, VectorReader};
+use turnwise_store::{
+    IngestMark, Prepared, Put,
+    ingest::{Home, IngestOptions},
 };
 
 /// Reads what will be ingested, as an ingest reads it, and refuses what lacks a vector.

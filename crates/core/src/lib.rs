@@ -1,0 +1,12 @@
+//! What every other crate of turnwise builds on: ids, the one error type, durable files, seeded randomness, rows of vectors.
+
+pub mod average;
+pub mod error;
+pub mod files;
+pub mod ids;
+pub mod random;
+pub mod script;
+pub mod vectors;
+
+pub use error::{Error, Result};
+pub use vectors::Vectors;

@@ -1,0 +1,131 @@
+//! Rows of numbers.
+
+/// Vectors of one width, one a row.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Vectors {
+    dim: usize,
+    data: Vec<f32>,
+}
+
+impl Vectors {
+    /// No rows yet.
+    pub fn new(dim: usize) -> Self {
+        Vectors { dim, data: Vec::new() }
+    }
+
+    /// `rows` rows of zeros.
+    pub fn zeros(rows: usize, dim: usize) -> Self {
+        Vectors::filled(rows, dim, 0.0)
+    }
+
+    /// `rows` rows of one number.
+    pub fn filled(rows: usize, dim: usize, value: f32) -> Self {
+        Vectors { dim, data: vec![value; rows * dim] }
+    }
+
+    /// Rows that lie end to end; `None` if they do not come out even.
+    pub fn from_flat(dim: usize, data: Vec<f32>) -> Option<Self> {
+        (dim > 0 && data.len().is_multiple_of(dim)).then_some(Vectors { dim, data })
+    }
+
+    /// The width of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.data.len().checked_div(self.dim).unwrap_or(0)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Row `n`.
+    pub fn row(&self, n: usize) -> &[f32] {
+        &self.data[n * self.dim..(n + 1) * self.dim]
+    }
+
+    /// Row `n`, to be changed.
+    pub fn row_mut(&mut self, n: usize) -> &mut [f32] {
+        &mut self.data[n * self.dim..(n + 1) * self.dim]
+    }
+
+    /// All rows in order.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
+        self.data.chunks_exact(self.dim.max(1))
+    }
+
+    /// Puts another number wherever there is this one.
+    pub fn replace(&mut self, old: f32, new: f32) {
+        self.data.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
+    }
+
+    /// Adds a row, which must have the width of the others.
+    pub fn push(&mut self, row: &[f32]) {
+        assert_eq!(row.len(), self.dim, "a row of another width");
+        self.data.extend_from_slice(row);
+    }
+
+    /// All numbers, row after row.
+    pub fn flat(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// Scales every row to length 1; rows of zeros stay.
+    pub fn normalize(&mut self) {
+        if self.dim > 0 {
+            self.data.chunks_exact_mut(self.dim).for_each(normalize);
+        }
+    }
+
+    /// Cuts every row to its first `dim` numbers (Matryoshka truncation).
+    #[must_use]
+    pub fn truncate(self, dim: usize) -> Self {
+        if dim >= self.dim {
+            return self;
+        }
+        let data = self.rows().flat_map(|row| row[..dim].iter().copied()).collect();
+        Vectors { dim, data }
+    }
+}
+
+/// Scales a vector to length 1; one of zeros stays.
+pub fn normalize(row: &mut [f32]) {
+    // The same floor as torch.nn.functional.normalize, so that tiny vectors agree too.
+    let length = row.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt().max(1e-12) as f32;
+    row.iter_mut().for_each(|v| *v /= length);
+}
+
+/// The cosine of two vectors; 0 where one is all zeros.
+pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+    let lengths = (dot(a, a) * dot(b, b)).sqrt();
+    if lengths == 0.0 { 0.0 } else { (dot(a, b) / lengths) as f32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_their_places() {
+        let mut v = Vectors::new(2);
+        v.push(&[3.0, 4.0]);
+        v.push(&[0.0, 0.0]);
+        assert_eq!((v.len(), v.row(0), v.rows().len()), (2, &[3.0, 4.0][..], 2));
+        v.normalize();
+        assert_eq!(v.flat(), [0.6, 0.8, 0.0, 0.0]);
+        assert_eq!(v.truncate(1).flat(), [0.6, 0.0]);
+        assert!(Vectors::from_flat(3, vec![0.0; 4]).is_none());
+        assert_eq!(Vectors::new(0).len(), 0);
+    }
+
+    #[test]
+    fn cosine_of_nothing_is_nothing() {
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 0.0]), 0.0);
+        assert!((cosine(&[1.0, 1.0], &[2.0, 2.0]) - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,257 @@
+//! Reading a filter.
+
+use std::{borrow::Cow, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::{FIELDS, Field, Filter, Node, Op, Test, Value};
+use crate::Time;
+use turnwise_core::error::{Error, Result};
+
+/// So many conditions can be told apart by the bits of a word.
+const MAX_TESTS: usize = 64;
+
+impl FromStr for Filter {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0, tests: Vec::new() };
+        let node = parser.or()?;
+        match parser.peek() {
+            None if parser.tests.len() > MAX_TESTS => Err(wrong(format!(
+                "the filter has {} conditions, and at most {MAX_TESTS} are possible",
+                parser.tests.len()
+            ))),
+            None => Ok(Filter { text: text.trim().to_owned(), node, tests: parser.tests }),
+            Some(token) => Err(wrong(format!(
+                "`{}` is not expected in the filter at character {}",
+                token.text, token.at
+            ))),
+        }
+    }
+}
+
+impl Serialize for Filter {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Filter {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|e: Error| match e.hint() {
+            Some(hint) => serde::de::Error::custom(format!("{e} ({hint})")),
+            None => serde::de::Error::custom(e),
+        })
+    }
+}
+
+impl JsonSchema for Filter {
+    fn schema_name() -> Cow<'static, str> {
+        "Filter".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Conditions on fields, joined by and, or, not: domain=banking and (turns>=6 or meta.channel=phone)"
+        })
+    }
+}
+
+fn wrong(message: String) -> Error {
+    let hint = "for example: domain=banking and (turns>=6 or meta.channel=phone) and not speaker=\"Ann B\"";
+    Error::Input { message, hint: Some(hint.to_owned()) }
+}
+
+#[derive(Debug)]
+struct Token {
+    text: String,
+    quoted: bool,
+    at: usize,
+}
+
+impl Token {
+    fn is(&self, word: &str) -> bool {
+        !self.quoted && self.text.eq_ignore_ascii_case(word)
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<Token>> {
+    let mut tokens = Vec::new();
+    let mut chars = text.chars().enumerate().peekable();
+    while let Some((at, c)) = chars.next() {
+        let mut token = Token { text: c.to_string(), quoted: false, at: at + 1 };
+        match c {
+            c if c.is_whitespace() => continue,
+            '(' | ')' | '=' | '~' => {}
+            '!' | '<' | '>' => {
+                if let Some((_, '=')) = chars.peek() {
+                    token.text.push('=');
+                    chars.next();
+                }
+            }
+            '"' | '\'' => {
+                token.text.clear();
+                token.quoted = true;
+                loop {
+                    match chars.next() {
+                        None => {
+                            return Err(wrong(format!("the quote at character {} is not closed", at + 1)));
+                        }
+                        Some((_, end)) if end == c => break,
+                        Some((_, '\\')) => token.text.extend(chars.next().map(|(_, c)| c)),
+                        Some((_, other)) => token.text.push(other),
+                    }
+                }
+            }
+            _ => {
+                while let Some((_, c)) =
+                    chars.next_if(|(_, c)| !c.is_whitespace() && !"()=!<>~\"'".contains(*c))
+                {
+                    token.text.push(c);
+                }
+            }
+        }
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+    tests: Vec<Test>,
+}
+
+/// Parentheses and `not` deeper than this are a mistake; the recursion must end somewhere.
+const MAX_DEPTH: usize = 64;
+
+impl Parser {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.next)
+    }
+
+    fn take(&mut self) -> Option<&Token> {
+        self.next += 1;
+        self.tokens.get(self.next - 1)
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let found = self.peek().is_some_and(|t| t.is(word));
+        self.next += usize::from(found);
+        found
+    }
+
+    fn or(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.and()?];
+        while self.take_word("or") {
+            nodes.push(self.and()?);
+        }
+        Ok(one_or(nodes, Node::Or))
+    }
+
+    fn and(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.not()?];
+        while self.take_word("and") {
+            nodes.push(self.not()?);
+        }
+        Ok(one_or(nodes, Node::And))
+    }
+
+    fn not(&mut self) -> Result<Node> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(wrong(format!("the filter is nested deeper than {MAX_DEPTH} levels")));
+        }
+        let node = if self.take_word("not") {
+            Node::Not(Box::new(self.not()?))
+        } else if self.take_word("(") {
+            let inner = self.or()?;
+            if !self.take_word(")") {
+                return Err(wrong("a `)` is missing in the filter".into()));
+            }
+            inner
+        } else {
+            self.test()?
+        };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn test(&mut self) -> Result<Node> {
+        let name = match self.take() {
+            Some(token) => token.text.clone(),
+            None => return Err(wrong("the filter ends where a field is expected".into())),
+        };
+        let field = field(&name)?;
+        let op = match self.take().map(|t| t.text.as_str()) {
+            Some("=") => Op::Equal,
+            Some("!=") => Op::NotEqual,
+            Some("<") => Op::Less,
+            Some("<=") => Op::LessEqual,
+            Some(">") => Op::Greater,
+            Some(">=") => Op::GreaterEqual,
+            Some("~") => Op::Contains,
+            _ => return Err(wrong(format!("an operator (= != < <= > >= ~) is expected after `{name}`"))),
+        };
+        let Some(token) = self.take() else {
+            return Err(wrong(format!("the filter ends where a value for `{name}` is expected")));
+        };
+        let quoted = token.quoted;
+        let text = token.text.clone();
+        let value =
+            match &field {
+                Field::Turns | Field::Turn | Field::Length => {
+                    let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+                    Value::Number(number.ok_or_else(|| {
+                        wrong(format!("`{name}` is compared with a number, not with `{text}`"))
+                    })?)
+                }
+                Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
+                    wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
+                })?),
+                Field::Meta(_) if !quoted => {
+                    text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
+                }
+                _ => Value::Text(text),
+            };
+        if op == Op::Contains && !matches!(value, Value::Text(_)) && !matches!(field, Field::Meta(_)) {
+            return Err(wrong(format!("`~` looks into texts, and `{name}` is none")));
+        }
+        self.tests.push(Test { field, op, value });
+        Ok(Node::Test(self.tests.len() - 1))
+    }
+}
+
+fn one_or(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
+    match nodes.len() {
+        1 => nodes.remove(0),
+        _ => many(nodes),
+    }
+}
+
+pub(super) fn field(name: &str) -> Result<Field> {
+    Ok(match name {
+        "id" => Field::Id,
+        "source" | "corpus" => Field::Source,
+        "title" => Field::Title,
+        "language" => Field::Language,
+        "domain" => Field::Domain,
+        "intent" => Field::Intent,
+        "role" => Field::Role,
+        "speaker" => Field::Speaker,
+        "text" => Field::Text,
+        "time" => Field::Time,
+        "turns" => Field::Turns,
+        "turn" => Field::Turn,
+        "length" => Field::Length,
+        _ => match name.strip_prefix("meta.").filter(|key| !key.is_empty()) {
+            Some(key) => Field::Meta(key.to_owned()),
+            None => return Err(Error::unknown_name("filter field", name, FIELDS)),
+        },
+    })
+}

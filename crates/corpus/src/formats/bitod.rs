@@ -1,0 +1,227 @@
+//! BiTOD: bilingual dialogues about six domains, an object of `id: {Scenario, Events}` for each language and split.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Dialogue,
+    dialogue::{Role, Turn},
+    formats::{
+        Dialogues, Fit, Format, ReadOptions, support,
+        task_oriented::{any_element, push_unique, record, role_of, split_of},
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct BiTod;
+
+/// The Chinese half names its tasks in Chinese; the domains are the same in both.
+const CHINESE_DOMAINS: [(&str, &str); 5] = [
+    ("餐馆", "restaurants"),
+    ("宾馆", "hotels"),
+    ("景点", "attractions"),
+    ("天气", "weathers"),
+    ("香港地铁", "HKMTR"),
+];
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a dialogue")]
+struct Record {
+    #[serde(rename = "Scenario", default)]
+    scenario: Value,
+    #[serde(rename = "Events")]
+    events: Vec<Event>,
+}
+
+/// What the user or the wizard says, a query of the wizard, or the answer of the knowledge base.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with an event")]
+struct Event {
+    #[serde(rename = "Agent")]
+    agent: String,
+    #[serde(rename = "Text")]
+    text: Option<String>,
+    #[serde(rename = "Actions", default)]
+    actions: Value,
+    #[serde(rename = "API", default)]
+    api: Value,
+    #[serde(default)]
+    active_intent: Value,
+}
+
+impl Format for BiTod {
+    fn name(&self) -> &'static str {
+        "bitod"
+    }
+
+    fn about(&self) -> &'static str {
+        "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let fits = any_element(probe, 1, |_, value| {
+            let event = value.get("Events").and_then(|events| events.get(0));
+            value.get("Scenario").is_some_and(Value::is_object)
+                && event.is_some_and(|e| e.get("Agent").is_some())
+        });
+        if fits { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let stem = input.stem();
+        let split = split_of(&stem);
+        Ok(support::from_elements(input, options, 1, move |element| {
+            let read: Record = record(element, None)?;
+            // The keys are counted anew in every file.
+            let key = element.keys.last().map_or("", String::as_str);
+            let mut dialogue = Dialogue::new(DialogueId::new(format!("{stem}-{key}"))?);
+            dialogue.source = "bitod".to_owned();
+            dialogue.domains = domains(&read.scenario);
+            dialogue.metadata.insert("original_id".to_owned(), key.into());
+            if let Some(split) = &split {
+                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
+            }
+            if let Some(task) =
+                read.scenario.get("UserTask").and_then(Value::as_str).filter(|t| !t.is_empty())
+            {
+                dialogue.metadata.insert("goal".to_owned(), task.into());
+            }
+            add_events(&mut dialogue, read.events);
+            dialogue.language = Some(language(&stem, &dialogue).to_owned());
+            Ok(Some(dialogue))
+        }))
+    }
+}
+
+/// Appends what is said. A query says nothing; its name goes to the turn in which the wizard answers.
+fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
+    let mut queried = Vec::new();
+    for event in events {
+        names(&event.api).for_each(|api| push_unique(&mut queried, api));
+        let Some(text) = event.text else { continue };
+        let mut turn = Turn { text, role: role_of(&event.agent), speaker: event.agent, ..Turn::default() };
+        for action in event.actions.as_array().into_iter().flatten() {
+            push_unique(&mut turn.acts, action.get("act").and_then(Value::as_str).unwrap_or_default());
+        }
+        for intent in names(&event.active_intent) {
+            turn.intent.get_or_insert_with(|| intent.to_owned());
+            if intent != "chat" {
+                push_unique(&mut dialogue.intents, intent);
+            }
+        }
+        if turn.role == Some(Role::Agent) && !queried.is_empty() {
+            turn.metadata.insert("api".to_owned(), std::mem::take(&mut queried).into());
+        }
+        dialogue.turns.push(turn);
+    }
+}
+
+/// One name, or a list of names.
+fn names(value: &Value) -> impl Iterator<Item = &str> {
+    let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    list.iter().filter_map(Value::as_str).filter(|name| !name.is_empty())
+}
+
+/// The domains of the tasks: `hotels_en_US_booking` is of `hotels`.
+fn domains(scenario: &Value) -> Vec<String> {
+    let goals = scenario.get("User_Goal").and_then(Value::as_object);
+    let capabilities = scenario.get("WizardCapabilities").and_then(Value::as_array);
+    let mut domains = Vec::new();
+    for task in goals.into_iter().flat_map(|goals| goals.keys()) {
+        push_unique(&mut domains, domain(task));
+    }
+    if domains.is_empty() {
+        for task in capabilities.into_iter().flatten().filter_map(|c| c.get("Task")?.as_str()) {
+            push_unique(&mut domains, domain(task));
+        }
+    }
+    domains
+}
+
+fn domain(task: &str) -> &str {
+    let chinese = CHINESE_DOMAINS.iter().find(|(name, _)| task.starts_with(name));
+    chinese.map_or_else(|| task.split('_').next().unwrap_or(task), |(_, domain)| domain)
+}
+
+/// The language as the file's name tells (`zh_train`), or else as the letters do.
+fn language(stem: &str, dialogue: &Dialogue) -> &'static str {
+    let mut words = stem.split(|c: char| !c.is_ascii_alphanumeric());
+    match words.find(|word| matches!(*word, "en" | "zh")) {
+        Some("zh") => "zh",
+        Some(_) => "en",
+        None => {
+            let mut letters = dialogue.turns.iter().flat_map(|turn| turn.text.chars());
+            if letters.any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c)) { "zh" } else { "en" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const ENGLISH: &str = r#"{"12":{"Scenario":{"UserTask":"Find an inn.","User_Goal":{"hotels_en_US_search":{},"hotels_en_US_booking":{},
+        "HKMTR_en":{}},"WizardCapabilities":[{"Task":"hotels_en_US_search"}]},"Events":[
+        {"Agent":"User","Actions":[{"act":"inform","slot":"stars","relation":"at_least","value":["3"]},{"act":"inform"}],
+         "active_intent":"hotels_en_US_search","state":{},"Text":"An inn, three stars."},
+        {"Agent":"Wizard","Actions":"query","Constraints":[{"stars":3}],"API":"hotels_en_US_search"},
+        {"Agent":"KnowledgeBase","Item":{"name":"Anchor"},"TotalItems":4,"Topic":"hotels_en_US_search"},
+        {"Agent":"Wizard","Actions":[{"act":"offer"}],"Text":"The Anchor?"},
+        {"Agent":"User","Actions":[],"active_intent":"chat","Text":"Fine."}]}}"#;
+
+    #[test]
+    fn what_is_said_is_kept_and_the_query_goes_to_the_answer() {
+        let d = &read_text(&BiTod, "data/train_en.json", ENGLISH)[0];
+        assert_eq!(d.id.as_str(), "train_en-12");
+        assert_eq!((d.language.as_deref(), d.source.as_str()), (Some("en"), "bitod"));
+        assert_eq!(d.domains, ["HKMTR", "hotels"]);
+        assert_eq!(d.intents, ["hotels_en_US_search"]);
+        assert_eq!((&d.metadata["split"], &d.metadata["goal"]), (&"train".into(), &"Find an inn.".into()));
+        let said: Vec<_> = d.turns.iter().map(|t| (t.text.as_str(), t.role.clone().unwrap())).collect();
+        assert_eq!(
+            said,
+            [("An inn, three stars.", Role::User), ("The Anchor?", Role::Agent), ("Fine.", Role::User)]
+        );
+        assert_eq!(d.turns[0].acts, ["inform"]);
+        assert_eq!(d.turns[0].intent.as_deref(), Some("hotels_en_US_search"));
+        assert_eq!(d.turns[1].metadata["api"], serde_json::json!(["hotels_en_US_search"]));
+    }
+
+    #[test]
+    fn chinese_tasks_have_the_same_domains() {
+        let text = r#"{"1":{"Scenario":{"User_Goal":{"餐馆查询":{},"香港地铁":{}}},"Events":[{"Agent":"User","Text":"你好"}]}}"#;
+        let d = &read_text(&BiTod, "a.json", text)[0];
+        assert_eq!(
+            (d.language.as_deref(), &d.domains[..]),
+            (Some("zh"), &["restaurants".into(), "HKMTR".into()][..])
+        );
+        assert_eq!(sniffed("a.json", text), Some("bitod"));
+    }
+
+    #[test]
+    fn bad_dialogues_are_named_and_the_rest_is_read() {
+        let text = r#"{"1":{"Scenario":{}},"2":{"Scenario":{},"Events":[{"Agent":"Wizard","Actions":"query"}]},
+            "3":{"Events":[{"Agent":"User","Text":"fine"}]},"4":{"#;
+        assert_eq!(read_text(&BiTod, "en_test.json", text).len(), 1);
+        assert_eq!(
+            problems(&BiTod, "en_test.json", text),
+            [
+                "en_test.json:1 (1): missing field `Events` at column 15",
+                "en_test.json:1 (en_test-2): the dialogue has no turns",
+                "en_test.json:2: the file ends in the middle of a JSON value",
+            ]
+        );
+    }
+
+    #[test]
+    fn it_is_told_by_its_keys() {
+        assert_eq!(sniffed("train_en.json", ENGLISH), Some("bitod"));
+        // STAR has the same keys, but one dialogue a file.
+        assert_ne!(
+            sniffed("1.json", r#"{"Scenario":{"Domains":[]},"Events":[{"Agent":"User"}]}"#),
+            Some("bitod")
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! turnwise's own format: one dialogue a line, as JSON (see `turnwise corpus schema`).
+
+use crate::{
+    Dialogue,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::error::Result;
+
+pub(super) struct Canonical;
+
+impl Format for Canonical {
+    fn name(&self) -> &'static str {
+        "jsonl"
+    }
+
+    fn about(&self) -> &'static str {
+        "turnwise's own: one dialogue a line as JSON; `corpus schema` prints its JSON Schema"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let Some(first) = probe.first_json_line() else { return Fit::No };
+        let turns = first.get("turns").and_then(|t| t.as_array());
+        match turns.and_then(|t| t.first()) {
+            Some(turn) if first.contains_key("id") && turn.get("text").is_some() => {
+                if first.contains_key("dialogue_id") { Fit::No } else { Fit::Yes }
+            }
+            _ => Fit::No,
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        Ok(support::from_lines(input, options, |line| {
+            if line.text.trim().is_empty() {
+                return Ok(None);
+            }
+            match serde_json::from_str(line.text) {
+                Ok(dialogue) => Ok(Some(dialogue)),
+                Err(e) => with_one_domain(line.text)
+                    .map(Some)
+                    .ok_or_else(|| Fail::new(support::json_reason(&e)).with_id(id_of(line.text))),
+            }
+        }))
+    }
+}
+
+/// A record of somebody else's that has its one `domain` as a word, beside the list `domains` or without it.
+fn with_one_domain(text: &str) -> Option<Dialogue> {
+    let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+    let domain = record.remove("domain")?.as_str()?.to_owned();
+    let mut dialogue: Dialogue = serde_json::from_value(record.into()).ok()?;
+    if !dialogue.domains.contains(&domain) {
+        dialogue.domains.push(domain);
+    }
+    Some(dialogue)
+}
+
+/// The id of a record that does not fit the schema, if it is JSON at all.
+fn id_of(text: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value.get("id")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text};
+
+    #[test]
+    fn a_record_goes_in_and_out_unchanged() {
+        let line = r#"{"id":"d1","source":"s","title":"T","language":"en","time":"2026-03-02T09:14:00Z","domains":["a"],"metadata":{"n":1},"turns":[{"number":2,"speaker":"P","role":"user","text":"hi","intent":"greet","acts":["x"]}]}"#;
+        let got = read_text(&Canonical, "a.jsonl", line);
+        assert_eq!(serde_json::to_string(&got[0]).unwrap(), line);
+    }
+
+    #[test]
+    fn one_domain_may_be_a_word() {
+        let text = "{\"id\":\"a\",\"domain\":\"bank\",\"turns\":[{\"text\":\"x\"}]}\n\
+                    {\"id\":\"b\",\"domain\":\"bank\",\"domains\":[\"bank\"],\"turns\":[{\"text\":\"x\"}]}\n\
+                    {\"id\":\"c\",\"domain\":3,\"turns\":[{\"text\":\"x\"}]}\n";
+        let got = read_text(&Canonical, "a.jsonl", text);
+        let domains: Vec<&[String]> = got.iter().map(|d| d.domains.as_slice()).collect();
+        assert_eq!(domains, [["bank".to_owned()], ["bank".to_owned()]]);
+        assert!(
+            problems(&Canonical, "a.jsonl", text)[0].starts_with("a.jsonl:3 (c): unknown field `domain`")
+        );
+    }
+
+    #[test]
+    fn bad_lines_are_named_and_the_rest_is_read() {
+        let text = "{\"id\":\"a\",\"turns\":[{\"text\":\"x\"}]}\n\n{oops\n{\"id\":\"b\",\"turns\":[]}\n{\"id\":\"c\",\"turns\":[{\"texd\":\"x\"}]}\n";
+        assert_eq!(
+            problems(&Canonical, "a.jsonl", text),
+            [
+                "a.jsonl:3: not valid JSON: key must be a string at column 2",
+                "a.jsonl:4 (b): the dialogue has no turns",
+                "a.jsonl:5 (c): unknown field `texd`, expected one of `number`, `speaker`, `role`, `text`, `time`, `intent`, `acts`, `metadata` at column 26",
+            ]
+        );
+        assert_eq!(read_text(&Canonical, "a.jsonl", text).len(), 1);
+    }
+}

@@ -1,0 +1,303 @@
+//! What the readers of chats as JSON ([`super::messages`], [`super::sharegpt`]) share: one record a line, one array of
+//! records, or a single record over many lines; roles, times, texts in parts, and what is left over.
+
+use std::io::{Cursor, Read};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    Dialogue, Metadata, Role, Time,
+    formats::{
+        Dialogues, ReadOptions,
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+    json_elements::Elements,
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+/// One JSON object.
+pub(super) type Record = Map<String, Value>;
+
+enum Shape {
+    Lines,
+    Array,
+    /// One object over several lines, as an editor or a debugger prints it.
+    Object,
+}
+
+fn shape(probe: &Probe<'_>) -> Shape {
+    if probe.text.trim_start().starts_with('[') {
+        return Shape::Array;
+    }
+    // A line of JSONL that is cut off may end in these characters too, but hardly the first one.
+    match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
+        _ => Shape::Lines,
+    }
+}
+
+/// The first few records, for sniffing. A record that is longer than what was looked at is not among them.
+pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
+    const ENOUGH: usize = 8;
+    let elements = |text: &str| -> Vec<Record> {
+        let elements = Elements::at_depth(text.as_bytes(), 1, text.len());
+        let whole = elements.map_while(Result::ok).take(ENOUGH);
+        whole.filter_map(|e| serde_json::from_slice(&e.json).ok()).collect()
+    };
+    match shape(probe) {
+        Shape::Array => elements(probe.text),
+        Shape::Object => elements(&format!("[{}]", probe.text)),
+        Shape::Lines => {
+            probe.lines().take(ENOUGH).filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
+    }
+}
+
+/// Every record of the file, parsed by `parse`, which is also given a name for records that have no id.
+pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
+where
+    F: FnMut(Record, &str, u64) -> Result<Dialogue, Fail> + Send + 'static,
+{
+    let stem = input.stem();
+    let input = match shape(&input.probe()) {
+        Shape::Lines => {
+            return Ok(support::from_lines(input, options, move |line| {
+                if line.text.trim().is_empty() {
+                    return Ok(None);
+                }
+                parse(record(line.text.as_bytes())?, &stem, line.number).map(Some)
+            }));
+        }
+        Shape::Array => input,
+        Shape::Object => {
+            let (name, path) = (input.name.clone(), input.path.clone());
+            let array = Cursor::new(b"[").chain(input.into_stream()).chain(Cursor::new(b"]"));
+            Input::from_stream(name, path, Box::new(array))?
+        }
+    };
+    Ok(support::from_elements(input, options, 1, move |element| {
+        let place = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
+        parse(record(&element.json)?, &stem, place).map(Some)
+    }))
+}
+
+fn record(json: &[u8]) -> Result<Record, Fail> {
+    serde_json::from_slice(json).map_err(|e| match e.classify() {
+        serde_json::error::Category::Data => Fail::new("the record is not a JSON object"),
+        _ => e.into(),
+    })
+}
+
+/// A dialogue with the record's id (or one made of the file's name and the record's place), source, title and time.
+/// What is used is taken out of the record.
+pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
+    const ID_KEYS: [&str; 9] = [
+        "id",
+        "conversation_id",
+        "conversation_hash",
+        "dialogue_id",
+        "chat_id",
+        "thread_id",
+        "session_id",
+        "prompt_id",
+        "custom_id",
+    ];
+    let named = ID_KEYS.iter().find_map(|&key| {
+        let id = scalar_text(record.get(key)?)?;
+        record.remove(key);
+        Some(id)
+    });
+    let id = match named {
+        Some(id) => DialogueId::new(id)?,
+        None => support::made_id(stem, place)?,
+    };
+    let mut dialogue = Dialogue::new(id);
+    dialogue.source = stem.to_owned();
+    dialogue.title = take_text(record, &["title"]);
+    dialogue.time = take_time(record);
+    dialogue.language = ["language", "lang"].iter().find_map(|&key| {
+        let tag = record.get(key)?.as_str().filter(|tag| is_language_tag(tag))?.to_owned();
+        record.remove(key);
+        Some(tag)
+    });
+    Ok(dialogue)
+}
+
+fn is_language_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let language = parts.next().unwrap_or_default();
+    (2..=3).contains(&language.len())
+        && language.bytes().all(|b| b.is_ascii_lowercase())
+        && parts.all(|p| (2..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
+fn scalar_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The first of these keys that holds a text, taken out of the record.
+pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
+    keys.iter().find_map(|&key| {
+        let text = record.get(key)?.as_str().filter(|text| !text.trim().is_empty())?.to_owned();
+        record.remove(key);
+        Some(text)
+    })
+}
+
+/// The time under one of its usual names: RFC 3339, or seconds or milliseconds since 1970. What is no time stays.
+pub(super) fn take_time(record: &mut Record) -> Option<Time> {
+    ["time", "timestamp", "created_at", "create_time", "created", "date"].iter().find_map(|&key| {
+        let time = match record.get(key)? {
+            Value::String(text) => Time::parse(text)?,
+            Value::Number(n) => {
+                let n = n.as_f64()?;
+                // Seconds would be the year 5138 here.
+                Time::from_unix(if n.abs() >= 1e11 { n / 1000.0 } else { n })?
+            }
+            _ => return None,
+        };
+        record.remove(key);
+        Some(time)
+    })
+}
+
+/// What is left of a record, as metadata: scalars, lists of scalars, and the members of `metadata`. Anything deeper
+/// (tool schemas, token logs) is left out, except for the names of the tools.
+pub(super) fn rest(mut record: Record) -> Metadata {
+    let mut metadata = Metadata::new();
+    let tools = names(record.remove("tools").as_ref().or(record.remove("functions").as_ref()));
+    if !tools.is_empty() {
+        metadata.insert("tools".to_owned(), tools.into());
+    }
+    for key in ["metadata", "meta"] {
+        match record.remove(key) {
+            Some(Value::Object(inner)) => metadata.extend(inner.into_iter().filter(|(_, v)| is_flat(v))),
+            Some(other) => _ = record.insert(key.to_owned(), other),
+            None => {}
+        }
+    }
+    metadata.extend(record.into_iter().filter(|(_, v)| is_flat(v)));
+    metadata
+}
+
+fn is_flat(value: &Value) -> bool {
+    let scalar = |v: &Value| matches!(v, Value::Bool(_) | Value::Number(_) | Value::String(_));
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty() && list.iter().all(scalar),
+        other => scalar(other),
+    }
+}
+
+/// The names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
+fn names(tools: Option<&Value>) -> Vec<String> {
+    let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);
+    list.iter().filter_map(name).collect()
+}
+
+/// The role that a name in such files stands for.
+pub(super) fn role(name: &str) -> Role {
+    match name.trim().to_lowercase().as_str() {
+        "user" | "usr" | "human" | "customer" | "client" | "prompter" | "visitor" => Role::User,
+        "assistant" | "agent" | "bot" | "ai" | "model" | "gpt" | "chatgpt" | "bing" | "bard"
+        | "function_call" | "tool_call" => Role::Agent,
+        "system" | "developer" => Role::System,
+        "tool" | "function" | "tool_response" | "tool_result" | "observation" | "ipython" => {
+            Role::Other("tool".into())
+        }
+        other => Role::from(other),
+    }
+}
+
+/// A call of a tool.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    arguments: String,
+}
+
+/// What a `content` holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) text: String,
+    pub(super) calls: Vec<Call>,
+    /// Kinds of the parts that hold no text: `image_url`, `input_audio`, …
+    pub(super) other: Vec<String>,
+    /// The call that it answers, where it is the result of one.
+    pub(super) answers: Option<String>,
+}
+
+impl Content {
+    /// Reads a text, nothing, or a list of parts. `None` if it is something else.
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        let mut content = Content::default();
+        content.add(value, 0).then_some(content)
+    }
+
+    fn line(&mut self, text: &str) {
+        if !self.text.is_empty() && !text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(text);
+    }
+
+    fn add(&mut self, value: &Value, depth: usize) -> bool {
+        match value {
+            Value::Null => {}
+            Value::String(text) => self.line(text),
+            Value::Number(n) => self.line(&n.to_string()),
+            Value::Array(parts) if depth < 4 => return parts.iter().all(|part| self.add(part, depth + 1)),
+            Value::Object(part) => self.part(part, depth),
+            _ => return false,
+        }
+        true
+    }
+
+    fn part(&mut self, part: &Record, depth: usize) {
+        let kind = part.get("type").or(part.get("content_type")).and_then(Value::as_str).unwrap_or("text");
+        match kind {
+            "tool_use" => self.calls.extend(call(part)),
+            "tool_result" => {
+                let id = part.get("tool_use_id").and_then(Value::as_str).unwrap_or_default();
+                self.answers = Some(id.to_owned());
+                self.add(part.get("content").unwrap_or(&Value::Null), depth + 1);
+            }
+            _ => {
+                let text = ["text", "refusal", "parts", "value"].iter().find_map(|&key| part.get(key));
+                if !text.is_some_and(|text| self.add(text, depth + 1)) {
+                    self.other.push(kind.to_owned());
+                }
+            }
+        }
+    }
+
+    /// The text, or the calls written out where nothing is said beside them.
+    pub(super) fn text_or_calls(&self) -> String {
+        if !self.text.trim().is_empty() {
+            return self.text.clone();
+        }
+        let calls: Vec<_> = self.calls.iter().map(|c| format!("{}({})", c.name, c.arguments)).collect();
+        calls.join("\n")
+    }
+}
+
+/// A call as the common interfaces write it: `{"function": {"name", "arguments"}}`, `{"name", "arguments"}` or
+/// `{"name", "input"}`.
+pub(super) fn call(value: &Record) -> Option<Call> {
+    let inner = value.get("function").and_then(Value::as_object).unwrap_or(value);
+    let name = inner.get("name")?.as_str()?.to_owned();
+    let arguments = match inner.get("arguments").or(inner.get("input")) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
+    Some(Call { id, name, arguments })
+}

@@ -1,0 +1,113 @@
+//! What the readers of chats as plain text ([`super::transcript`], [`super::whatsapp`]) share: a dialogue that grows
+//! line by line, within a bound.
+
+use std::collections::VecDeque;
+
+use crate::{
+    Dialogue, Role, Turn,
+    formats::{
+        Dialogues, Problem, ReadOptions,
+        support::{self, Fail},
+    },
+    input::Input,
+    lines::{Line, LineError, Lines},
+};
+use turnwise_core::error::Result;
+
+/// What came of the lines so far.
+pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;
+
+/// Makes dialogues of lines.
+pub(super) trait LineReader: Send {
+    /// Takes the next line.
+    fn line(&mut self, line: Line<'_>, out: &mut Out);
+
+    /// The file ended as it should.
+    fn end(&mut self, out: &mut Out);
+}
+
+/// The dialogues that a reader makes of a file. A dialogue in which the file breaks off is not given out: it would
+/// pass for a whole one.
+pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
+    let path = input.name.clone();
+    let mut lines = Lines::new(input.into_stream(), options.max_record);
+    let mut out = Out::new();
+    let mut ended = false;
+    Box::new(std::iter::from_fn(move || {
+        while out.is_empty() && !ended {
+            match lines.next_line() {
+                Some(Ok(line)) => reader.line(line, &mut out),
+                Some(Err(e)) => {
+                    ended = matches!(e, LineError::Broken { .. });
+                    out.push_back(Err(support::line_problem(&path, e)));
+                }
+                None => {
+                    ended = true;
+                    reader.end(&mut out);
+                }
+            }
+        }
+        out.pop_front()
+    }))
+}
+
+/// A dialogue in the making.
+pub(super) struct Draft {
+    pub(super) dialogue: Dialogue,
+    line: u64,
+    bytes: u64,
+    limit: usize,
+}
+
+/// What a turn takes beside its text.
+const TURN_BYTES: u64 = 64;
+
+impl Draft {
+    /// Begins at a line of the file; at most `limit` bytes are held.
+    pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
+        Draft { dialogue, line, bytes: 0, limit }
+    }
+
+    fn is_over(&mut self, more: u64) -> bool {
+        self.bytes += more;
+        let over = self.bytes > self.limit as u64;
+        if over {
+            self.dialogue.turns = Vec::new();
+        }
+        over
+    }
+
+    /// Adds a turn, unless the dialogue is over the bound.
+    pub(super) fn turn(&mut self, speaker: &str, role: Role, text: &str) -> Option<&mut Turn> {
+        if self.is_over(TURN_BYTES + (speaker.len() + text.len()) as u64) {
+            return None;
+        }
+        Some(self.dialogue.push(speaker, role, text))
+    }
+
+    /// Adds a line to the last turn.
+    pub(super) fn append(&mut self, text: &str) {
+        if self.is_over(1 + text.len() as u64) {
+            return;
+        }
+        if let Some(turn) = self.dialogue.turns.last_mut() {
+            if !turn.text.is_empty() {
+                turn.text.push('\n');
+            }
+            turn.text.push_str(text);
+        }
+    }
+
+    /// The dialogue, if it is one.
+    pub(super) fn finish(mut self, path: &str) -> Result<Dialogue, Problem> {
+        let id = self.dialogue.id.as_str().to_owned();
+        if self.bytes > self.limit as u64 {
+            let reason = support::too_long(self.bytes, self.limit);
+            return Err(Fail::new(reason).with_id(Some(id)).at(path, self.line));
+        }
+        for turn in &mut self.dialogue.turns {
+            turn.text.truncate(turn.text.trim_end().len());
+        }
+        support::checked(self.dialogue).map_err(|fail| fail.at(path, self.line))
+    }
+}

@@ -1,0 +1,242 @@
+//! The unified format of ConvLab-3, in which it ships dozens of corpora: `dialogues.json`, an array of dialogues.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    Dialogue, Metadata, Role,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::{self, Fail},
+        tables,
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct ConvLab3;
+
+#[derive(Deserialize)]
+struct Record {
+    dataset: String,
+    data_split: String,
+    dialogue_id: String,
+    #[serde(default)]
+    domains: Vec<String>,
+    #[serde(default)]
+    goal: Option<Goal>,
+    turns: Vec<Utterance>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Goal {
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+struct Utterance {
+    speaker: String,
+    utterance: String,
+    #[serde(default)]
+    dialogue_acts: Acts,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Acts {
+    binary: Vec<Act>,
+    categorical: Vec<Act>,
+    #[serde(rename = "non-categorical")]
+    open: Vec<Act>,
+}
+
+#[derive(Deserialize)]
+struct Act {
+    intent: String,
+    #[serde(default)]
+    domain: String,
+    #[serde(default)]
+    slot: String,
+    #[serde(default)]
+    value: Value,
+}
+
+impl Format for ConvLab3 {
+    fn name(&self) -> &'static str {
+        "convlab3"
+    }
+
+    fn about(&self) -> &'static str {
+        "ConvLab-3 unified format (KVRET, DailyDialog and many more): an array of dialogues with `data_split`"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if is_companion(probe) {
+            return Fit::Companion;
+        }
+        let Some((_, Value::Object(first))) = probe.first_element(1) else {
+            return Fit::No;
+        };
+        let keys = ["dataset", "data_split", "dialogue_id"].iter().all(|key| first.contains_key(*key));
+        let turn = first.get("turns").and_then(|turns| turns.get(0));
+        let utterance = turn.is_none_or(|turn| turn.get("utterance").is_some());
+        if keys && first.contains_key("turns") && utterance { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        Ok(support::from_elements(input, options, 1, |element| {
+            let record = serde_json::from_slice::<Record>(&element.json);
+            let record = record.map_err(|e| Fail::from(e).with_id(id_of(&element.json)))?;
+            let id = record.dialogue_id.clone();
+            dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
+        }))
+    }
+}
+
+/// What lies beside the dialogues: their ontology and database, and ten of them again as a sample.
+fn is_companion(probe: &Probe<'_>) -> bool {
+    let beside = |names: &[&str]| {
+        let folder = probe.path.and_then(Path::parent);
+        folder.is_some_and(|folder| names.iter().any(|name| folder.join(name).is_file()))
+    };
+    match probe.file_name().as_str() {
+        "ontology.json" => probe.first_element(2).is_some_and(|(keys, value)| {
+            keys.first().is_some_and(|key| key == "domains") && value.get("slots").is_some()
+        }),
+        "db.json" => beside(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
+        "dummy_data.json" => beside(&["data/dialogues.json", "dialogues.json", "data.zip"]),
+        "shuffled_dial_ids.json" => {
+            beside(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
+        }
+        _ => false,
+    }
+}
+
+fn dialogue(record: Record) -> Result<Dialogue, Fail> {
+    let mut dialogue = Dialogue::new(DialogueId::new(record.dialogue_id)?);
+    dialogue.source = record.dataset;
+    dialogue.domains = record.domains;
+    dialogue.metadata = scalars(record.rest);
+    dialogue.metadata.insert("split".into(), record.data_split.into());
+    let goal = record.goal.map(|goal| goal.description).filter(|goal| !goal.is_empty());
+    dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
+    for utterance in record.turns {
+        let role = match utterance.speaker.as_str() {
+            // Here the system is the one that answers, never a notice.
+            "system" => Role::Agent,
+            other => tables::known_role(other).unwrap_or(Role::Participant),
+        };
+        let turn = dialogue.push(utterance.speaker, role, utterance.utterance);
+        let Acts { binary, categorical, open } = utterance.dialogue_acts;
+        turn.acts = binary.iter().chain(&categorical).chain(&open).map(shown).collect();
+        turn.metadata = scalars(utterance.rest);
+        turn.metadata.remove("utt_idx");
+    }
+    Ok(dialogue)
+}
+
+fn shown(act: &Act) -> String {
+    let value = match &act.value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    support::act(&act.intent, &act.domain, &act.slot, &value)
+}
+
+/// The labels that single corpora add (emotion, original id …); states and query results are not among them.
+fn scalars(rest: Map<String, Value>) -> Metadata {
+    let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
+    let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
+    rest.into_iter().filter(|(_, value)| scalar(value) && !empty(value)).collect()
+}
+
+/// The id of a record that does not fit, if it is JSON at all.
+fn id_of(json: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    value.get("dialogue_id")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const TASKS: &str = r#"[
+  {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-0", "original_id": "t0", "domains": ["navigate"],
+   "goal": {"description": "find a garage", "inform": {}, "request": {}},
+   "turns": [
+    {"speaker": "user", "utterance": "a garage nearby", "utt_idx": 0, "state": {"navigate": {}},
+     "dialogue_acts": {"binary": [{"intent": "request", "domain": "navigate", "slot": "address"}],
+       "categorical": [{"intent": "inform", "domain": "navigate", "slot": "open", "value": "yes"}],
+       "non-categorical": [{"intent": "inform", "domain": "navigate", "slot": "kind", "value": "garage", "start": 2, "end": 8}]}},
+    {"speaker": "system", "utterance": "two streets on", "utt_idx": 1, "db_results": {"navigate": []},
+     "dialogue_acts": {"binary": [], "categorical": [], "non-categorical": []}}]},
+  {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-1", "domains": [], "turns": [{"speaker": "user"}]},
+  {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-2", "domains": [], "turns": []}
+]"#;
+
+    /// As DailyDialog comes: acts without domain or slot, an emotion for every turn.
+    const CHITCHAT: &str = r#"[{"dataset": "dailydialog", "data_split": "test", "dialogue_id": "dailydialog-test-0", "original_id": "test-0",
+  "domains": ["Work"], "turns": [
+  {"speaker": "user", "utterance": "Busy?", "utt_idx": 0, "dialogue_acts": {"binary": [{"intent": "question", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "no emotion"},
+  {"speaker": "system", "utterance": "Always!", "utt_idx": 1, "dialogue_acts": {"binary": [{"intent": "inform", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "happiness"}]}]"#;
+
+    #[test]
+    fn tasks_keep_goal_acts_and_split() {
+        assert_eq!(sniffed("dialogues.json", TASKS), Some("convlab3"));
+        assert_eq!(
+            serde_json::to_string(&read_text(&ConvLab3, "dialogues.json", TASKS)).unwrap(),
+            r#"[{"id":"cars-train-0","source":"cars","domains":["navigate"],"metadata":{"goal":"find a garage","original_id":"t0","split":"train"},"turns":[{"number":1,"speaker":"user","role":"user","text":"a garage nearby","acts":["request(navigate-address)","inform(navigate-open=yes)","inform(navigate-kind=garage)"]},{"number":2,"speaker":"system","role":"agent","text":"two streets on"}]}]"#
+        );
+    }
+
+    #[test]
+    fn chit_chat_keeps_its_emotions() {
+        assert_eq!(sniffed("dialogues.json", CHITCHAT), Some("convlab3"));
+        let got = read_text(&ConvLab3, "dialogues.json", CHITCHAT);
+        assert_eq!(got[0].domains, ["Work"]);
+        assert_eq!(got[0].turns[0].acts, ["question"]);
+        assert_eq!(got[0].turns[1].metadata["emotion"], "happiness");
+    }
+
+    #[test]
+    fn bad_records_are_named() {
+        assert_eq!(
+            problems(&ConvLab3, "dialogues.json", TASKS),
+            [
+                "dialogues.json:11 (cars-train-1): missing field `utterance` at column 118",
+                "dialogues.json:12 (cars-train-2): the dialogue has no turns",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_lies_beside_is_a_companion() {
+        let dir = tempfile::tempdir().unwrap();
+        let fit = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            ConvLab3.sniff(&Input::open(&path).unwrap().probe())
+        };
+        assert_eq!(fit("db.json", r#"[{"poi": "x"}]"#), Fit::No);
+        assert_eq!(fit("dummy_data.json", CHITCHAT), Fit::Yes);
+        assert_eq!(fit("dialogues.json", CHITCHAT), Fit::Yes);
+        assert_eq!(fit("dummy_data.json", CHITCHAT), Fit::Companion);
+        assert_eq!(fit("db.json", r#"[{"poi": "x"}]"#), Fit::Companion);
+        assert_eq!(
+            fit("ontology.json", r#"{"domains": {"Work": {"description": "", "slots": {}}}}"#),
+            Fit::Companion
+        );
+        assert_eq!(fit("ontology.json", r#"{"hotel-area": ["east"]}"#), Fit::No);
+    }
+}

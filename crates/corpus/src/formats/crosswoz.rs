@@ -1,0 +1,150 @@
+//! CrossWOZ: Chinese task-oriented dialogues across five domains, one JSON object of dialogues by id.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Dialogue, Role,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+    json_elements::Element,
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct CrossWoz;
+
+#[derive(Deserialize)]
+struct Record {
+    messages: Vec<Message>,
+    /// Lists of number, domain, slot, value and whether it is met.
+    #[serde(default)]
+    goal: Vec<Vec<Value>>,
+    #[serde(rename = "task description", default)]
+    task: Vec<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "sys-usr")]
+    workers: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: String,
+    role: String,
+    /// Lists of intent, domain, slot and value, where `none` and the empty text say that there is none.
+    #[serde(default)]
+    dialog_act: Vec<Vec<Value>>,
+}
+
+impl Format for CrossWoz {
+    fn name(&self) -> &'static str {
+        "crosswoz"
+    }
+
+    fn about(&self) -> &'static str {
+        "CrossWOZ (Chinese): a JSON object of dialogues by id, each with `messages`, `goal` and `sys-usr`"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let Some((_, Value::Object(first))) = probe.first_element(1) else {
+            return Fit::No;
+        };
+        let all = ["messages", "goal", "sys-usr"].iter().all(|key| first.contains_key(*key));
+        if all { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let split = input.stem();
+        Ok(support::from_elements(input, options, 1, move |element| {
+            let id = element.keys.last().cloned().unwrap_or_default();
+            dialogue(&id, element, &split).map(Some).map_err(|fail| fail.with_id(Some(id)))
+        }))
+    }
+}
+
+fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> {
+    let record: Record = serde_json::from_slice(&element.json)?;
+    let mut dialogue = Dialogue::new(DialogueId::new(id)?);
+    dialogue.source = "crosswoz".into();
+    dialogue.language = Some("zh".into());
+    for domain in record.goal.iter().filter_map(|part| part.get(1)?.as_str()) {
+        if !dialogue.domains.iter().any(|known| known == domain) {
+            dialogue.domains.push(domain.to_owned());
+        }
+    }
+    let metadata = &mut dialogue.metadata;
+    metadata.insert("split".into(), split.into());
+    metadata.extend(record.kind.map(|kind| ("type".to_owned(), kind.into())));
+    // Two numbers: the worker who played the system and the one who played the user.
+    metadata.extend(record.workers.map(|workers| ("sys-usr".to_owned(), workers)));
+    if !record.task.is_empty() {
+        metadata.insert("goal".into(), record.task.concat().into());
+    }
+    for message in record.messages {
+        let role = match message.role.as_str() {
+            "usr" => Role::User,
+            "sys" => Role::Agent,
+            other => {
+                return Err(Fail::new(format!("the role is `{other}`, neither `usr` nor `sys`")));
+            }
+        };
+        let turn = dialogue.push(message.role, role, message.content);
+        turn.acts = message.dialog_act.iter().map(|act| self::act(act)).collect();
+    }
+    Ok(dialogue)
+}
+
+fn act(parts: &[Value]) -> String {
+    let part = |at| match parts.get(at).and_then(Value::as_str) {
+        Some("none") | None => "",
+        Some(text) => text,
+    };
+    support::act(part(0), part(1), part(2), part(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const FILE: &str = r#"{
+  "17": {
+    "sys-usr": [4, 9],
+    "goal": [[1, "餐馆", "名称", "", false], [1, "餐馆", "评分", "4分", false], [2, "地铁", "车型", "", false]],
+    "messages": [
+      {"content": "你好，找家餐馆。", "role": "usr", "dialog_act": [["General", "greet", "none", "none"], ["Inform", "餐馆", "评分", "4分"]], "user_state": [[1, "餐馆", "名称", "", true]]},
+      {"content": "好的。", "role": "sys", "dialog_act": [["NoOffer", "餐馆", "none", "none"], ["Request", "餐馆", "名称", ""]], "sys_state": {}}
+    ],
+    "final_goal": [],
+    "task description": ["你要用餐。", "你要坐地铁。"],
+    "type": "多领域"
+  },
+  "18": {"sys-usr": [4, 9], "goal": [], "messages": []},
+  "19": {"sys-usr": [4, 9], "goal": []},
+  "20": {"messages": [{"content": "x", "role": "bot"}]}
+}"#;
+
+    #[test]
+    fn a_dialogue_keeps_its_goal_and_acts() {
+        assert_eq!(sniffed("val.json", FILE), Some("crosswoz"));
+        assert_eq!(
+            serde_json::to_string(&read_text(&CrossWoz, "val.json", FILE)).unwrap(),
+            r#"[{"id":"17","source":"crosswoz","language":"zh","domains":["餐馆","地铁"],"metadata":{"goal":"你要用餐。你要坐地铁。","split":"val","sys-usr":[4,9],"type":"多领域"},"turns":[{"number":1,"speaker":"usr","role":"user","text":"你好，找家餐馆。","acts":["General(greet)","Inform(餐馆-评分=4分)"]},{"number":2,"speaker":"sys","role":"agent","text":"好的。","acts":["NoOffer(餐馆)","Request(餐馆-名称)"]}]}]"#
+        );
+    }
+
+    #[test]
+    fn bad_records_are_named() {
+        assert_eq!(
+            problems(&CrossWoz, "val.json", FILE),
+            [
+                "val.json:13 (18): the dialogue has no turns",
+                "val.json:14 (19): missing field `messages` at column 31",
+                "val.json:15 (20): the role is `bot`, neither `usr` nor `sys`",
+            ]
+        );
+    }
+}

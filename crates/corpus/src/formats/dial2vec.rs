@@ -1,0 +1,260 @@
+//! The files of dial2vec (AlibabaResearch/DAMO-ConvAI), in three layouts.
+//!
+//! - `preprocess_session_SET.txt`, what its authors start from: an utterance a line, `session ⇥ role ⇥ text ⇥ topics`,
+//!   the lines of a session together, topics with `|` between them.
+//! - `train.tsv`, made of it: `roles ⇥ samples ⇥ 0`. Samples have `|` between them and their utterances `#`. The
+//!   first sample is the dialogue; in the others one speaker's utterances are random. Each dialogue stands there ten
+//!   times running, with other random utterances; it is read once, and the random ones are left aside.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and, last, the dialogue's topic as
+//!   a number from 1, in the order in which topics first appear. That number becomes the domain.
+//!
+//! A role is a digit, 0 for who asks and 1 for who answers.
+
+use crate::{
+    Dialogue, Role, Turn,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        place::Place,
+        support::{self, Fail},
+        tables::{self, TurnRows},
+    },
+    input::{Input, Probe},
+    rows::{Dialect, Row},
+};
+use turnwise_core::error::Result;
+
+pub(super) struct Session;
+pub(super) struct Train;
+pub(super) struct Clustering;
+
+/// Tabs, and quotes that are quotes.
+const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
+
+fn role(digit: &str) -> Role {
+    match digit {
+        "0" => Role::User,
+        "1" => Role::Agent,
+        _ => Role::Participant,
+    }
+}
+
+impl Format for Session {
+    fn name(&self) -> &'static str {
+        "dial2vec-session"
+    }
+
+    fn about(&self) -> &'static str {
+        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics with tabs between them"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let lines: Vec<&str> = probe.lines().take(20).collect();
+        let fits = |line: &&str| {
+            let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+            matches!(cells.as_slice(), [session, "0" | "1", _, topics] if !session.is_empty() && !topics.is_empty())
+        };
+        if lines.is_empty() || !lines.iter().all(fits) {
+            Fit::No
+        } else if probe.file_name().starts_with("preprocess_session") {
+            Fit::Yes
+        } else {
+            Fit::Maybe
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let stem = input.stem();
+        let set = stem.strip_prefix("preprocess_session_").unwrap_or(&stem).to_owned();
+        let (source, split) = match set.rsplit_once('_') {
+            Some((source, split @ ("train" | "dev" | "test"))) => (source.to_owned(), Some(split.to_owned())),
+            _ => (set.clone(), None),
+        };
+        Ok(tables::from_turn_rows(input, options, PLAIN, Utterances { set, source, split }))
+    }
+}
+
+struct Utterances {
+    set: String,
+    source: String,
+    split: Option<String>,
+}
+
+impl TurnRows for Utterances {
+    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
+        match tables::text(row, 0)?.trim() {
+            "" => Err(Fail::new("the line does not begin with a session")),
+            // Sessions are numbered anew in every set.
+            session => Ok(format!("{}-{session}", self.set)),
+        }
+    }
+
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+        if row.width() != 4 {
+            return Err(Fail::new(format!(
+                "the line has {} columns, not 4 (session, role, text, topics)",
+                row.width()
+            )));
+        }
+        let cell = |at| tables::text(row, at).map(str::trim);
+        let digit = cell(1)?;
+        if digit.is_empty() || !digit.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(Fail::new(format!("the role `{digit}` is not a digit")));
+        }
+        dialogue.source.clone_from(&self.source);
+        if let Some(split) = &self.split {
+            dialogue.metadata.insert("split".into(), split.as_str().into());
+        }
+        for topic in cell(3)?.split('|').map(str::trim).filter(|topic| !topic.is_empty()) {
+            if !dialogue.domains.iter().any(|known| known == topic) {
+                dialogue.domains.push(topic.to_owned());
+            }
+        }
+        dialogue.turns.push(Turn {
+            speaker: digit.to_owned(),
+            role: Some(role(digit)),
+            text: cell(2)?.to_owned(),
+            ..Turn::default()
+        });
+        Ok(None)
+    }
+
+    fn number_key(&self) -> &'static str {
+        "number"
+    }
+
+    fn has_header(&self) -> bool {
+        false
+    }
+}
+
+/// A line of the made files.
+struct Line<'a> {
+    roles: Vec<&'a str>,
+    dialogue: &'a str,
+    others: Vec<&'a str>,
+    label: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Result<Self, Fail> {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let [roles, samples, label] = cells[..] else {
+            return Err(Fail::new(format!(
+                "the line has {} columns, not 3 (roles, samples, label)",
+                cells.len()
+            )));
+        };
+        let roles: Vec<&str> = match roles.find(['#', '|']) {
+            Some(_) => roles.split(['#', '|']).collect(),
+            None => roles
+                .char_indices()
+                .map(|(at, c)| roles.get(at..at + c.len_utf8()).unwrap_or_default())
+                .collect(),
+        };
+        if let Some(wrong) =
+            roles.iter().find(|role| role.is_empty() || !role.bytes().all(|b| b.is_ascii_digit()))
+        {
+            return Err(Fail::new(format!("the role `{wrong}` is not a digit")));
+        }
+        let mut samples = samples.split('|');
+        let dialogue = samples.next().unwrap_or_default();
+        let turns = dialogue.split('#').count();
+        if roles.len() != turns {
+            return Err(Fail::new(format!("the line has {} roles for {turns} utterances", roles.len())));
+        }
+        Ok(Line { roles, dialogue, others: samples.collect(), label })
+    }
+
+    /// Whether all samples are the dialogue itself.
+    fn is_uniform(&self) -> bool {
+        self.others.iter().all(|other| *other == self.dialogue)
+    }
+
+    fn dialogue(&self, place: &Place, line: u64) -> Result<Dialogue, Fail> {
+        let mut dialogue = Dialogue::new(support::made_id(&place.prefix(), line)?);
+        dialogue.source = place.source();
+        if let Some(split) = &place.split {
+            dialogue.metadata.insert("split".into(), split.as_str().into());
+        }
+        for (digit, text) in self.roles.iter().zip(self.dialogue.split('#')) {
+            dialogue.push(*digit, role(digit), text.trim());
+        }
+        Ok(dialogue)
+    }
+}
+
+/// How the lines at a file's beginning fit: whether all do, and whether they are those of clustering.
+fn look(probe: &Probe<'_>) -> Option<bool> {
+    let lines: Vec<Line<'_>> =
+        probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
+    let labelled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
+    let dialogues = lines.iter().any(|line| line.roles.len() > 1);
+    if lines.is_empty() || !labelled || !dialogues {
+        return None;
+    }
+    let several = lines.iter().all(|line| !line.others.is_empty());
+    Some(probe.file_name().starts_with("clustering") || several && lines.iter().all(Line::is_uniform))
+}
+
+impl Format for Train {
+    fn name(&self) -> &'static str {
+        "dial2vec-train"
+    }
+
+    fn about(&self) -> &'static str {
+        "dial2vec's train.tsv: roles, the dialogue and disturbed copies of it (utterance#utterance|…), 0"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if look(probe) == Some(false) { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let place = Place::of(&input);
+        let mut last = None;
+        Ok(support::from_lines(input, options, move |line| {
+            if line.text.trim().is_empty() {
+                return Ok(None);
+            }
+            let parsed = Line::parse(line.text)?;
+            let key = blake3::hash(format!("{:?}\t{}", parsed.roles, parsed.dialogue).as_bytes());
+            if last.replace(key) == Some(key) {
+                return Ok(None);
+            }
+            parsed.dialogue(&place, line.number).map(Some)
+        }))
+    }
+}
+
+impl Format for Clustering {
+    fn name(&self) -> &'static str {
+        "dial2vec-clustering"
+    }
+
+    fn about(&self) -> &'static str {
+        "dial2vec's clustering_dev.tsv and clustering_test.tsv: roles, the dialogue (utterance#utterance), topic number"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if look(probe) == Some(true) { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let place = Place::of(&input);
+        Ok(support::from_lines(input, options, move |line| {
+            if line.text.trim().is_empty() {
+                return Ok(None);
+            }
+            let parsed = Line::parse(line.text)?;
+            let mut dialogue = parsed.dialogue(&place, line.number)?;
+            if parsed.label.is_empty() {
+                return Err(Fail::new("the line has no topic number").with_id(Some(dialogue.id.as_str())));
+            }
+            dialogue.domains.push(parsed.label.to_owned());
+            Ok(Some(dialogue))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

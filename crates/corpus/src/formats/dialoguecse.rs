@@ -1,0 +1,257 @@
+//! The files of DialogueCSE, in three layouts: `train_data`, `select` and `sts`.
+//!
+//! - `train_data.txt`: a response within its dialogue,
+//!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. Roles are `0|1-0-1`: those before, of the
+//!   response, and after; 0 is the customer, 1 the agent. The candidate with label 1 is the response, the others are
+//!   random and are left aside. A line becomes the whole dialogue; metadata says which turn is the response.
+//! - `select.txt`: an utterance with those that mean the same and those that do not,
+//!   `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, most often the file's lines counted from 0. A line
+//!   becomes a dialogue of one turn, with the lists as metadata.
+//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, scores from 1 to 5. A line becomes a record of two turns, which did not
+//!   follow each other, with the score as metadata.
+//!
+//! Dialogue ids name corpus, split, file and the line counted from 0 (in `select.txt` its id): `edc-dev-select-17`.
+
+use crate::{
+    Dialogue, Role,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        place::Place,
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct Train;
+pub(super) struct Select;
+pub(super) struct Sts;
+
+/// How many lines are looked at.
+const LOOK: usize = 40;
+
+fn cells(line: &str) -> Vec<&str> {
+    line.split('\t').collect()
+}
+
+/// Whether all of the first lines fit, each with its number counted from 0.
+fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
+    let mut lines = probe.lines().take(LOOK).enumerate().peekable();
+    lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))
+}
+
+/// A bare dialogue for a line.
+fn begin(place: &Place, number: impl std::fmt::Display) -> Result<Dialogue, Fail> {
+    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{number}", place.prefix()))?);
+    dialogue.source = place.source();
+    if ["edc", "ecd", "jddc"].contains(&dialogue.source.to_ascii_lowercase().as_str()) {
+        dialogue.language = Some("zh".into());
+    }
+    if let Some(split) = &place.split {
+        dialogue.metadata.insert("split".into(), split.as_str().into());
+    }
+    Ok(dialogue)
+}
+
+/// Reads one dialogue a line, passing over blank ones.
+fn read(
+    input: Input,
+    options: &ReadOptions,
+    parse: fn(&Place, u64, &str) -> Result<Dialogue, Fail>,
+) -> Dialogues {
+    let place = Place::of(&input);
+    support::from_lines(input, options, move |line| match line.text.trim() {
+        "" => Ok(None),
+        _ => parse(&place, line.number - 1, line.text).map(Some),
+    })
+}
+
+impl Format for Train {
+    fn name(&self) -> &'static str {
+        "dialoguecse-train"
+    }
+
+    fn about(&self) -> &'static str {
+        "DialogueCSE's train_data: turns before and after a response, roles, candidates and labels"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let fits = |_, line: &str| match cells(line)[..] {
+            [_, _, roles, _, _, _] => {
+                roles.split('-').count() == 3 && roles.bytes().all(|b| b"01|-".contains(&b))
+            }
+            _ => false,
+        };
+        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        Ok(read(input, options, train))
+    }
+}
+
+fn train(place: &Place, number: u64, line: &str) -> Result<Dialogue, Fail> {
+    let cells = cells(line);
+    let [before, after, roles, _, candidates, labels] = cells[..] else {
+        return Err(Fail::new(format!(
+            "the line has {} columns, not 6 (before, after, roles, 1, candidates, labels)",
+            cells.len()
+        )));
+    };
+    let parts: Vec<&str> = roles.split('-').collect();
+    let [roles_before, role, roles_after] = parts[..] else {
+        return Err(Fail::new(format!("the roles `{roles}` are not three parts with `-` between them")));
+    };
+    let mut true_ones =
+        list(candidates).zip(list(labels)).filter(|(_, label)| *label == "1").map(|(text, _)| text);
+    let Some(response) = true_ones.next() else {
+        return Err(Fail::new("no candidate has the label 1"));
+    };
+    let mut dialogue = begin(place, number)?;
+    for (name, texts, roles) in
+        [("before", before, roles_before), ("", response, role), ("after", after, roles_after)]
+    {
+        let (count, wanted) = (list(texts).count(), list(roles).count());
+        if count != wanted {
+            return Err(Fail::new(match name {
+                "" => "the response does not have one role".to_owned(),
+                _ => format!("{count} turns {name} the response have {wanted} roles"),
+            }));
+        }
+        for (text, role) in list(texts).zip(list(roles)) {
+            let (speaker, role) = match role {
+                "0" => ("user", Role::User),
+                "1" => ("agent", Role::Agent),
+                _ => return Err(Fail::new(format!("the role `{role}` is neither 0 nor 1"))),
+            };
+            dialogue.push(speaker, role, text.trim());
+        }
+        if name.is_empty() {
+            dialogue.metadata.insert("response".into(), dialogue.turns.len().into());
+        }
+    }
+    Ok(dialogue)
+}
+
+/// What stands between `|`; nothing in an empty cell.
+fn list(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('|').filter(move |_| !cell.is_empty())
+}
+
+impl Format for Select {
+    fn name(&self) -> &'static str {
+        "dialoguecse-select"
+    }
+
+    fn about(&self) -> &'static str {
+        "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let fits = |number: usize, line: &str| match cells(line)[..] {
+            [id, _, _, positives, negatives] => {
+                id.trim().parse::<usize>().is_ok_and(|id| id >= number)
+                    && numbers(positives).is_ok()
+                    && numbers(negatives).is_ok()
+            }
+            _ => false,
+        };
+        if all_fit(probe, fits) { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        Ok(read(input, options, select))
+    }
+}
+
+fn select(place: &Place, _: u64, line: &str) -> Result<Dialogue, Fail> {
+    let cells = cells(line);
+    let [id, text, intent, positives, negatives] = cells[..] else {
+        return Err(Fail::new(format!(
+            "the line has {} columns, not 5 (id, text, intent, same, other)",
+            cells.len()
+        )));
+    };
+    let number: u64 =
+        id.trim().parse().map_err(|_| Fail::new(format!("the id `{}` is not a number", id.trim())))?;
+    let mut dialogue = begin(place, number)?;
+    let intent = intent.trim();
+    dialogue.push("user", Role::User, text.trim()).intent =
+        Some(intent.to_owned()).filter(|intent| !intent.is_empty());
+    for (name, cell) in [("positive", positives), ("negative", negatives)] {
+        let ids = numbers(cell).map_err(|wrong| {
+            Fail::new(format!("`{wrong}` among the {name} ids is not a number"))
+                .with_id(Some(dialogue.id.as_str()))
+        })?;
+        dialogue.metadata.insert(format!("{name}_count"), ids.len().into());
+        dialogue.metadata.insert(format!("{name}s"), ids.into());
+    }
+    Ok(dialogue)
+}
+
+/// Numbers with commas between them; the error is what is none.
+fn numbers(cell: &str) -> Result<Vec<u64>, &str> {
+    let parts = cell.split(',').map(str::trim).filter(|_| !cell.trim().is_empty());
+    parts.map(|part| part.parse().map_err(|_| part)).collect()
+}
+
+impl Format for Sts {
+    fn name(&self) -> &'static str {
+        "dialoguecse-sts"
+    }
+
+    fn about(&self) -> &'static str {
+        "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences with tabs between them"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let fits = |_, line: &str| match cells(line)[..] {
+            [grade, a, b] => {
+                score(grade).is_some()
+                    && [a, b].iter().all(|text| !text.is_empty() && text.parse::<f64>().is_err())
+            }
+            _ => false,
+        };
+        if !all_fit(probe, fits) {
+            Fit::No
+        } else if probe.file_name().starts_with("sts") {
+            Fit::Yes
+        } else {
+            Fit::Maybe
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        Ok(read(input, options, sts))
+    }
+}
+
+fn sts(place: &Place, number: u64, line: &str) -> Result<Dialogue, Fail> {
+    let cells = cells(line);
+    let [grade, a, b] = cells[..] else {
+        return Err(Fail::new(format!(
+            "the line has {} columns, not 3 (score, sentence, sentence)",
+            cells.len()
+        )));
+    };
+    let Some(score) = score(grade) else {
+        return Err(Fail::new(format!("`{}` is not a score from 0 to 5", grade.trim())));
+    };
+    let mut dialogue = begin(place, number)?;
+    dialogue.metadata.insert("score".into(), score.into());
+    for (speaker, text) in [("a", a), ("b", b)] {
+        if text.trim().is_empty() {
+            return Err(Fail::new(format!("sentence {speaker} is empty")).with_id(Some(dialogue.id.as_str())));
+        }
+        dialogue.push(speaker, Role::Participant, text.trim());
+    }
+    Ok(dialogue)
+}
+
+fn score(cell: &str) -> Option<serde_json::Number> {
+    let score: serde_json::Number = cell.trim().parse().ok()?;
+    (0.0..=5.0).contains(&score.as_f64()?).then_some(score)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Doc2Dial: dialogues grounded in documents, by domain and document; also MultiDoc2Dial, by domain alone.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Dialogue,
+    dialogue::Turn,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions, support,
+        task_oriented::{any_element, push_unique, record, role_of, split_of},
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct Doc2Dial;
+
+/// `dial_data`, domain, document, number; without the document in MultiDoc2Dial.
+const DEPTH: usize = 4;
+const MULTI_DEPTH: usize = 3;
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a dialogue")]
+struct Record {
+    dial_id: Option<String>,
+    turns: Vec<Said>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a turn")]
+struct Said {
+    role: String,
+    utterance: String,
+    #[serde(default)]
+    da: Option<String>,
+    #[serde(default)]
+    references: Value,
+}
+
+impl Format for Doc2Dial {
+    fn name(&self) -> &'static str {
+        "doc2dial"
+    }
+
+    fn about(&self) -> &'static str {
+        "Doc2Dial and MultiDoc2Dial (doc2dial_dial_*.json); the documents themselves are not read"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if holds_dialogues(probe, DEPTH) || holds_dialogues(probe, MULTI_DEPTH) {
+            Fit::Yes
+        } else if begins_with_key(probe, "doc_data") {
+            Fit::Companion
+        } else {
+            Fit::No
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let stem = input.stem();
+        let split = split_of(&stem);
+        let (depth, source) = match holds_dialogues(&input.probe(), MULTI_DEPTH) {
+            true => (MULTI_DEPTH, "multidoc2dial"),
+            false => (DEPTH, "doc2dial"),
+        };
+        let mut count = 0;
+        Ok(support::from_elements(input, options, depth, move |element| {
+            if element.keys.first().map(String::as_str) != Some("dial_data") {
+                return Ok(None);
+            }
+            count += 1;
+            let read: Record = record(element, Some("dial_id"))?;
+            let id = match read.dial_id.filter(|id| !id.is_empty()) {
+                Some(id) => DialogueId::new(id)?,
+                None => support::made_id(&stem, count)?,
+            };
+            let mut dialogue = Dialogue::new(id);
+            dialogue.source = source.to_owned();
+            dialogue.language = Some("en".to_owned());
+            dialogue.domains.extend(element.keys.get(1).cloned());
+            if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
+                // A document's id is its title with a number behind: `How to renew#3_0`.
+                let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
+                dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
+                dialogue.metadata.insert("doc_id".to_owned(), document.as_str().into());
+            }
+            if let Some(split) = &split {
+                dialogue.metadata.insert("split".to_owned(), split.as_str().into());
+            }
+            for said in read.turns {
+                let spans = spans(&said.references);
+                let mut turn = Turn { text: said.utterance, role: role_of(&said.role), ..Turn::default() };
+                turn.speaker = said.role;
+                turn.acts.extend(said.da.filter(|act| !act.is_empty()));
+                if !spans.is_empty() {
+                    turn.metadata.insert("references".to_owned(), spans.into());
+                }
+                dialogue.turns.push(turn);
+            }
+            Ok(Some(dialogue))
+        }))
+    }
+}
+
+fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
+    begins_with_key(probe, "dial_data")
+        && any_element(probe, depth, |_, value| {
+            let turn = value.get("turns").and_then(|turns| turns.get(0));
+            turn.is_some_and(|turn| turn.get("utterance").is_some() && turn.get("role").is_some())
+        })
+}
+
+/// The files are one object with one key, whose value is far longer than what a probe sees.
+fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
+    let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
+    inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
+}
+
+/// The spans of the document that a turn rests on, by id; with the document where the turn names it.
+fn spans(references: &Value) -> Vec<String> {
+    let mut spans = Vec::new();
+    for reference in references.as_array().into_iter().flatten() {
+        let id = reference.get("sp_id").or_else(|| reference.get("id_sp")).and_then(Value::as_str);
+        match (reference.get("doc_id").and_then(Value::as_str), id) {
+            (Some(document), Some(id)) => push_unique(&mut spans, &format!("{document}/{id}")),
+            (None, Some(id)) => push_unique(&mut spans, id),
+            _ => {}
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialogue::Role;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const ONE: &str = r#"{"dial_data": {"parks": {"Camping in winter#1_0": [{"dial_id":"9f","doc_id":"Camping in winter#1_0","domain":"parks","turns":[
+        {"turn_id":1,"role":"user","da":"query_condition","references":[{"sp_id":"4","label":"precondition"},{"sp_id":"5","label":"solution"}],"utterance":"May I camp in snow?"},
+        {"turn_id":2,"role":"agent","da":"respond_solution","references":[],"utterance":"Yes, with a permit."}]}]}}}"#;
+
+    #[test]
+    fn a_dialogue_keeps_its_document() {
+        let d = &read_text(&Doc2Dial, "doc2dial_dial_train.json", ONE)[0];
+        assert_eq!((d.id.as_str(), d.source.as_str()), ("9f", "doc2dial"));
+        assert_eq!(d.title.as_deref(), Some("Camping in winter"));
+        assert_eq!(d.domains, ["parks"]);
+        assert_eq!(
+            (&d.metadata["doc_id"], &d.metadata["split"]),
+            (&"Camping in winter#1_0".into(), &"train".into())
+        );
+        assert_eq!((d.turns[0].role.clone(), d.turns[1].role.clone()), (Some(Role::User), Some(Role::Agent)));
+        assert_eq!(d.turns[0].acts, ["query_condition"]);
+        assert_eq!(d.turns[0].metadata["references"], serde_json::json!(["4", "5"]));
+        assert!(d.turns[1].metadata.is_empty());
+    }
+
+    #[test]
+    fn multidoc2dial_has_no_level_of_documents() {
+        let text = r#"{"dial_data":{"parks":[{"dial_id":"8a","turns":[{"turn_id":1,"role":"user","da":"","utterance":"Hi",
+            "references":[{"id_sp":"2","label":"solution","doc_id":"Fishing#2_0"}]}]}]}}"#;
+        let d = &read_text(&Doc2Dial, "multidoc2dial_dial_test.json", text)[0];
+        assert_eq!((d.id.as_str(), d.source.as_str(), &d.domains[0][..]), ("8a", "multidoc2dial", "parks"));
+        assert_eq!(d.turns[0].metadata["references"], serde_json::json!(["Fishing#2_0/2"]));
+        assert_eq!(sniffed("multidoc2dial_dial_test.json", text), Some("doc2dial"));
+    }
+
+    #[test]
+    fn bad_dialogues_are_named_and_the_rest_is_read() {
+        let text = r#"{"dial_data":{"p":{"d":[{"dial_id":"a"},{"dial_id":"b","turns":[]},{"turns":[{"role":"user","utterance":"x"}]},
+            {"dial_id":"c","turns":[{"role":"user"}]}],"#;
+        let ids: Vec<_> = read_text(&Doc2Dial, "d.json", text).iter().map(|d| d.id.to_string()).collect();
+        assert_eq!(ids, ["d-000003"]);
+        assert_eq!(
+            problems(&Doc2Dial, "d.json", text),
+            [
+                "d.json:1 (a): missing field `turns` at column 15",
+                "d.json:1 (b): the dialogue has no turns",
+                "d.json:2 (c): missing field `utterance` at column 39",
+                "d.json:2: the file ends in the middle of a JSON value",
+            ]
+        );
+    }
+
+    #[test]
+    fn dialogues_are_told_from_documents() {
+        assert_eq!(sniffed("x.json", ONE), Some("doc2dial"));
+        let documents =
+            r#"{"doc_data": {"parks": {"Camping#1_0": {"doc_id": "Camping#1_0", "title": "Camping"}}}}"#;
+        let input = Input::from_stream("d".into(), None, Box::new(std::io::Cursor::new(documents))).unwrap();
+        assert_eq!(Doc2Dial.sniff(&input.probe()), Fit::Companion);
+        assert_ne!(sniffed("x.json", r#"{"dial_data": 5}"#), Some("doc2dial"));
+    }
+}

@@ -1,0 +1,74 @@
+//! The reply links of an annotated IRC log.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use crate::formats::{
+    Problem,
+    support::{self, Fail},
+};
+use turnwise_core::error::Result;
+
+/// The two messages that a line of an annotation links, the earlier first: `1002 1003 -`.
+pub(super) fn link(line: &str) -> Option<(u64, u64)> {
+    let mut parts = line.split_whitespace();
+    let (a, b) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    matches!((parts.next(), parts.next()), (None | Some("-"), None))
+        .then_some((std::cmp::min(a, b), std::cmp::max(a, b)))
+}
+
+/// Which message answers which, from both sides.
+#[derive(Default)]
+pub(super) struct Links {
+    /// The line of the annotation that first names a message, by the message.
+    pub(super) named: BTreeMap<u64, u64>,
+    pub(super) neighbours: BTreeMap<u64, Vec<u64>>,
+    /// The first message that is annotated. Earlier ones are only linked to.
+    pub(super) first: Option<u64>,
+}
+
+impl Links {
+    /// Reads an annotation; lines that are no links go to the problems.
+    pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Result<Self> {
+        let mut links = Links::default();
+        for (number, line) in (1..).zip(support::read_companion(path)?.lines()) {
+            if line.trim().is_empty() {
+                continue;
+            }
+            let Some((earlier, later)) = link(line) else {
+                let reason =
+                    "this is not a reply link; a link is two message numbers and a dash: 1002 1003 -";
+                problems.push(Fail::new(reason).at(&path.display().to_string(), number));
+                continue;
+            };
+            links.first = Some(links.first.map_or(later, |first| first.min(later)));
+            for (a, b) in [(earlier, later), (later, earlier)] {
+                links.named.entry(a).or_insert(number);
+                links.neighbours.entry(a).or_default().push(b);
+            }
+        }
+        Ok(links)
+    }
+
+    /// The conversations, by their first messages, each in the order of the log.
+    pub(super) fn conversations(&self) -> Vec<BTreeSet<u64>> {
+        let mut seen = BTreeSet::new();
+        let mut conversations = Vec::new();
+        for &start in self.neighbours.keys() {
+            let mut conversation = BTreeSet::new();
+            let mut open = vec![start];
+            while let Some(message) = open.pop() {
+                if seen.insert(message) {
+                    conversation.insert(message);
+                    open.extend(self.neighbours.get(&message).into_iter().flatten());
+                }
+            }
+            if !conversation.is_empty() {
+                conversations.push(conversation);
+            }
+        }
+        conversations
+    }
+}

@@ -1,0 +1,148 @@
+//! The Microsoft Dialogue Challenge: one TSV a domain (`movie_all.tsv`), one turn a row, dialog acts in the last
+//! columns.
+
+use crate::{
+    Dialogue, Role, Time, Turn,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::Fail,
+        tables::{self, TurnRows},
+    },
+    input::{Input, Probe},
+    rows::{Dialect, Row},
+};
+use turnwise_core::error::Result;
+
+pub(super) struct Mdc;
+
+const COLUMNS: [&str; 5] = ["session.ID", "Message.ID", "Message.Timestamp", "Message.From", "Message.Text"];
+
+impl Format for Mdc {
+    fn name(&self) -> &'static str {
+        "mdc"
+    }
+
+    fn about(&self) -> &'static str {
+        "Microsoft Dialogue Challenge (movie, restaurant, taxi): TSV with session.ID, Message.From, Message.Text"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        match tables::first_row(probe.text, Dialect::TSV) {
+            Some(header) if header.iter().map(|cell| cell.trim()).take(5).eq(COLUMNS) => Fit::Yes,
+            _ => Fit::No,
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        // `movie_all` is all of the domain `movie`.
+        let stem = input.stem();
+        let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
+        Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
+    }
+}
+
+struct Messages {
+    domain: String,
+}
+
+impl TurnRows for Messages {
+    /// Sessions are counted from 1 in every file, so that the number alone names three dialogues.
+    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
+        match tables::text(row, 0)?.trim() {
+            "" => Err(Fail::new("the row has no session.ID")),
+            session => Ok(format!("{}-{session}", self.domain)),
+        }
+    }
+
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+        if row.width() < COLUMNS.len() {
+            return Err(Fail::new(format!(
+                "the row has {} columns, fewer than {}",
+                row.width(),
+                COLUMNS.len()
+            )));
+        }
+        let cell = |at| tables::text(row, at).map(str::trim);
+        let from = cell(3)?;
+        let role = Some(from).filter(|from| !from.is_empty());
+        let role = role.map(|from| tables::known_role(from).unwrap_or_else(|| Role::from(from)));
+        let mut turn = Turn { text: cell(4)?.to_owned(), speaker: from.to_owned(), role, ..Turn::default() };
+        let time = cell(2)?;
+        turn.time = read_time(time);
+        if turn.time.is_none() && !time.is_empty() {
+            turn.metadata.insert("time".into(), time.into());
+        }
+        for at in COLUMNS.len()..row.width() {
+            let act = cell(at)?;
+            if !act.is_empty() {
+                turn.acts.push(act.to_owned());
+            }
+        }
+        let number = cell(1)?;
+        let number =
+            number.parse().map_err(|_| Fail::new(format!("the Message.ID `{number}` is not a number")))?;
+        if dialogue.turns.is_empty() {
+            dialogue.source = "mdc".into();
+            dialogue.language = Some("en".into());
+            dialogue.domains = vec![self.domain.clone()];
+        }
+        dialogue.turns.push(turn);
+        Ok(Some(number))
+    }
+
+    fn number_key(&self) -> &'static str {
+        "message_id"
+    }
+
+    fn has_header(&self) -> bool {
+        true
+    }
+}
+
+/// RFC 3339; some rows write `…:09:687Z` for `…:09.687Z`.
+fn read_time(text: &str) -> Option<Time> {
+    Time::parse(text).or_else(|| {
+        let (seconds, fraction) = text.rsplit_once(':')?;
+        Time::parse(&format!("{seconds}.{fraction}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const HEADER: &str =
+        "session.ID\tMessage.ID\tMessage.Timestamp\tMessage.From\tMessage.Text\tDialog-Acts\t\t\n";
+
+    #[test]
+    fn sessions_are_sorted_by_message_and_named_with_their_domain() {
+        let text = format!(
+            "{HEADER}7\t2\t2020-01-01T10:00:05:250Z\tagent\t\"Fine, which?\"\trequest(name)\tgreeting()\t\n\
+             7\t1\t2020-01-01T10:00:00.000Z\tuser\tA film please\tinform(kind=film; day=x) \t\t\n\t\t\t\t\t\t\t\n\
+             8\t4\tlater\tuser\tone\n8\t4\t2020-01-01T10:00:00.000Z\tagent\ttwo\n"
+        );
+        assert_eq!(sniffed("movie_all.tsv", &text), Some("mdc"));
+        let got = read_text(&Mdc, "movie_all.tsv", &text);
+        assert_eq!(
+            serde_json::to_string(&got[0]).unwrap(),
+            r#"{"id":"movie-7","source":"mdc","language":"en","time":"2020-01-01T10:00:00Z","domains":["movie"],"turns":[{"number":1,"speaker":"user","role":"user","text":"A film please","time":"2020-01-01T10:00:00Z","acts":["inform(kind=film; day=x)"]},{"number":2,"speaker":"agent","role":"agent","text":"Fine, which?","time":"2020-01-01T10:00:05.25Z","acts":["request(name)","greeting()"]}]}"#
+        );
+        let numbers: Vec<_> = got[1].turns.iter().map(|t| (t.number.0, &t.metadata["message_id"])).collect();
+        assert_eq!(numbers, [(1, &4.into()), (2, &4.into())]);
+        assert_eq!(got[1].turns[0].metadata["time"], "later");
+    }
+
+    #[test]
+    fn bad_rows_are_named() {
+        let text = format!("{HEADER}1\tx\t\tuser\thi\n2\t1\tuser\n\t1\t\tuser\thi\n");
+        assert_eq!(
+            problems(&Mdc, "taxi_all.tsv", &text),
+            [
+                "taxi_all.tsv:2 (taxi-1): the Message.ID `x` is not a number",
+                "taxi_all.tsv:3 (taxi-2): the row has 3 columns, fewer than 5",
+                "taxi_all.tsv:4: the row has no session.ID",
+            ]
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! MetaLWOz: one dialogue a line in `dialogues/*.txt`, the bot first; `tasks.txt` says what each task is.
+
+use std::{collections::HashMap, path::Path};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    Dialogue,
+    dialogue::Role,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::{self, Fail},
+        task_oriented::{act_names, any_json_line},
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+pub(super) struct MetaLWoz;
+
+/// A list of tasks beyond this is something else.
+const MAX_TASKS_BYTES: u64 = 16 << 20;
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a dialogue")]
+struct Record {
+    id: Option<String>,
+    user_id: Option<String>,
+    bot_id: Option<String>,
+    domain: Option<String>,
+    task_id: Option<String>,
+    turns: Vec<String>,
+    /// Only in MultiWOZ 2.0 in this layout: dialog acts, one entry a turn.
+    #[serde(default)]
+    annotations: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Task {
+    task_id: String,
+    user_role: String,
+}
+
+impl Format for MetaLWoz {
+    fn name(&self) -> &'static str {
+        "metalwoz"
+    }
+
+    fn about(&self) -> &'static str {
+        "MetaLWOz (dialogues/*.txt: a JSON dialogue a line, the bot speaks first); MultiWOZ 2.0 in this layout"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let dialogue = any_json_line(probe, |line| {
+            let turns = line.get("turns").and_then(Value::as_array);
+            let texts = turns.is_some_and(|turns| turns.first().is_some_and(Value::is_string));
+            texts
+                && line.contains_key("domain")
+                && ["bot_id", "task_id"].iter().any(|key| line.contains_key(*key))
+        });
+        let companion = || {
+            any_json_line(probe, |line| {
+                let has = |keys: &[&str]| keys.iter().all(|key| line.contains_key(*key));
+                has(&["task_id", "user_role", "bot_role"]) || has(&["support_dlgs", "target_dlg"])
+            })
+        };
+        match dialogue {
+            true => Fit::Yes,
+            false if companion() => Fit::Companion,
+            false => Fit::No,
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let stem = input.stem();
+        let tasks = input.path.as_deref().map(tasks_beside).unwrap_or_default();
+        Ok(support::from_lines(input, options, move |line| {
+            if line.text.trim().is_empty() {
+                return Ok(None);
+            }
+            let read: Record = serde_json::from_str(line.text)
+                .map_err(|e| Fail::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
+            let id = match read.id.filter(|id| !id.is_empty()) {
+                Some(id) => DialogueId::new(id)?,
+                None => support::made_id(&stem, line.number)?,
+            };
+            let mut dialogue = Dialogue::new(id);
+            dialogue.source = "metalwoz".to_owned();
+            dialogue.language = Some("en".to_owned());
+            dialogue.domains.extend(read.domain.filter(|domain| !domain.is_empty()));
+            if let Some(task) = read.task_id {
+                if let Some(goal) = tasks.get(&task) {
+                    dialogue.metadata.insert("goal".to_owned(), goal.as_str().into());
+                }
+                dialogue.metadata.insert("task_id".to_owned(), task.into());
+            }
+            let bot = read.bot_id.unwrap_or_else(|| "bot".to_owned());
+            let user = read.user_id.unwrap_or_else(|| "user".to_owned());
+            for (n, text) in read.turns.into_iter().enumerate() {
+                let (speaker, role) = if n % 2 == 0 { (&bot, Role::Agent) } else { (&user, Role::User) };
+                let turn = dialogue.push(speaker, role, text);
+                turn.acts = read.annotations.get(n).map(act_names).unwrap_or_default();
+            }
+            Ok(Some(dialogue))
+        }))
+    }
+}
+
+fn id_of(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    value.get("id")?.as_str().map(str::to_owned)
+}
+
+/// What the user is to do in each task. The list lies beside the folder of the dialogues, or in it.
+fn tasks_beside(path: &Path) -> HashMap<String, String> {
+    let Ok(path) = std::path::absolute(path) else {
+        return HashMap::new();
+    };
+    let candidates = path.ancestors().skip(1).take(2).map(|folder| folder.join("tasks.txt"));
+    let mut tasks = HashMap::new();
+    for file in candidates {
+        let small = std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= MAX_TASKS_BYTES);
+        if !small || file == path {
+            continue;
+        }
+        let text = support::read_companion(&file).unwrap_or_default();
+        let read = text.lines().filter_map(|line| serde_json::from_str::<Task>(line).ok());
+        tasks.extend(read.map(|task| (task.task_id, task.user_role)));
+        break;
+    }
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const LINE: &str = r#"{"id":"k1","user_id":"u7","bot_id":"b9","domain":"LOST_KEYS","task_id":"t3","turns":["Hello, how may I help you?","I lost my keys.","Where?"]}"#;
+
+    #[test]
+    fn the_bot_speaks_first() {
+        let d = &read_text(&MetaLWoz, "LOST_KEYS.txt", LINE)[0];
+        assert_eq!((d.id.as_str(), d.source.as_str()), ("k1", "metalwoz"));
+        assert_eq!(d.domains, ["LOST_KEYS"]);
+        assert_eq!(d.metadata["task_id"], "t3");
+        let said: Vec<_> = d.turns.iter().map(|t| (t.speaker.as_str(), t.role.clone().unwrap())).collect();
+        assert_eq!(said, [("b9", Role::Agent), ("u7", Role::User), ("b9", Role::Agent)]);
+    }
+
+    #[test]
+    fn annotations_are_acts_and_tasks_come_from_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("dialogues")).unwrap();
+        let tasks = r#"{"task_id":"t3","domain":"LOST_KEYS","bot_role":"Help","bot_prompt":"p","user_role":"You lost your keys","user_prompt":"p"}"#;
+        fs::write(dir.path().join("tasks.txt"), tasks).unwrap();
+        let file = dir.path().join("dialogues/LOST_KEYS.txt");
+        fs::write(
+            &file,
+            LINE.replace(r#""turns""#, r#""annotations":[{},{"Keys-Inform":[["Lost","yes"]]}],"turns""#),
+        )
+        .unwrap();
+        let mut read = MetaLWoz.read(Input::open(&file).unwrap(), &ReadOptions::default()).unwrap();
+        let d = read.next().unwrap().unwrap();
+        assert_eq!(d.metadata["goal"], "You lost your keys");
+        assert_eq!(d.turns[1].acts, ["Keys-Inform"]);
+        assert_ne!(sniffed("tasks.txt", tasks), Some("metalwoz"));
+        let probe = Input::open(&dir.path().join("tasks.txt")).unwrap();
+        assert_eq!(MetaLWoz.sniff(&probe.probe()), Fit::Companion);
+    }
+
+    #[test]
+    fn bad_lines_are_named_and_the_rest_is_read() {
+        let text = format!(
+            "{{\"id\":\"a\",\"turns\":[]}}\n\n{{\"id\":\"b\",\"turns\":[7]}}\n{{oops\n{LINE}\n{{\"turns\":[\"x\"]}}\n"
+        );
+        assert_eq!(
+            problems(&MetaLWoz, "K.txt", &text),
+            [
+                "K.txt:1 (a): the dialogue has no turns",
+                "K.txt:3 (b): invalid type: integer `7`, expected a string at column 20",
+                "K.txt:4: not valid JSON: key must be a string at column 2",
+            ]
+        );
+        let ids: Vec<_> = read_text(&MetaLWoz, "K.txt", &text).iter().map(|d| d.id.to_string()).collect();
+        assert_eq!(ids, ["k1", "K-000006"]);
+    }
+
+    #[test]
+    fn it_is_told_from_turnwise_s_own_lines() {
+        assert_eq!(sniffed("LOST_KEYS.txt", LINE), Some("metalwoz"));
+        assert_eq!(sniffed("a.jsonl", r#"{"id":"a","turns":[{"text":"x"}]}"#), Some("jsonl"));
+        assert_ne!(sniffed("a.jsonl", r#"{"id":"a","turns":["x"]}"#), Some("metalwoz"));
+    }
+}

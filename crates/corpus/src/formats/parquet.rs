@@ -1,0 +1,324 @@
+//! Parquet: the tables that data sets are kept in. Columns of plain values are read as a table with one turn a row (see
+//! `csv`), columns that hold lists as JSON lines with one dialogue a row, by whichever format knows them.
+
+use std::{
+    fmt::Display,
+    fs::File,
+    io::{self, BufReader, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ::parquet::{
+    basic::Repetition,
+    file::{reader::FileReader, serialized_reader::SerializedFileReader},
+    record::{Row, reader::RowIter},
+    schema::types::Type,
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    formats::{self, Dialogues, Fit, Format, ReadOptions, csv},
+    input::{Input, Probe},
+};
+use turnwise_core::error::{Error, IoContext, Result, caught};
+
+/// What is told where the reader of Parquet gives up with a panic.
+const CONTRADICTION: &str = "its parts contradict each other";
+
+/// At both ends of such a file.
+const MAGIC: &str = "PAR1";
+
+pub(super) struct Parquet;
+
+impl Format for Parquet {
+    fn name(&self) -> &'static str {
+        "parquet"
+    }
+
+    fn about(&self) -> &'static str {
+        "Parquet: one turn a row as in csv, or one dialogue a row with a list of turns as in jsonl, messages, sharegpt"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if probe.text.starts_with(MAGIC) { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let name = input.name;
+        let path = input.path.ok_or_else(|| Error::Input {
+            message: format!("{name}: a Parquet file is read from its end, and a stream has none"),
+            hint: Some("save it as a file and name that".to_owned()),
+        })?;
+        let file = File::open(&path).at("open", &path)?;
+        let bytes = file.metadata().at("read", &path)?.len();
+        let reader = caught(|| SerializedFileReader::new(file))
+            .ok_or_else(|| broken(&name, &CONTRADICTION))?
+            .map_err(|e| broken(&name, &e))?;
+        let (columns, is_flat) = columns(&reader);
+        let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
+        let text = Text {
+            rows: Some(reader.into_iter()),
+            columns: columns.clone(),
+            is_flat,
+            line: if is_flat { heading(&columns) } else { Vec::new() },
+            at: 0,
+            bytes_a_row: bytes / rows,
+            bytes_read: options.bytes_read.clone(),
+        };
+        let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
+        if is_flat {
+            return csv::Csv.read(input, options);
+        }
+        match formats::sniff(&input.probe()) {
+            Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
+            _ => Err(Error::Data {
+                message: format!(
+                    "{}: no format knows the lists of this table; its columns are {}",
+                    input.name,
+                    columns.join(", ")
+                ),
+                hint: Some(
+                    "a list of turns is called `messages`, `conversations` or `turns`; rename it, or make a table of one \
+                     turn a row"
+                        .to_owned(),
+                ),
+            }),
+        }
+    }
+}
+
+/// The names of the columns, and whether all of them hold plain values.
+fn columns(reader: &SerializedFileReader<File>) -> (Vec<String>, bool) {
+    let schema = reader.metadata().file_metadata().schema();
+    let fields = schema.get_fields();
+    let is_plain = |field: &Type| {
+        let info = field.get_basic_info();
+        field.is_primitive() && (!info.has_repetition() || info.repetition() != Repetition::REPEATED)
+    };
+    (fields.iter().map(|f| f.name().to_owned()).collect(), fields.iter().all(|f| is_plain(f)))
+}
+
+fn broken(name: &str, e: &dyn Display) -> Error {
+    Error::data(format!("{name}: this Parquet file cannot be read: {e}"))
+}
+
+/// The rows as text, made as they are asked for.
+struct Text {
+    /// None once it cannot be gone on with.
+    rows: Option<RowIter<'static>>,
+    columns: Vec<String>,
+    is_flat: bool,
+    line: Vec<u8>,
+    /// How much of the line was given.
+    at: usize,
+    bytes_a_row: u64,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Read for Text {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.line.len() {
+            let Some(row) = self.next()? else { return Ok(0) };
+            self.line = if self.is_flat { cells(&row, &self.columns) } else { object(&row) };
+            self.at = 0;
+            self.bytes_read.fetch_add(self.bytes_a_row, Ordering::Relaxed);
+        }
+        let n = (&self.line[self.at..]).read(buffer)?;
+        self.at += n;
+        Ok(n)
+    }
+}
+
+impl Text {
+    fn next(&mut self) -> io::Result<Option<Row>> {
+        let Some(rows) = &mut self.rows else { return Ok(None) };
+        match caught(|| rows.next()) {
+            Some(row) => row.transpose().map_err(io::Error::other),
+            None => {
+                // In which state it is nobody knows.
+                self.rows = None;
+                Err(io::Error::other(CONTRADICTION))
+            }
+        }
+    }
+}
+
+fn heading(columns: &[String]) -> Vec<u8> {
+    line_of(columns.iter().map(|name| name.as_str().into()))
+}
+
+fn cells(row: &Row, columns: &[String]) -> Vec<u8> {
+    let Value::Object(mut values) = row.to_json_value() else { return Vec::new() };
+    line_of(columns.iter().map(|name| values.remove(name).unwrap_or_default()))
+}
+
+/// A line of CSV.
+fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
+    let cell = |value: Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+        other => other.to_string(),
+    };
+    let mut line = values.map(cell).collect::<Vec<_>>().join(",").into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// A line of JSON.
+fn object(row: &Row) -> Vec<u8> {
+    let mut line = without_nulls(row.to_json_value()).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// A table has a value for every column, and says of what is not there that it is null.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(fields.map(|(name, value)| (name, without_nulls(value))).collect::<Map<_, _>>())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ::parquet::{
+        data_type::{ByteArray, ByteArrayType, Int32Type},
+        file::{properties::WriterProperties, writer::SerializedFileWriter},
+        schema::parser::parse_message_type,
+    };
+
+    use super::*;
+    use crate::{Dialogue, formats::Problem};
+
+    /// A table of texts; lists of them where levels are given.
+    fn write(path: &Path, schema: &str, columns: &[(&[&str], &[i16], &[i16])]) {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for (texts, defined, repeated) in columns {
+            let mut column = group.next_column().unwrap().unwrap();
+            let texts: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(*text)).collect();
+            let levels = |levels: &[i16]| (!levels.is_empty()).then(|| levels.to_vec());
+            let (defined, repeated) = (levels(defined), levels(repeated));
+            column
+                .typed::<ByteArrayType>()
+                .write_batch(&texts, defined.as_deref(), repeated.as_deref())
+                .unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+    }
+
+    fn read(path: &Path) -> Result<Vec<Result<Dialogue, Problem>>> {
+        let input = Input::open(path)?;
+        assert_eq!(formats::sniff(&input.probe()).unwrap().0.name(), "parquet");
+        Ok(Parquet.read(input, &ReadOptions::default())?.collect())
+    }
+
+    const FLAT: &str = "message m { required binary session (UTF8); optional binary speaker (UTF8); required binary text (UTF8); }";
+
+    #[test]
+    fn a_table_of_turns_is_read_as_csv_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats.parquet");
+        write(
+            &path,
+            FLAT,
+            &[
+                (&["a", "a", "b"], &[], &[]),
+                (&["user", "agent"], &[1, 1, 0], &[]),
+                (&["my \"card\", gone", "two\nlines", "hello"], &[], &[]),
+            ],
+        );
+        let got: Vec<Dialogue> = read(&path).unwrap().into_iter().map(Result::unwrap).collect();
+        let texts = |d: &Dialogue| d.turns.iter().map(|t| t.text.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (got[0].id.as_str(), texts(&got[0])),
+            ("a", vec!["my \"card\", gone".into(), "two\nlines".into()])
+        );
+        assert_eq!((got[1].id.as_str(), got[1].turns[0].speaker.as_str()), ("b", ""));
+        assert_eq!(got[0].turns[1].speaker, "agent");
+    }
+
+    #[test]
+    fn a_table_with_lists_is_read_as_json_lines_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats.parquet");
+        let schema =
+            "message m { required binary id (UTF8); required group messages (LIST) { repeated group list {
+            required group element { required binary role (UTF8); required binary content (UTF8); } } } }";
+        write(
+            &path,
+            schema,
+            &[
+                (&["a", "b"], &[], &[]),
+                (&["user", "assistant", "user"], &[1, 1, 1], &[0, 1, 0]),
+                (&["hi", "hello", "bye"], &[1, 1, 1], &[0, 1, 0]),
+            ],
+        );
+        let got: Vec<Dialogue> = read(&path).unwrap().into_iter().map(Result::unwrap).collect();
+        assert_eq!((got[0].id.as_str(), got[0].turns.len(), got[1].turns[0].text.as_str()), ("a", 2, "bye"));
+    }
+
+    #[test]
+    fn damage_is_told_and_never_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats.parquet");
+        write(
+            &path,
+            FLAT,
+            &[
+                (&["a", "a", "b"], &[], &[]),
+                (&["user"], &[1, 0, 0], &[]),
+                (&["one", "two", "three"], &[], &[]),
+            ],
+        );
+        let good = std::fs::read(&path).unwrap();
+        for at in 4..good.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] ^= bits;
+                std::fs::write(&path, &bad).unwrap();
+                drop(read(&path));
+            }
+            std::fs::write(&path, &good[..at]).unwrap();
+            assert!(read(&path).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats.parquet");
+        write(&path, FLAT, &[(&["a"], &[], &[]), (&["user"], &[1], &[]), (&["x"], &[], &[])]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("this Parquet file cannot be read"));
+        let schema = "message m { required binary id (UTF8); repeated int32 numbers; }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut writer =
+            SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&[ByteArray::from("a")], None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&[1, 2], Some(&[1, 1]), Some(&[0, 1])).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let e = read(&path).unwrap_err();
+        assert!(e.to_string().contains("its columns are id, numbers"), "{e}");
+    }
+}

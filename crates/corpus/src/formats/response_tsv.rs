@@ -1,0 +1,152 @@
+//! Response selection as ECD (E-commerce), Douban and the Ubuntu corpus are published for it: a sample a line,
+//! `label ⇥ turn ⇥ … ⇥ turn ⇥ response`.
+//!
+//! A line becomes the context with the response after it, and the label (1: the true response, 0: one from elsewhere)
+//! as metadata. Consecutive lines share their context: one line with the true response is followed by one (training)
+//! or nine (test) with others. They stay dialogues of their own, as each is a sample; to index what was really said,
+//! keep those with label 1.
+
+use crate::{
+    Dialogue,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        place::Place,
+        support::{self, Fail},
+        ubuntu_dialogue::speakers,
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::error::Result;
+
+pub(super) struct ResponseTsv;
+
+impl Format for ResponseTsv {
+    fn name(&self) -> &'static str {
+        "response-tsv"
+    }
+
+    fn about(&self) -> &'static str {
+        "response selection (ECD, Douban, Ubuntu): label, context turns and a response, with tabs between them"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let lines: Vec<&str> = probe.lines().take(40).collect();
+        let split: Option<Vec<(&str, &str)>> = lines.iter().map(|line| sample(line)).collect();
+        let Some(samples) = split.filter(|samples| !samples.is_empty()) else {
+            return Fit::No;
+        };
+        let labels = |wanted| lines.iter().any(|line| line.starts_with(wanted));
+        let shared = samples.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
+        // The same context with another label is what no other table has.
+        if shared && labels('0') && labels('1') {
+            return Fit::Yes;
+        }
+        let widths: Vec<usize> = samples.iter().map(|(context, _)| context.split('\t').count()).collect();
+        if widths.windows(2).any(|pair| matches!(pair, [a, b] if a != b)) { Fit::Maybe } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let place = Place::of(&input);
+        let (prefix, source) = (place.prefix(), place.source());
+        let mut samples = 0;
+        Ok(support::from_lines(input, options, move |line| {
+            if line.text.trim().is_empty() {
+                return Ok(None);
+            }
+            samples += 1;
+            let id = support::made_id(&prefix, samples)?;
+            let fail = |reason| Fail::new(reason).with_id(Some(id.as_str()));
+            let label = match line.text.split('\t').next().map(str::trim) {
+                Some("0") => 0,
+                Some("1") => 1,
+                other => {
+                    let label: String = other.unwrap_or_default().chars().take(40).collect();
+                    return Err(fail(format!("the line begins with the label 0 or 1, not with `{label}`")));
+                }
+            };
+            let Some((context, response)) = sample(line.text) else {
+                return Err(fail(
+                    "the line has no context: it is label, turns and response with tabs between them".into(),
+                ));
+            };
+            if response.trim().is_empty() {
+                return Err(fail("the response, the last column, is empty".into()));
+            }
+            let mut dialogue = Dialogue::new(id.clone());
+            dialogue.source.clone_from(&source);
+            dialogue.metadata.insert("label".into(), label.into());
+            if let Some(split) = &place.split {
+                dialogue.metadata.insert("split".into(), split.as_str().into());
+            }
+            for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {
+                if !turn.trim().is_empty() {
+                    dialogue.push(speaker, role, turn.trim());
+                }
+            }
+            Ok(Some(dialogue))
+        }))
+    }
+}
+
+/// Context and response of a line with a label.
+fn sample(line: &str) -> Option<(&str, &str)> {
+    let (label, rest) = line.split_once('\t')?;
+    matches!(label.trim(), "0" | "1").then_some(())?;
+    rest.rsplit_once('\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const TEXT: &str = "1\tis it in stock\tyes it is\twhen will it come\ttomorrow\n\
+        0\tis it in stock\tyes it is\twhen will it come\tyou are welcome\n\
+        1\thello\thi\n\n\
+        2\thello\thi\n\
+        1\thello\n\
+        0\thello\t \n";
+
+    #[test]
+    fn a_line_is_context_and_response_with_the_label() {
+        let got = read_text(&ResponseTsv, "/c/ecd/test.txt", TEXT);
+        assert_eq!(got.len(), 3);
+        assert_eq!(got[1].id.as_str(), "ecd-test-000002");
+        assert_eq!((&got[1].metadata["label"], got[1].source.as_str()), (&0.into(), "ecd"));
+        assert_eq!(got[1].metadata["split"], "test");
+        let turns: Vec<_> = got[1].turns.iter().map(|t| (t.speaker.as_str(), t.text.as_str())).collect();
+        assert_eq!(
+            turns,
+            [
+                ("user", "is it in stock"),
+                ("agent", "yes it is"),
+                ("user", "when will it come"),
+                ("agent", "you are welcome")
+            ]
+        );
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        assert_eq!(
+            problems(&ResponseTsv, "/c/ecd/test.txt", TEXT),
+            [
+                "/c/ecd/test.txt:5 (ecd-test-000004): the line begins with the label 0 or 1, not with `2`",
+                "/c/ecd/test.txt:6 (ecd-test-000005): the line has no context: it is label, turns and response with tabs between them",
+                "/c/ecd/test.txt:7 (ecd-test-000006): the response, the last column, is empty",
+            ]
+        );
+    }
+
+    #[test]
+    fn shared_contexts_tell_it() {
+        assert_eq!(sniffed("train.txt", "1\ta\tb\tc\n0\ta\tb\td\n"), Some("response-tsv"));
+        assert_eq!(sniffed("train.txt", "1\ta\tb\tc\n1\tx\ty\n"), Some("response-tsv"));
+        // Two scored sentences a line are something else.
+        assert_ne!(sniffed("sts.txt", "1\ta\tb\n0\tc\td\n"), Some("response-tsv"));
+        assert_ne!(
+            sniffed("x.txt", "0\thello\t\t1,2\t3\n1\thi\t\t0\t2\n2\thm\t\t1\t0\n"),
+            Some("response-tsv")
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! The Self-dialogue Corpus: one Mechanical Turk batch a CSV, one invented dialogue a row.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use jiff::{civil::DateTime, tz};
+
+use crate::{
+    Dialogue, Role, Time,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        support::{self, Fail},
+        tables,
+    },
+    input::{Input, Probe},
+    rows::{Dialect, Row},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{DialogueId, TurnNo},
+};
+
+pub(super) struct SelfDialogue;
+
+/// Workers whose dialogues the authors leave out. The file lies beside the folder of the batches.
+const BLOCKED: &str = "blocked_workers.txt";
+
+impl Format for SelfDialogue {
+    fn name(&self) -> &'static str {
+        "self-dialogue"
+    }
+
+    fn about(&self) -> &'static str {
+        "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder a topic"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        if probe.file_name() == BLOCKED {
+            return Fit::Companion;
+        }
+        match tables::first_row(probe.text, Dialect::CSV).map(|header| Columns::find(&header)) {
+            Some(Ok(_)) => Fit::Yes,
+            _ => Fit::No,
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let name = &input.name;
+        let Some(header) = tables::first_row(input.probe().text, Dialect::CSV) else {
+            return Err(Error::data(format!("{name}: the header cannot be read")));
+        };
+        let columns = Columns::find(&header).map_err(|missing| {
+            Error::data(format!("{name} has no column {missing}; it is not such a batch"))
+        })?;
+        let blocked = match input.path.as_deref().and_then(blocked_list) {
+            Some(path) => support::read_companion(&path)?.split_whitespace().map(str::to_owned).collect(),
+            None => HashSet::new(),
+        };
+        let topic = input.folder_name();
+        Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
+            columns.dialogue(row, &blocked, topic.as_deref()).map(Some)
+        }))
+    }
+}
+
+/// The list of blocked workers in a folder above the file.
+fn blocked_list(file: &Path) -> Option<PathBuf> {
+    let file = fs::canonicalize(file).ok()?;
+    file.ancestors().skip(1).take(3).map(|folder| folder.join(BLOCKED)).find(|path| path.is_file())
+}
+
+/// The places of the columns that are used. Where a name comes twice, the first counts.
+struct Columns {
+    width: usize,
+    id: usize,
+    worker: usize,
+    task: Option<usize>,
+    status: Option<usize>,
+    began: Option<usize>,
+    reject: Option<usize>,
+    /// Those of the sentences 1, 2, 3 …
+    sentences: Vec<usize>,
+}
+
+impl Columns {
+    /// The columns under a header, or the name of one that is missing.
+    fn find(header: &[String]) -> Result<Columns, &'static str> {
+        let place = |name: &str| header.iter().position(|cell| cell.trim() == name);
+        let sentences: Vec<usize> = (1..).map_while(|n| place(&format!("Answer.sentence{n}"))).collect();
+        if sentences.is_empty() {
+            return Err("Answer.sentence1");
+        }
+        Ok(Columns {
+            width: header.len(),
+            id: place("AssignmentId").ok_or("AssignmentId")?,
+            worker: place("WorkerId").ok_or("WorkerId")?,
+            task: place("Title"),
+            status: place("AssignmentStatus"),
+            began: place("AcceptTime"),
+            reject: place("Reject"),
+            sentences,
+        })
+    }
+
+    fn dialogue(
+        &self,
+        row: &Row<'_>,
+        blocked: &HashSet<String>,
+        topic: Option<&str>,
+    ) -> Result<Dialogue, Fail> {
+        let cell = |at| tables::text(row, at).map(str::trim);
+        let id = cell(self.id)?;
+        let result = (|| {
+            if row.width() != self.width {
+                return Err(Fail::new(format!(
+                    "the row has {} columns and the header {}",
+                    row.width(),
+                    self.width
+                )));
+            }
+            let mut dialogue = Dialogue::new(DialogueId::new(id)?);
+            dialogue.source = "self-dialogue".into();
+            dialogue.language = Some("en".into());
+            dialogue.domains.extend(topic.map(str::to_owned));
+            let worker = cell(self.worker)?;
+            if blocked.contains(worker) {
+                dialogue.metadata.insert("blocked_worker".into(), true.into());
+            }
+            let kept = [("task", self.task), ("status", self.status), ("reject", self.reject)];
+            for (key, at) in kept.into_iter().chain([("worker", Some(self.worker))]) {
+                let value = at.map_or(Ok(""), cell)?;
+                if !value.is_empty() {
+                    dialogue.metadata.insert(key.into(), value.into());
+                }
+            }
+            let began = self.began.map_or(Ok(""), cell)?;
+            dialogue.time = read_time(began);
+            if dialogue.time.is_none() && !began.is_empty() {
+                dialogue.metadata.insert("time".into(), began.into());
+            }
+            for (number, at) in (1u32..).zip(&self.sentences) {
+                let text = cell(*at)?;
+                // An answer that was left empty comes as nothing or as `{}`.
+                if text.is_empty() || text == "{}" {
+                    continue;
+                }
+                let (speaker, role) = if number % 2 == 1 { ("p1", Role::User) } else { ("p2", Role::Agent) };
+                dialogue.push(speaker, role, text).number = TurnNo(number);
+            }
+            Ok(dialogue)
+        })();
+        result.map_err(|fail| fail.with_id(Some(id).filter(|id| !id.is_empty())))
+    }
+}
+
+/// `Tue May 09 18:33:15 PDT 2017`, as Mechanical Turk writes times, always those of the Pacific coast.
+fn read_time(text: &str) -> Option<Time> {
+    let (hours, zone) = [(-7, " PDT "), (-8, " PST "), (0, " UTC "), (0, " GMT ")]
+        .into_iter()
+        .find(|(_, zone)| text.contains(zone))?;
+    let local = DateTime::strptime("%a %b %d %H:%M:%S %Y", text.replace(zone, " ")).ok()?;
+    tz::offset(hours).to_timestamp(local).ok().map(Time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const BATCH: &str = "\
+HITId,Title,AssignmentId,WorkerId,AssignmentStatus,AcceptTime,Answer.sentence1,Answer.sentence10,Answer.sentence2,Answer.sentence3,Title,Reject
+h,Talk about tea,A1,W1,Submitted,Tue May 09 18:33:15 PDT 2017,\"Tea, or coffee?\",no,Tea.,{},x,
+h,Talk about tea,A2,W2,Rejected,someday,Hm,,,{},x,Duplicate
+h,,A3,W2,Submitted,,{},,,,x,
+h,,A4,W2
+";
+
+    #[test]
+    fn sentences_alternate_and_unfilled_ones_are_no_turns() {
+        assert_eq!(sniffed("tea/tea0.csv", BATCH), Some("self-dialogue"));
+        let got = read_text(&SelfDialogue, "tea/tea0.csv", BATCH);
+        assert_eq!(
+            serde_json::to_string(&got[0]).unwrap(),
+            r#"{"id":"A1","source":"self-dialogue","language":"en","time":"2017-05-10T01:33:15Z","domains":["tea"],"metadata":{"status":"Submitted","task":"Talk about tea","worker":"W1"},"turns":[{"number":1,"speaker":"p1","role":"user","text":"Tea, or coffee?"},{"number":2,"speaker":"p2","role":"agent","text":"Tea."}]}"#
+        );
+        assert_eq!(got[1].metadata["reject"], "Duplicate");
+        assert_eq!(got[1].metadata["time"], "someday");
+    }
+
+    #[test]
+    fn bad_rows_are_named() {
+        assert_eq!(
+            problems(&SelfDialogue, "tea/tea0.csv", BATCH),
+            [
+                "tea/tea0.csv:4 (A3): the dialogue has no turns",
+                "tea/tea0.csv:5 (A4): the row has 4 columns and the header 12",
+            ]
+        );
+    }
+
+    #[test]
+    fn blocked_workers_are_marked_from_the_list_above() {
+        let dir = tempfile::tempdir().unwrap();
+        let batch = dir.path().join("corpus/tea/tea0.csv");
+        fs::create_dir_all(batch.parent().unwrap()).unwrap();
+        fs::write(&batch, BATCH).unwrap();
+        fs::write(dir.path().join(BLOCKED), "W2\nW9\n").unwrap();
+        let read = SelfDialogue.read(Input::open(&batch).unwrap(), &ReadOptions::default()).unwrap();
+        let marks: Vec<_> =
+            read.filter_map(Result::ok).map(|d| d.metadata.contains_key("blocked_worker")).collect();
+        assert_eq!(marks, [false, true]);
+        let list = Input::open(&dir.path().join(BLOCKED)).unwrap();
+        assert_eq!(SelfDialogue.sniff(&list.probe()), Fit::Companion);
+    }
+}

@@ -1,0 +1,197 @@
+//! ShareGPT and its relatives: `{"id", "conversations": [{"from", "value"}]}`, one a line or in one array.
+//!
+//! In the wild the list is also called `conversation` or `items`; its members may be `{"role", "content"}` (as in
+//! collections of logged chats) or hold a question and its answer, `{"human", "assistant"}`, which become two turns. A
+//! `system` text beside the list becomes the first turn.
+
+use serde_json::Value;
+
+use crate::{
+    Dialogue, Role,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        chat_json::{self, Content, Record},
+        support::Fail,
+    },
+    input::{Input, Probe},
+};
+use turnwise_core::error::Result;
+
+pub(super) struct ShareGpt;
+
+const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
+const SPEAKERS: [&str; 3] = ["from", "role", "speaker"];
+const TEXTS: [&str; 4] = ["value", "content", "text", "markdown"];
+/// In a member that holds a question and its answer.
+const QUESTIONS: [&str; 2] = ["human", "user"];
+const ANSWERS: [&str; 3] = ["assistant", "gpt", "bot"];
+
+impl Format for ShareGpt {
+    fn name(&self) -> &'static str {
+        "sharegpt"
+    }
+
+    fn about(&self) -> &'static str {
+        "ShareGPT and relatives, {\"conversations\": [{\"from\", \"value\"}]}: one a line (JSONL) or one JSON array"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let is_turn = |turn: &Value| {
+            let has = |keys: &[&str]| keys.iter().any(|key| turn.get(key).is_some());
+            (has(&SPEAKERS[..2]) && has(&TEXTS)) || (has(&QUESTIONS) && has(&ANSWERS))
+        };
+        let fits = |record: &Record| {
+            let list = LISTS.iter().find_map(|&key| record.get(key)).and_then(Value::as_array);
+            list.and_then(|list| list.first()).is_some_and(is_turn)
+        };
+        let sample = chat_json::sample(probe);
+        if sample.iter().any(fits) {
+            return Fit::Yes;
+        }
+        // The first record may be longer than what is looked at.
+        let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
+        let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
+        if long { Fit::Maybe } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        chat_json::read(input, options, dialogue)
+    }
+}
+
+fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
+    let mut dialogue = chat_json::begin(&mut record, stem, place)?;
+    let id = dialogue.id.clone();
+    let fail = |reason: String| Fail::new(reason).with_id(Some(id.as_str()));
+    let list = LISTS.iter().find_map(|&key| match record.get_mut(key) {
+        Some(Value::Array(list)) => Some((key, std::mem::take(list))),
+        _ => None,
+    });
+    let Some((key, turns)) = list else {
+        return Err(fail("the record has no list `conversations` (or `conversation`, `items`)".to_owned()));
+    };
+    record.remove(key);
+    if let Some(text) = chat_json::take_text(&mut record, &["system", "system_prompt"]) {
+        dialogue.push("system", Role::System, text);
+    }
+    for (n, turn) in (1..).zip(turns) {
+        let Value::Object(turn) = turn else {
+            return Err(fail(format!("turn {n} of `{key}` is not an object")));
+        };
+        add_turns(&mut dialogue, turn).map_err(|why| fail(format!("turn {n} of `{key}` {why}")))?;
+    }
+    dialogue.metadata = chat_json::rest(record);
+    Ok(dialogue)
+}
+
+fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
+    let Some(speaker) = chat_json::take_text(&mut turn, &SPEAKERS) else {
+        let before = dialogue.turns.len();
+        for key in QUESTIONS.iter().chain(&ANSWERS) {
+            if let Some(text) = chat_json::take_text(&mut turn, &[key]) {
+                dialogue.push(*key, chat_json::role(key), text);
+            }
+        }
+        if dialogue.turns.len() == before {
+            return Err("has no `from`");
+        }
+        return Ok(());
+    };
+    let value = TEXTS.iter().find_map(|&key| turn.remove(key)).ok_or("has no `value`")?;
+    let content = Content::of(&value).ok_or("has a `value` that is not a text")?;
+    let name = chat_json::take_text(&mut turn, &["name"]);
+    let added = dialogue.push(
+        name.unwrap_or_else(|| speaker.clone()),
+        chat_json::role(&speaker),
+        content.text_or_calls(),
+    );
+    added.time = chat_json::take_time(&mut turn);
+    added.metadata = chat_json::rest(turn);
+    if !content.other.is_empty() {
+        added.metadata.insert("parts".to_owned(), content.other.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    fn turns(d: &Dialogue) -> Vec<String> {
+        d.turns.iter().map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text)).collect()
+    }
+
+    #[test]
+    fn the_variants_give_the_same_dialogue() {
+        let original = r#"{"id":"k_0","conversations":[{"from":"human","value":"Why is it wet?"},{"from":"gpt","value":"It rained."}]}"#;
+        let items = original.replace("conversations", "items");
+        let pairs = r#"{"conversation_id":"k_0","conversation":[{"human":"Why is it wet?","assistant":"It rained."}]}"#;
+        let logged = r#"{"conversation_hash":"k_0","conversation":[{"role":"user","content":"Why is it wet?"},{"role":"assistant","content":"It rained."}]}"#;
+        for one in [original, &items, pairs, logged] {
+            // The first record of the real collections is at times empty.
+            let array = format!("[{{\"id\":\"e\",\"conversations\":[]}},\n{one}\n]");
+            for text in [format!("{one}\n"), array] {
+                assert_eq!(sniffed("s.json", &text), Some("sharegpt"), "{text}");
+                let got = read_text(&ShareGpt, "s.json", &text);
+                assert_eq!(got.len(), 1);
+                assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("k_0", "s"));
+                let said: Vec<_> =
+                    turns(&got[0]).iter().map(|t| t.split_once('/').unwrap().1.to_owned()).collect();
+                assert_eq!(said, ["user: Why is it wet?", "agent: It rained."]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_record_is_kept() {
+        let text = r#"{"id":"a","system":"Be kind.","language":"English","model":"m1","conversations":[{"from":"human","value":"hi","weight":0},{"from":"function_call","value":"f()"},{"from":"observation","value":"7"},{"from":"narrator","value":"Silence."}]}"#;
+        let got = &read_text(&ShareGpt, "s.jsonl", text)[0];
+        assert_eq!(
+            turns(got),
+            [
+                "system/system: Be kind.",
+                "human/user: hi",
+                "function_call/agent: f()",
+                "observation/tool: 7",
+                "narrator/narrator: Silence.",
+            ]
+        );
+        assert_eq!(got.language, None);
+        assert_eq!(serde_json::to_string(&got.metadata).unwrap(), r#"{"language":"English","model":"m1"}"#);
+        assert_eq!(got.turns[1].metadata["weight"], 0);
+        let chinese = text.replace("English", "zh-CN");
+        assert_eq!(read_text(&ShareGpt, "s.jsonl", &chinese)[0].language.as_deref(), Some("zh-CN"));
+    }
+
+    #[test]
+    fn bad_records_are_named_and_the_rest_is_read() {
+        let text = r#"[{"id":"a","conversations":[{"value":"x"}]},
+{"id":"b"},
+{"id":"c","conversations":[{"from":"human"}]},
+{"id":"d","items":["x"]},
+{"id":"e","conversations":[{"from":"human","value":false}]},
+{"id":"f","conversations":[{"from":"human","value":" "}]},
+{"id":"g","conversations":[{"from":"human","value":"x"}]}
+"#;
+        assert_eq!(
+            problems(&ShareGpt, "a.json", text),
+            [
+                "a.json:1 (a): turn 1 of `conversations` has no `from`",
+                "a.json:2 (b): the record has no list `conversations` (or `conversation`, `items`)",
+                "a.json:3 (c): turn 1 of `conversations` has no `value`",
+                "a.json:4 (d): turn 1 of `items` is not an object",
+                "a.json:5 (e): turn 1 of `conversations` has a `value` that is not a text",
+                "a.json:6 (f): every turn's text is empty",
+                "a.json:8: the file ends in the middle of a JSON value",
+            ]
+        );
+        assert_eq!(read_text(&ShareGpt, "a.json", text).len(), 1);
+    }
+
+    #[test]
+    fn other_json_is_not_taken() {
+        assert_eq!(sniffed("a.jsonl", r#"{"items":[{"price":1}]}"#), None);
+        assert_eq!(sniffed("a.jsonl", r#"{"conversation":"x"}"#), None);
+    }
+}

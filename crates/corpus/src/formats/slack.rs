@@ -1,0 +1,204 @@
+//! Slack exports: a folder with `users.json`, `channels.json` (`groups.json`, `dms.json`, `mpims.json`) and a folder a
+//! channel, with one file a day.
+//!
+//! - A thread is one dialogue, whichever days its replies lie on; the other messages of a channel are one dialogue a
+//!   day. The id is the channel's id and the moment of the message that began the thread (as in a permanent link), or
+//!   the day: neither changes when a later export has more days. A message that is only answered after the first export
+//!   moves from its day's dialogue to its thread's.
+//! - Names are looked up in `users.json`; mentions and links are written as people see them.
+//! - Joins, leaves and traces of edits are left out and counted in the metadata of the day's dialogue (`left_out`). New
+//!   topics, pins and the like are turns of the role `system`; a day with nothing else gives no dialogue. Bots have the
+//!   role `agent`.
+//! - Memory: one day of a channel with the threads that began on it, and for one channel at a time the moment of every
+//!   thread (some 20 bytes each). A channel's files are read once to learn on which days its threads go on, then day by
+//!   day, each with the later days on which its threads have replies.
+//!
+//! One day's file alone can be read too; its threads are then those of the day.
+
+mod channel;
+mod message;
+mod names;
+mod text;
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    formats::{Dialogues, Fit, Format, ReadOptions, support::Fail},
+    input::{Input, Probe},
+};
+use turnwise_core::error::{IoContext, Result};
+
+use channel::{ChannelDays, Day, days, each};
+use message::place;
+use names::{LISTS, Names, USERS, root_of};
+
+pub(super) struct Slack;
+
+impl Format for Slack {
+    fn name(&self) -> &'static str {
+        "slack"
+    }
+
+    fn about(&self) -> &'static str {
+        "a Slack export: the unpacked folder, a channel's folder in it, or one day's file"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let name = probe.file_name();
+        let is_list = LISTS.iter().any(|(list, _)| *list == name)
+            || USERS.contains(&name.as_str())
+            || name == "integration_logs.json";
+        let Some((_, Value::Object(first))) = probe.first_element(1) else {
+            return if is_list && probe.text.trim() == "[]" { Fit::Companion } else { Fit::No };
+        };
+        let has = |key: &str| first.contains_key(key);
+        let is_message = probe.text.trim_start().starts_with('[')
+            && place(&first).is_some()
+            && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
+        if is_message {
+            Fit::Yes
+        } else if is_list
+            && (has("id") && (has("members") || has("profile") || has("team_id")) || has("service_type"))
+        {
+            Fit::Companion
+        } else {
+            Fit::No
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let (name, day, limit) = (input.name.clone(), input.stem(), options.max_record);
+        let folder = input.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+        let mut problems = Vec::new();
+        let names = Names::read(&root_of(&folder), limit, &mut problems);
+        let channel = names.channel(&input.folder_name().unwrap_or_else(|| "slack".to_owned()));
+        let mut stream = Some(input.into_stream());
+        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+        Ok(Box::new(std::iter::from_fn(move || {
+            if let Some(stream) = stream.take() {
+                let mut problems = Vec::new();
+                let mut messages = Day::default();
+                each(stream, &name, limit, &mut problems, |raw, at| {
+                    messages.take(&raw, at, &names, &|_| true)
+                });
+                out.extend(problems.into_iter().map(Err));
+                out.extend(messages.dialogues(&channel, &day, &name));
+            }
+            out.pop_front()
+        })))
+    }
+
+    fn claims_folder(&self, folder: &Path) -> bool {
+        let lists = LISTS.iter().map(|(list, _)| *list).chain(USERS);
+        if lists.into_iter().any(|list| folder.join(list).is_file()) {
+            return subfolders(folder)
+                .is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
+        }
+        // A channel's folder alone; the first days may be empty.
+        let days = days(folder).unwrap_or_default();
+        let fits =
+            |path: &PathBuf| Input::open(path).is_ok_and(|input| self.sniff(&input.probe()) == Fit::Yes);
+        days.iter().take(5).any(|(_, path)| fits(path))
+    }
+
+    fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
+        let (root, channels) = match days(folder)? {
+            days if days.is_empty() => (folder.to_owned(), subfolders(folder)?),
+            _ => (root_of(folder), vec![folder.to_owned()]),
+        };
+        let mut problems = Vec::new();
+        let names = Arc::new(Names::read(&root, options.max_record, &mut problems));
+        let limit = options.max_record;
+        let mut out: VecDeque<_> = problems.into_iter().map(Err).collect();
+        let mut channels = VecDeque::from(channels);
+        let mut current: Option<ChannelDays> = None;
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                if let Some(item) = out.pop_front() {
+                    return Some(item);
+                }
+                match &mut current {
+                    Some(channel) if !channel.is_read() => out.extend(channel.read_next()),
+                    _ => {
+                        let folder = channels.pop_front()?;
+                        match ChannelDays::new(&folder, Arc::clone(&names), limit) {
+                            Ok(channel) => current = Some(channel),
+                            Err(e) => {
+                                let path = folder.display().to_string();
+                                out.push_back(Err(Fail::from(e).at(&path, 1)));
+                            }
+                        }
+                    }
+                }
+            }
+        })))
+    }
+}
+
+fn subfolders(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).at("read", folder)? {
+        let path = entry.at("read", folder)?.path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const DAY: &str = r#"[
+{"type":"message","ts":"1772442840.000100","user":"U1","text":"morning"},
+{"type":"message","ts":"1772442841.000100","user":"U1","text":"who has the key?","thread_ts":"1772442841.000100","reply_count":1},
+{"type":"message","ts":"1772442850.000100","user":"U2","text":"me","thread_ts":"1772442841.000100"},
+{"type":"message","subtype":"channel_join","ts":"1772442851.000100","user":"U3","text":"<@U3> has joined"},
+{"type":"message","ts":"1772442852.000100","user":"U2","text":"so am I","thread_ts":"1700000000.000100"},
+{"type":"message","user":"U2","text":"when?"},
+7
+]"#;
+
+    #[test]
+    fn one_day_alone_is_read() {
+        let got = read_text(&Slack, "general/2026-03-02.json", DAY);
+        let ids: Vec<_> = got.iter().map(|d| (d.id.as_str(), d.turns.len())).collect();
+        assert_eq!(
+            ids,
+            [("general-1700000000.000100", 1), ("general-2026-03-02", 1), ("general-1772442841.000100", 2)]
+        );
+        assert_eq!(got[0].metadata["without_root"], true);
+        assert_eq!(got[1].metadata["left_out"], 1);
+        assert_eq!(
+            problems(&Slack, "general/2026-03-02.json", DAY),
+            [
+                "general/2026-03-02.json:7: the message has no `ts` like \"1772442840.000200\"",
+                "general/2026-03-02.json:8: the message is not a JSON object",
+            ]
+        );
+    }
+
+    #[test]
+    fn its_files_are_told() {
+        assert_eq!(sniffed("2026-03-02.json", DAY), Some("slack"));
+        let fit = |name: &str, text: &str| {
+            let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+            Slack.sniff(&Input::from_stream(name.into(), Some(name.into()), stream).unwrap().probe())
+        };
+        assert_eq!(fit("users.json", r#"[{"id":"U1","name":"ana","profile":{}}]"#), Fit::Companion);
+        assert_eq!(fit("dms.json", "[]"), Fit::Companion);
+        assert_eq!(fit("other.json", r#"[{"id":"U1","name":"ana","profile":{}}]"#), Fit::No);
+        assert_eq!(fit("users.json", r#"[{"user":"ana"}]"#), Fit::No);
+        assert_eq!(fit("a.json", r#"{"ts":"1.0","type":"message"}"#), Fit::No);
+    }
+}

@@ -1,0 +1,232 @@
+//! The days of a channel, and the dialogues on them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::BufRead,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    message::{Raw, Ts, is_left_out, place, turn},
+    names::{Channel, Names, open},
+};
+use crate::{
+    Dialogue, Role, Turn,
+    formats::{
+        Problem,
+        support::{self, Fail},
+    },
+    json_elements::Elements,
+};
+use turnwise_core::{
+    error::{IoContext, Result},
+    ids::DialogueId,
+};
+
+/// The files of a channel's folder that hold a day, in order, with the day.
+pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).at("read", folder)? {
+        let path = entry.at("read", folder)?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let day = name
+            .strip_suffix(".json")
+            .filter(|day| day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok());
+        if let Some(day) = day.map(str::to_owned) {
+            found.push((day, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The messages of one file, each with its line.
+pub(super) fn each(
+    stream: Box<dyn BufRead + Send>,
+    name: &str,
+    limit: usize,
+    problems: &mut Vec<Problem>,
+    mut take: impl FnMut(Raw, u64) -> Result<(), Fail>,
+) {
+    for element in Elements::at_depth(stream, 1, limit) {
+        let problem = match element {
+            Err(e) => Err(support::element_problem(name, e)),
+            Ok(element) => {
+                let taken = match serde_json::from_slice::<Value>(&element.json) {
+                    Ok(Value::Object(raw)) => take(raw, element.line),
+                    Ok(_) => Err(Fail::new("the message is not a JSON object")),
+                    Err(e) => Err(e.into()),
+                };
+                taken.map_err(|fail| fail.at(name, element.line))
+            }
+        };
+        problems.extend(problem.err());
+    }
+}
+
+/// A channel, read day by day.
+pub(super) struct ChannelDays {
+    channel: Channel,
+    names: Arc<Names>,
+    limit: usize,
+    days: Vec<(String, PathBuf)>,
+    next: usize,
+    /// The day on which the first message of a thread lies.
+    begun: HashMap<Ts, usize>,
+    /// The later days that hold replies to threads of a day.
+    later: BTreeMap<usize, BTreeSet<usize>>,
+}
+
+impl ChannelDays {
+    pub(super) fn new(folder: &Path, names: Arc<Names>, limit: usize) -> Result<Self> {
+        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut begun = HashMap::new();
+        let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        let days = days(folder)?;
+        // What is wrong with the files is told when they are read for their messages.
+        let mut ignored = Vec::new();
+        for (n, (_, path)) in days.iter().enumerate() {
+            let Some(stream) = open(path, &mut ignored) else {
+                continue;
+            };
+            each(stream, "", limit, &mut ignored, |raw, _| {
+                if let Some((_, Some(thread))) = place(&raw).filter(|_| !is_left_out(&raw)) {
+                    let first = *begun.entry(thread).or_insert(n);
+                    if first < n {
+                        later.entry(first).or_default().insert(n);
+                    }
+                }
+                Ok(())
+            });
+            ignored.clear();
+        }
+        let channel = names.channel(&name);
+        Ok(ChannelDays { channel, names, limit, days, next: 0, begun, later })
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.next >= self.days.len()
+    }
+
+    /// The dialogues that begin on the next day.
+    pub(super) fn read_next(&mut self) -> Vec<Result<Dialogue, Problem>> {
+        let n = self.next;
+        self.next += 1;
+        let Some((day, path)) = self.days.get(n) else {
+            return Vec::new();
+        };
+        let (mut problems, mut messages) = (Vec::new(), Day::default());
+        let begins_here = |thread: Ts| self.begun.get(&thread) == Some(&n);
+        if let Some(stream) = open(path, &mut problems) {
+            let name = path.display().to_string();
+            let take = |raw: Raw, at| messages.take(&raw, at, &self.names, &begins_here);
+            each(stream, &name, self.limit, &mut problems, take);
+        }
+        // Told when the turn of those days comes.
+        let mut ignored = Vec::new();
+        for (_, path) in self.later.remove(&n).iter().flatten().filter_map(|&later| self.days.get(later)) {
+            let Some(stream) = open(path, &mut ignored) else {
+                continue;
+            };
+            each(stream, "", self.limit, &mut ignored, |raw, at| match place(&raw) {
+                Some((_, Some(thread))) if begins_here(thread) => {
+                    messages.take(&raw, at, &self.names, &|_| true)
+                }
+                _ => Ok(()),
+            });
+            ignored.clear();
+        }
+        let dialogues = messages.dialogues(&self.channel, day, &path.display().to_string());
+        problems.into_iter().map(Err).chain(dialogues).collect()
+    }
+}
+
+/// The messages of a day, and those of the threads that begin on it. What an export holds twice is held once.
+#[derive(Default)]
+pub(super) struct Day {
+    said: BTreeMap<Ts, Turn>,
+    threads: BTreeMap<Ts, BTreeMap<Ts, Turn>>,
+    /// The line on which a thread, or the day itself, begins.
+    lines: BTreeMap<Option<Ts>, u64>,
+    left_out: u64,
+}
+
+impl Day {
+    /// Takes a message, if it is none of a thread that began earlier.
+    pub(super) fn take(
+        &mut self,
+        raw: &Raw,
+        line: u64,
+        names: &Names,
+        begins_here: &dyn Fn(Ts) -> bool,
+    ) -> Result<(), Fail> {
+        let Some((ts, thread)) = place(raw) else {
+            return Err(Fail::new("the message has no `ts` like \"1772442840.000200\""));
+        };
+        if is_left_out(raw) {
+            self.left_out += 1;
+            return Ok(());
+        }
+        let turns = match thread {
+            None => &mut self.said,
+            Some(thread) if begins_here(thread) => self.threads.entry(thread).or_default(),
+            // It was read with the day on which the thread began.
+            Some(_) => return Ok(()),
+        };
+        turns.insert(ts, turn(raw, ts, names));
+        self.lines.entry(thread).or_insert(line);
+        Ok(())
+    }
+
+    /// In the order in which they began.
+    pub(super) fn dialogues(
+        self,
+        channel: &Channel,
+        day: &str,
+        path: &str,
+    ) -> Vec<Result<Dialogue, Problem>> {
+        let talk = self.said.values().any(|turn| turn.role != Some(Role::System));
+        let began = self.said.keys().next().copied();
+        let said = began.filter(|_| talk).map(|ts| (ts, (None, self.said)));
+        let threads = self.threads.into_iter().map(|(root, turns)| (root, (Some(root), turns)));
+        let mut all: Vec<_> = said.into_iter().chain(threads).collect();
+        all.sort_by_key(|(began, _)| *began);
+        let made = all.into_iter().map(|(_, (thread, turns))| {
+            let has_root = thread.is_none_or(|root| turns.contains_key(&root));
+            let made = dialogue(channel, day, thread, turns).and_then(|mut dialogue| {
+                if thread.is_none() && self.left_out > 0 {
+                    dialogue.metadata.insert("left_out".to_owned(), self.left_out.into());
+                }
+                if !has_root {
+                    dialogue.metadata.insert("without_root".to_owned(), true.into());
+                }
+                support::checked(dialogue)
+            });
+            made.map_err(|fail| fail.at(path, self.lines.get(&thread).copied().unwrap_or(1)))
+        });
+        made.collect()
+    }
+}
+
+fn dialogue(
+    channel: &Channel,
+    day: &str,
+    thread: Option<Ts>,
+    turns: BTreeMap<Ts, Turn>,
+) -> Result<Dialogue, Fail> {
+    let place = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
+    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{place}", channel.id))?);
+    dialogue.source = "slack".to_owned();
+    dialogue.title = Some(channel.title.clone());
+    dialogue.time = thread.and_then(Ts::time).or(turns.values().next().and_then(|turn| turn.time));
+    dialogue.turns = turns.into_values().collect();
+    for (key, value) in [("channel", channel.folder.as_str()), ("kind", channel.kind)] {
+        dialogue.metadata.insert(key.to_owned(), value.into());
+    }
+    dialogue.metadata.insert("thread".to_owned(), thread.is_some().into());
+    Ok(dialogue)
+}

@@ -1,0 +1,289 @@
+//! One message of a Slack export.
+
+use serde_json::{Map, Value};
+
+use crate::{Role, Time, Turn};
+use turnwise_core::ids::TurnNo;
+
+use super::{
+    names::{Names, Profile},
+    text::plain,
+};
+
+pub(super) type Raw = Map<String, Value>;
+
+/// The moment of a message in microseconds since 1970. Within a channel, no two messages have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Ts(i64);
+
+impl Ts {
+    /// Reads `1772442840.000200`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+        if !digits(seconds) || !digits(fraction) || fraction.len() > 6 {
+            return None;
+        }
+        let micros: i64 = format!("{fraction:0<6}").parse().ok()?;
+        Some(Ts(seconds.parse::<i64>().ok()?.checked_mul(1_000_000)?.checked_add(micros)?))
+    }
+
+    pub(super) fn time(self) -> Option<Time> {
+        jiff::Timestamp::from_microsecond(self.0).ok().map(Time)
+    }
+}
+
+impl std::fmt::Display for Ts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+fn text<'a>(raw: &'a Raw, key: &str) -> Option<&'a str> {
+    raw.get(key)?.as_str().filter(|text| !text.trim().is_empty())
+}
+
+fn list<'a>(raw: &'a Raw, key: &str) -> &'a [Value] {
+    raw.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// When a message was sent, and when the message that began its thread was, if it is in one.
+pub(super) fn place(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
+    let ts = Ts::parse(text(raw, "ts")?)?;
+    let answered =
+        raw.get("reply_count").and_then(Value::as_u64).unwrap_or(0) > 0 || !list(raw, "replies").is_empty();
+    let thread = text(raw, "thread_ts").and_then(Ts::parse).or(answered.then_some(ts));
+    Some((ts, thread))
+}
+
+/// Comings and goings, and the traces of edits, which say nothing that the other messages do not.
+pub(super) fn is_left_out(raw: &Raw) -> bool {
+    const LEFT_OUT: [&str; 9] = [
+        "channel_join",
+        "channel_leave",
+        "group_join",
+        "group_leave",
+        "bot_add",
+        "bot_remove",
+        "message_changed",
+        "message_deleted",
+        "message_replied",
+    ];
+    text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.contains(&subtype))
+}
+
+/// Whether nobody says it: a new topic, a pin, the stone in the place of a deleted message.
+fn is_notice(subtype: &str) -> bool {
+    const NOTICES: [&str; 6] =
+        ["pinned_item", "unpinned_item", "reminder_add", "tombstone", "huddle_thread", "sh_room_created"];
+    subtype.starts_with("channel_") || subtype.starts_with("group_") || NOTICES.contains(&subtype)
+}
+
+/// The turn that a message is.
+pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
+    let subtype = text(raw, "subtype").unwrap_or_default();
+    let user = text(raw, "user").or(text(raw, "bot_id"));
+    let is_bot = matches!(subtype, "bot_message" | "slackbot_response")
+        || raw.get("bot_id").is_some_and(Value::is_string)
+        || user.is_some_and(|id| names.is_bot(id));
+    let mut turn = Turn { number: TurnNo(0), time: ts.time(), ..Turn::default() };
+    if is_notice(subtype) {
+        turn.role = Some(Role::System);
+    } else {
+        turn.role = Some(if is_bot { Role::Agent } else { Role::Participant });
+        turn.speaker = speaker(raw, user, names);
+    }
+    let files = files(raw);
+    turn.text = said(raw, names);
+    if turn.text.is_empty() {
+        turn.text = files.join(", ");
+    }
+    let mut note = |key: &str, value: Value| _ = turn.metadata.insert(key.to_owned(), value);
+    if let Some(user) = user {
+        note("user", user.into());
+    }
+    if raw.get("edited").is_some_and(Value::is_object) {
+        note("edited", true.into());
+    }
+    if subtype == "tombstone" {
+        note("deleted", true.into());
+    }
+    if is_bot {
+        note("bot", true.into());
+    }
+    if !matches!(subtype, "" | "bot_message" | "file_share" | "tombstone") {
+        note("subtype", subtype.into());
+    }
+    if !files.is_empty() {
+        note("files", files.into());
+    }
+    let reactions = list(raw, "reactions").iter().filter_map(|r| r.get("name").cloned());
+    let reactions: Vec<Value> = reactions.filter(Value::is_string).collect();
+    if !reactions.is_empty() {
+        note("reactions", reactions.into());
+    }
+    turn
+}
+
+fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
+    // An integration posts under a name of its own.
+    let given = text(raw, "username").map(str::to_owned);
+    let listed = user.and_then(|id| names.user(id)).map(str::to_owned);
+    let profile = |key: &str| {
+        let profile: Option<Profile> = raw.get(key).and_then(|p| serde_json::from_value(p.clone()).ok());
+        profile.and_then(Profile::shown)
+    };
+    let named = if text(raw, "user").is_some() { listed.or(given) } else { given.or(listed) };
+    let named = named.or_else(|| profile("user_profile")).or_else(|| profile("bot_profile"));
+    named.or(user.map(str::to_owned)).unwrap_or_default()
+}
+
+/// The names of attached files; those of deleted files are gone.
+fn files(raw: &Raw) -> Vec<String> {
+    let file = raw.get("file").into_iter();
+    let named = |file: &Value| {
+        let file = file.as_object()?;
+        text(file, "name").or(text(file, "title")).map(str::to_owned)
+    };
+    list(raw, "files").iter().chain(file).filter_map(named).collect()
+}
+
+/// The text, and what is attached by whoever wrote it (not the previews that Slack adds to links); the blocks where
+/// there is neither.
+fn said(raw: &Raw, names: &Names) -> String {
+    let mut said = plain(text(raw, "text").unwrap_or_default().trim(), names);
+    let mut add = |more: &str| {
+        let more = plain(more.trim(), names);
+        if !more.is_empty() && !said.contains(&more) {
+            if !said.is_empty() {
+                said.push('\n');
+            }
+            said.push_str(&more);
+        }
+    };
+    for attachment in list(raw, "attachments").iter().filter_map(Value::as_object) {
+        if attachment.contains_key("from_url") || attachment.contains_key("original_url") {
+            continue;
+        }
+        let mut any = false;
+        for key in ["pretext", "title", "text"] {
+            if let Some(part) = text(attachment, key) {
+                add(part);
+                any = true;
+            }
+        }
+        for field in list(attachment, "fields").iter().filter_map(Value::as_object) {
+            let (title, value) =
+                (text(field, "title").unwrap_or_default(), text(field, "value").unwrap_or_default());
+            add(if title.is_empty() { value.to_owned() } else { format!("{title}: {value}") }.as_str());
+            any = true;
+        }
+        if !any {
+            add(text(attachment, "fallback").unwrap_or_default());
+        }
+    }
+    if said.is_empty() {
+        let mut blocks = String::new();
+        list(raw, "blocks").iter().for_each(|block| gather(block, names, &mut blocks));
+        said = blocks.trim().to_owned();
+    }
+    said
+}
+
+/// The words in a block. The parser has bounded how deep it goes.
+fn gather(value: &Value, names: &Names, out: &mut String) {
+    let Value::Object(block) = value else {
+        if let Value::Array(inner) = value {
+            inner.iter().for_each(|v| gather(v, names, out));
+        }
+        return;
+    };
+    match (text(block, "type").unwrap_or_default(), block) {
+        ("mrkdwn", b) => out.push_str(&plain(text(b, "text").unwrap_or_default(), names)),
+        ("text" | "plain_text", b) => out.push_str(text(b, "text").unwrap_or_default()),
+        ("emoji", b) => out.push_str(&format!(":{}:", text(b, "name").unwrap_or_default())),
+        ("link", b) => out.push_str(text(b, "text").or(text(b, "url")).unwrap_or_default()),
+        ("user", b) => {
+            let id = text(b, "user_id").unwrap_or_default();
+            out.push_str(&format!("@{}", names.user(id).unwrap_or(id)));
+        }
+        ("channel", b) => {
+            let id = text(b, "channel_id").unwrap_or_default();
+            out.push_str(&format!("#{}", names.channel_name(id).unwrap_or(id)));
+        }
+        (kind, b) => {
+            for key in ["text", "fields", "elements"] {
+                b.get(key).into_iter().for_each(|inner| gather(inner, names, out));
+            }
+            if matches!(kind, "rich_text_section" | "section" | "header" | "context") && !out.ends_with('\n')
+            {
+                out.push('\n');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(json: &str) -> String {
+        let raw: Raw = serde_json::from_str(json).unwrap();
+        let names = Names::for_tests(&[("U1", "Ana"), ("U2", "Bo")], &[("C1", "general")]);
+        let (ts, thread) = place(&raw).unwrap();
+        let turn = turn(&raw, ts, &names);
+        let metadata = serde_json::to_string(&turn.metadata).unwrap();
+        let thread = thread.map(|t| format!(" in {t}")).unwrap_or_default();
+        format!("{}/{}: {} {metadata}{thread}", turn.speaker, turn.role.unwrap(), turn.text)
+    }
+
+    #[test]
+    fn messages_of_many_kinds() {
+        for (json, want) in [
+            (r#"{"ts":"1.5","user":"U1","text":"hi <@U2>"}"#, r#"Ana/participant: hi @Bo {"user":"U1"}"#),
+            (
+                r#"{"ts":"2.000001","thread_ts":"1.5","user":"U9","user_profile":{"display_name":"","real_name":"Cem"},"text":"x","edited":{"user":"U9"},"reactions":[{"name":"tada"},{}]}"#,
+                r#"Cem/participant: x {"edited":true,"reactions":["tada"],"user":"U9"} in 1.500000"#,
+            ),
+            (
+                r#"{"ts":"1.5","reply_count":2,"user":"U9","text":"root"}"#,
+                r#"U9/participant: root {"user":"U9"} in 1.500000"#,
+            ),
+            (
+                r#"{"ts":"1","subtype":"bot_message","bot_id":"B1","username":"deploys","text":"","attachments":[{"title":"Done","text":"in 3 s","fields":[{"title":"By","value":"<@U1>"}]},{"from_url":"x","text":"preview"},{"fallback":"and so on"}]}"#,
+                "deploys/agent: Done\nin 3 s\nBy: @Ana\nand so on {\"bot\":true,\"user\":\"B1\"}",
+            ),
+            (
+                r#"{"ts":"1","user":"U1","bot_id":"B1","bot_profile":{"name":"app"},"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"a &amp; b"}},{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"see "},{"type":"user","user_id":"U2"},{"type":"emoji","name":"wave"}]}]}]}"#,
+                "Ana/agent: a & b\nsee @Bo:wave: {\"bot\":true,\"user\":\"U1\"}",
+            ),
+            (
+                r#"{"ts":"1","user":"U1","subtype":"file_share","text":"","files":[{"name":"a.pdf"},{"mode":"tombstone"}]}"#,
+                r#"Ana/participant: a.pdf {"files":["a.pdf"],"user":"U1"}"#,
+            ),
+            (
+                r#"{"ts":"1","user":"USLACKBOT","subtype":"tombstone","text":"This message was deleted."}"#,
+                r#"/system: This message was deleted. {"bot":true,"deleted":true,"user":"USLACKBOT"}"#,
+            ),
+            (
+                r#"{"ts":"1","user":"U1","subtype":"channel_topic","text":"<@U1> set the channel topic: x"}"#,
+                r#"/system: @Ana set the channel topic: x {"subtype":"channel_topic","user":"U1"}"#,
+            ),
+            (r#"{"ts":"1","text":7,"user":[],"files":{},"blocks":[[1]]}"#, "/participant:  {}"),
+        ] {
+            assert_eq!(show(json), want);
+        }
+    }
+
+    #[test]
+    fn moments_are_kept_to_the_microsecond() {
+        assert_eq!(Ts::parse("1772442840.000200").unwrap().to_string(), "1772442840.000200");
+        assert_eq!(
+            Ts::parse("1772442840.0002").unwrap().time().unwrap().to_string(),
+            "2026-03-02T09:14:00.0002Z"
+        );
+        for no in ["", "x", "1.", "-1.0", "1.0000001", "99999999999999999.0"] {
+            assert_eq!(Ts::parse(no), None, "{no}");
+        }
+    }
+}

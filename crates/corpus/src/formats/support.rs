@@ -1,0 +1,310 @@
+//! What the readers share: turning lines, JSON elements and CSV rows into dialogues and problems.
+
+use std::{borrow::Cow, collections::BTreeMap, io::BufRead, str::FromStr};
+
+use crate::{
+    Dialogue,
+    formats::{Dialogues, Problem, ReadOptions},
+    input::Input,
+    json_elements::{Element, ElementError, Elements},
+    lines::{Line, LineError, Lines},
+};
+use turnwise_core::{
+    error::{Error, Reject, Result},
+    ids::DialogueId,
+};
+
+/// Why one record cannot be used. The place is added by the adapter that called the parser.
+#[derive(Debug)]
+pub(crate) struct Fail {
+    pub(crate) id: Option<String>,
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Fail {
+    pub(crate) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Fail { id: None, reason: reason.into() }
+    }
+
+    pub(crate) fn with_id(mut self, id: Option<impl Into<String>>) -> Self {
+        self.id = id.map(Into::into);
+        self
+    }
+
+    pub(crate) fn at(self, path: &str, line: u64) -> Problem {
+        Problem::Record(Reject {
+            path: path.to_owned(),
+            line: Some(line),
+            id: self.id,
+            reason: self.reason.into(),
+        })
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(e: Error) -> Self {
+        Fail::new(e.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Fail {
+    fn from(e: serde_json::Error) -> Self {
+        Fail::new(json_reason(&e))
+    }
+}
+
+/// What serde_json says, without the line (which is that of the fragment, not of the file).
+pub(crate) fn json_reason(e: &serde_json::Error) -> String {
+    let text = e.to_string();
+    let (what, column) = match text.rsplit_once(" at line ") {
+        Some((what, place)) => (what.to_owned(), place.rsplit_once(' ').map(|(_, column)| column.to_owned())),
+        None => (text, None),
+    };
+    let what = match e.classify() {
+        serde_json::error::Category::Syntax if what.contains("recursion limit") => {
+            "JSON is nested deeper than 128 levels".to_owned()
+        }
+        serde_json::error::Category::Syntax => format!("not valid JSON: {what}"),
+        serde_json::error::Category::Eof => "not valid JSON: it ends early".to_owned(),
+        _ => what,
+    };
+    match column {
+        Some(column) if column != "0" => format!("{what} at column {column}"),
+        _ => what,
+    }
+}
+
+/// A dialogue that was just read, checked against the model's promises.
+pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, Fail> {
+    match dialogue.check() {
+        Ok(()) => Ok(dialogue),
+        Err(reason) => Err(Fail::new(reason).with_id(Some(dialogue.id.as_str()))),
+    }
+}
+
+/// An id made from the file's name and a place in it, for records that have none of their own.
+pub(crate) fn made_id(stem: &str, place: u64) -> Result<DialogueId> {
+    DialogueId::new(format!("{stem}-{place:06}"))
+}
+
+/// A dialog act of parts, any but the first of which may be empty: `inform(hotel-area=north)`.
+pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
+    let place = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    match (place.as_str(), value) {
+        ("", "") => intent.to_owned(),
+        (place, "") => format!("{intent}({place})"),
+        (place, value) => format!("{intent}({place}={value})"),
+    }
+}
+
+/// The problem that a line error is.
+pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
+    let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
+    match e {
+        LineError::TooLong { number, bytes, limit } => {
+            Problem::Record(reject(number, too_long(bytes, limit)))
+        }
+        LineError::NotUtf8 { number, column } => {
+            Problem::Record(reject(number, format!("invalid UTF-8 at byte {column} of the line")))
+        }
+        LineError::Broken { number, source } => Problem::File(reject(number, broken_stream(&source))),
+    }
+}
+
+/// That a record is over the limit, and what to do about it.
+pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
+    format!(
+        "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
+        bytes as f64 / 1e6,
+        limit as f64 / 1e6
+    )
+}
+
+pub(crate) fn broken_stream(source: &std::io::Error) -> String {
+    match source.kind() {
+        std::io::ErrorKind::UnexpectedEof => "the compressed file ends early: it is truncated".to_owned(),
+        _ => format!("the file cannot be read on from here: {source}"),
+    }
+}
+
+/// The problem that an element error is.
+pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
+    let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
+    match e {
+        ElementError::TooLong { keys, line, bytes, limit } => {
+            let mut r = reject(line, too_long(bytes, limit));
+            r.id = keys.last().cloned();
+            Problem::Record(r)
+        }
+        ElementError::Broken { line, what } => Problem::File(reject(line, what)),
+        ElementError::Stream { line, source } => Problem::File(reject(line, broken_stream(&source))),
+    }
+}
+
+/// Dialogues from a format that has one record a line. `parse` gives `None` for a line that holds none.
+pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
+where
+    F: FnMut(Line<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+{
+    let path = input.name.clone();
+    let mut lines = Lines::new(input.into_stream(), options.max_record);
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            return Some(match lines.next_line()? {
+                Err(e) => Err(line_problem(&path, e)),
+                Ok(line) => {
+                    let number = line.number;
+                    match parse(line).and_then(|d| d.map(checked).transpose()) {
+                        Ok(None) => continue,
+                        Ok(Some(dialogue)) => Ok(dialogue),
+                        Err(fail) => Err(fail.at(&path, number)),
+                    }
+                }
+            });
+        }
+    }))
+}
+
+/// Dialogues from a format that is one large JSON document with a record at every value of `depth`.
+pub(crate) fn from_elements<F>(input: Input, options: &ReadOptions, depth: usize, mut parse: F) -> Dialogues
+where
+    F: FnMut(&Element) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+{
+    let path = input.name.clone();
+    let mut elements = Elements::at_depth(input.into_stream(), depth, options.max_record);
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            return Some(match elements.next()? {
+                Err(e) => Err(element_problem(&path, e)),
+                Ok(element) => match parse(&element).and_then(|d| d.map(checked).transpose()) {
+                    Ok(None) => continue,
+                    Ok(Some(dialogue)) => Ok(dialogue),
+                    Err(fail) => Err(fail.at(&path, element.line)),
+                },
+            });
+        }
+    }))
+}
+
+/// Which columns of a CSV or TSV file mean what: `id=session,text=message,speaker=from`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnMap {
+    fields: BTreeMap<String, String>,
+}
+
+/// The fields a column can be mapped to. `meta.NAME` maps to metadata of the turn.
+pub const COLUMN_FIELDS: [&str; 10] =
+    ["id", "turn", "speaker", "role", "text", "time", "intent", "acts", "domain", "title"];
+
+impl ColumnMap {
+    /// The column that holds a field, by name or as a number counted from 1.
+    pub fn column(&self, field: &str) -> Option<&str> {
+        self.fields.get(field).map(String::as_str)
+    }
+
+    /// The metadata names and their columns.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
+    }
+}
+
+impl FromStr for ColumnMap {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut fields = BTreeMap::new();
+        for pair in text.split(',').filter(|p| !p.trim().is_empty()) {
+            let Some((field, column)) = pair.split_once('=') else {
+                return Err(Error::Input {
+                    message: format!("`{pair}` in --map is not FIELD=COLUMN"),
+                    hint: Some("for example --map id=session,speaker=from,text=message".to_owned()),
+                });
+            };
+            let field = field.trim();
+            if !COLUMN_FIELDS.contains(&field) && !field.starts_with("meta.") {
+                return Err(Error::unknown_name("field in --map", field, COLUMN_FIELDS));
+            }
+            if fields.insert(field.to_owned(), column.trim().to_owned()).is_some() {
+                return Err(Error::input(format!("`{field}` is mapped twice in --map")));
+            }
+        }
+        if !fields.contains_key("text") {
+            return Err(Error::Input {
+                message: "--map names no column for `text`".to_owned(),
+                hint: Some("for example --map id=session,speaker=from,text=message".to_owned()),
+            });
+        }
+        Ok(ColumnMap { fields })
+    }
+}
+
+/// Reads a small file that lies beside the one being read, whole.
+pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
+    let mut text = String::new();
+    let mut stream = Input::open(path)?.into_stream();
+    loop {
+        let mut line = Vec::new();
+        let n = stream.read_until(b'\n', &mut line).map_err(|source| Error::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        if n == 0 {
+            return Ok(text);
+        }
+        text.push_str(&String::from_utf8_lossy(&line));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! For the readers' own tests.
+
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::formats::Format;
+
+    /// Everything a reader makes of a text.
+    pub(crate) fn read_all(format: &dyn Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
+        let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+        let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
+        format.read(input, &ReadOptions::default()).unwrap().collect()
+    }
+
+    /// The dialogues alone.
+    pub(crate) fn read_text(format: &dyn Format, name: &str, text: &str) -> Vec<Dialogue> {
+        read_all(format, name, text).into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// The problems alone, as a person sees them.
+    pub(crate) fn problems(format: &dyn Format, name: &str, text: &str) -> Vec<String> {
+        let show = |p| match p {
+            Problem::Record(r) | Problem::File(r) => r.to_string(),
+        };
+        read_all(format, name, text).into_iter().filter_map(Result::err).map(show).collect()
+    }
+
+    /// How a text is sniffed, over all formats.
+    pub(crate) fn sniffed(name: &str, text: &str) -> Option<&'static str> {
+        let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+        let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
+        let (format, fit) = crate::formats::sniff(&input.probe())?;
+        (fit > crate::formats::Fit::Companion).then(|| format.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_map_is_checked() {
+        let map: ColumnMap = "id=session, text=message,meta.lang=3".parse().unwrap();
+        assert_eq!(map.column("id"), Some("session"));
+        assert_eq!(map.metadata().collect::<Vec<_>>(), [("lang", "3")]);
+        assert_eq!("txt=a".parse::<ColumnMap>().unwrap_err().hint().as_deref(), Some("did you mean `text`?"));
+        assert!("id=a".parse::<ColumnMap>().is_err());
+        assert!("text=a,text=b".parse::<ColumnMap>().is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! What the readers of CSV and TSV share: rows into dialogues, one a row or one a run of rows with the same id.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    io::BufRead,
+};
+
+use crate::{
+    Dialogue, Role,
+    formats::{
+        Dialogues, Problem, ReadOptions,
+        support::{self, Fail},
+    },
+    input::Input,
+    rows::{Dialect, Row, RowError, Rows},
+};
+use turnwise_core::{
+    error::Reject,
+    ids::{DialogueId, TurnNo},
+};
+
+/// The cell at a place as text; beyond the row's end it is empty.
+pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, Fail> {
+    let bytes = row.cell(at).unwrap_or_default();
+    std::str::from_utf8(bytes)
+        .map_err(|e| Fail::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1)))
+}
+
+/// The first row of a text, if it is all there and UTF-8.
+pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
+    let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
+    let row = rows.next_row()?.ok()?;
+    row.cells().map(|cell| String::from_utf8(cell.to_vec()).ok()).collect()
+}
+
+/// The role that a word from a table names, where it is one that many corpora use. `system` is taken as chats use
+/// it, for notices.
+pub(super) fn known_role(word: &str) -> Option<Role> {
+    match word.trim().to_lowercase().as_str() {
+        "user" | "usr" | "customer" | "client" | "caller" | "seeker" | "visitor" | "guest" | "human" => {
+            Some(Role::User)
+        }
+        "agent" | "assistant" | "bot" | "chatbot" | "sys" | "wizard" | "operator" | "support" | "advisor" => {
+            Some(Role::Agent)
+        }
+        "system" | "developer" | "notice" => Some(Role::System),
+        "participant" => Some(Role::Participant),
+        _ => None,
+    }
+}
+
+/// Gives the turns their numbers. Where every row has one and no two are the same, they decide the order, and count
+/// from 1 even if the table counts from 0. Otherwise the order of the rows stands, numbers that are equal keep their
+/// rows together, and `keep` says under which metadata key the table's own number is kept.
+pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], keep: &str) {
+    let Some(numbers) = numbers.iter().copied().collect::<Option<Vec<u32>>>() else {
+        return;
+    };
+    if numbers.len() != dialogue.turns.len() {
+        return;
+    }
+    let mut order: Vec<(u32, _)> = numbers.into_iter().zip(std::mem::take(&mut dialogue.turns)).collect();
+    order.sort_by_key(|(number, _)| *number);
+    let unique = order.windows(2).all(|pair| matches!(pair, [a, b] if a.0 < b.0));
+    let first = u32::from(order.first().is_some_and(|(number, _)| *number == 0));
+    for (number, mut turn) in order {
+        if unique {
+            turn.number = TurnNo(number.saturating_add(first));
+        } else {
+            turn.metadata.insert(keep.to_owned(), number.into());
+        }
+        dialogue.turns.push(turn);
+    }
+}
+
+/// The problem that a row error is.
+fn row_problem(path: &str, e: RowError) -> Problem {
+    let reject = |line, reason: String| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
+    match e {
+        RowError::TooLong { line, bytes, limit } => Problem::Record(reject(line, support::too_long(bytes, limit))),
+        RowError::TooWide { line } => Problem::Record(reject(line, "the row has more than 65536 columns".into())),
+        RowError::Unclosed { line } => Problem::File(reject(
+            line,
+            "a quote opened in this row is not closed, so that the rest of the file cannot be told into rows; \
+             the file is cut off, or a quote within a text is not doubled"
+                .into(),
+        )),
+        RowError::Broken { line, source } => Problem::File(reject(line, support::broken_stream(&source))),
+    }
+}
+
+/// Dialogues from a table with one a row, under a header. `parse` gives `None` for a row that holds none.
+pub(super) fn from_rows<F>(input: Input, options: &ReadOptions, dialect: Dialect, mut parse: F) -> Dialogues
+where
+    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+{
+    let path = input.name.clone();
+    let mut rows = Rows::new(input.into_stream(), dialect, options.max_record);
+    let mut header = true;
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            let row = match rows.next_row()? {
+                Err(e) => return Some(Err(row_problem(&path, e))),
+                Ok(row) => row,
+            };
+            if std::mem::take(&mut header) || row.is_blank() {
+                continue;
+            }
+            match parse(&row).and_then(|d| d.map(support::checked).transpose()) {
+                Ok(None) => {}
+                Ok(Some(dialogue)) => return Some(Ok(dialogue)),
+                Err(fail) => return Some(Err(fail.at(&path, row.line))),
+            }
+        }
+    }))
+}
+
+/// How the rows of a table with one turn a row become dialogues.
+pub(super) trait TurnRows: Send + 'static {
+    /// The id of the dialogue a row belongs to. Rows with the same id that follow each other are one dialogue.
+    /// `place` counts the rows from 1.
+    fn id(&self, row: &Row<'_>, place: u64) -> Result<String, Fail>;
+
+    /// Adds a row's turn to its dialogue, which is bare for the first, and gives the number the table has for it.
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail>;
+
+    /// The metadata key for turn numbers that cannot be used as they are.
+    fn number_key(&self) -> &'static str;
+
+    /// Whether the first row is a header.
+    fn has_header(&self) -> bool;
+}
+
+/// Dialogues from a table with one turn a row.
+///
+/// A dialogue is given up as a whole, with one problem, when one of its rows cannot be used: half a dialogue under its
+/// name would be worse than none. Ids are remembered (up to a million of them) to tell a dialogue whose rows do not
+/// follow each other; beyond that, such a dialogue comes out as a second one of the same id, for the caller to find.
+pub(super) fn from_turn_rows(
+    input: Input,
+    options: &ReadOptions,
+    dialect: Dialect,
+    parse: impl TurnRows,
+) -> Dialogues {
+    Box::new(Groups {
+        path: input.name.clone(),
+        header: parse.has_header(),
+        rows: Rows::new(input.into_stream(), dialect, options.max_record),
+        limit: options.max_record,
+        parse,
+        place: 0,
+        open: None,
+        hole: None,
+        seen: HashSet::new(),
+        ready: VecDeque::new(),
+        ended: false,
+    })
+}
+
+const REMEMBERED_IDS: usize = 1_000_000;
+
+struct Groups<R, P> {
+    path: String,
+    header: bool,
+    rows: Rows<R>,
+    limit: usize,
+    parse: P,
+    place: u64,
+    open: Option<Open>,
+    /// The line of a row that could not be read at all, if it was the last one.
+    hole: Option<u64>,
+    seen: HashSet<u64>,
+    ready: VecDeque<Result<Dialogue, Problem>>,
+    ended: bool,
+}
+
+/// The dialogue whose rows are being read.
+struct Open {
+    id: String,
+    line: u64,
+    size: usize,
+    numbers: Vec<Option<u32>>,
+    /// What came of it so far; a problem, once told, is `None`.
+    state: Option<Dialogue>,
+}
+
+impl<R: BufRead, P: TurnRows> Groups<R, P> {
+    fn step(&mut self) {
+        let row = match self.rows.next_row() {
+            None => {
+                self.ended = true;
+                return self.close();
+            }
+            Some(Err(e)) => {
+                let mut problem = row_problem(&self.path, e);
+                match &mut problem {
+                    Problem::File(reject) => {
+                        self.ended = true;
+                        // Its last rows may be among those that are lost.
+                        reject.id = self.open.take().map(|open| open.id);
+                    }
+                    Problem::Record(reject) => self.hole = reject.line,
+                }
+                return self.ready.push_back(Err(problem));
+            }
+            Some(Ok(row)) => row,
+        };
+        if std::mem::take(&mut self.header) || row.is_blank() {
+            return;
+        }
+        self.place += 1;
+        let (line, size) = (row.line, row.size());
+        let id = match self.parse.id(&row, self.place) {
+            Ok(id) => id,
+            Err(fail) => {
+                self.hole = Some(line);
+                return self.ready.push_back(Err(fail.at(&self.path, line)));
+            }
+        };
+        let hole = self.hole.take();
+        match &mut self.open {
+            Some(open) if open.id == id => {
+                let added = match (hole, open.state.as_mut()) {
+                    (_, None) => return,
+                    (Some(hole), _) => Err(Fail::new(format!(
+                        "a row of the dialogue, on line {hole}, cannot be used; the whole dialogue is left out"
+                    ))),
+                    (None, Some(_)) if open.size + size > self.limit => {
+                        Err(Fail::new(support::too_long((open.size + size) as u64, self.limit)))
+                    }
+                    (None, Some(dialogue)) => self.parse.add(dialogue, &row),
+                };
+                match added {
+                    Ok(number) => {
+                        open.numbers.push(number);
+                        open.size += size;
+                    }
+                    Err(fail) => {
+                        open.state = None;
+                        self.ready.push_back(Err(fail.with_id(Some(id)).at(&self.path, line)));
+                    }
+                }
+            }
+            _ => {
+                let begun = begin(&self.parse, &mut self.seen, &id, &row);
+                self.close();
+                let (state, numbers) = match begun {
+                    Ok((dialogue, number)) => (Some(dialogue), vec![number]),
+                    Err(fail) => {
+                        let problem = fail.with_id(Some(id.as_str())).at(&self.path, line);
+                        self.ready.push_back(Err(problem));
+                        (None, Vec::new())
+                    }
+                };
+                self.open = Some(Open { id, line, size, numbers, state });
+            }
+        }
+    }
+
+    /// Gives out the open dialogue.
+    fn close(&mut self) {
+        let Some(Open { id: _, line, size: _, numbers, state: Some(mut dialogue) }) = self.open.take() else {
+            return;
+        };
+        number_turns(&mut dialogue, &numbers, self.parse.number_key());
+        dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
+        let done = support::checked(dialogue).map_err(|fail| fail.at(&self.path, line));
+        self.ready.push_back(done);
+    }
+}
+
+fn begin(
+    parse: &impl TurnRows,
+    seen: &mut HashSet<u64>,
+    id: &str,
+    row: &Row<'_>,
+) -> Result<(Dialogue, Option<u32>), Fail> {
+    let checked_id = DialogueId::new(id)?;
+    let [a, b, c, d, e, f, g, h, ..] = checked_id.key().0;
+    let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    if seen.contains(&key) {
+        return Err(Fail::new(
+            "the id came before, on rows that others follow; the rows of one dialogue must follow each other: \
+             sort the file by its id column",
+        ));
+    }
+    if seen.len() < REMEMBERED_IDS {
+        seen.insert(key);
+    }
+    let mut dialogue = Dialogue::new(checked_id);
+    let number = parse.add(&mut dialogue, row)?;
+    Ok((dialogue, number))
+}
+
+impl<R: BufRead, P: TurnRows> Iterator for Groups<R, P> {
+    type Item = Result<Dialogue, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() && !self.ended {
+            self.step();
+        }
+        self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(numbers: &[u32]) -> Vec<(u32, String)> {
+        let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
+        for number in numbers {
+            dialogue.push("a", Role::User, format!("t{number}"));
+        }
+        number_turns(&mut dialogue, &numbers.iter().map(|n| Some(*n)).collect::<Vec<_>>(), "turn");
+        dialogue.check().unwrap();
+        dialogue.turns.into_iter().map(|t| (t.number.0, t.text)).collect()
+    }
+
+    #[test]
+    fn the_tables_numbers_decide_the_order() {
+        let pairs =
+            |pairs: &[(u32, &str)]| pairs.iter().map(|(n, t)| (*n, (*t).to_owned())).collect::<Vec<_>>();
+        assert_eq!(numbered(&[3, 1, 7]), pairs(&[(1, "t1"), (3, "t3"), (7, "t7")]));
+        assert_eq!(numbered(&[0, 2, 1]), pairs(&[(1, "t0"), (2, "t1"), (3, "t2")]));
+        assert_eq!(numbered(&[1, 1, 2]), pairs(&[(1, "t1"), (2, "t1"), (3, "t2")]));
+    }
+}

@@ -1,0 +1,217 @@
+//! What the readers of task-oriented corpora share: roles, splits, dialog acts, and the frames of SGD and MultiWOZ 2.2.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    Dialogue,
+    dialogue::{Role, Turn},
+    formats::support::{self, Fail},
+    input::Probe,
+    json_elements::{Element, Elements},
+};
+
+/// How many records of a file's beginning are looked at to tell its format: one broken record must not hide it.
+const SNIFFED_RECORDS: usize = 5;
+
+/// The role of a side in a dialogue of two, in which "system" is the one who answers.
+pub(super) fn role_of(speaker: &str) -> Option<Role> {
+    let speaker = speaker.trim().to_lowercase();
+    match speaker.as_str() {
+        "" => None,
+        "user" | "usr" | "customer" | "seeker" => Some(Role::User),
+        "system" | "sys" | "agent" | "assistant" | "bot" | "wizard" => Some(Role::Agent),
+        other => Some(Role::Other(other.into())),
+    }
+}
+
+/// The split that a file's or folder's name tells: `train_en` gives `train`, and `train-and-dev` nothing.
+pub(super) fn split_of(name: &str) -> Option<String> {
+    const SPLITS: [&str; 7] = ["train", "dev", "val", "valid", "validation", "test", "testdev"];
+    let name = name.to_lowercase();
+    let mut found = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| SPLITS.contains(word));
+    let split = found.next()?;
+    found.next().is_none().then(|| split.to_owned())
+}
+
+/// A record's place in its array, counted from 1.
+pub(super) fn place(element: &Element) -> u64 {
+    element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
+}
+
+/// Parses an element; if it does not fit, the problem carries the text in `id_field`, or else the element's own key.
+pub(super) fn record<T: DeserializeOwned>(element: &Element, id_field: Option<&str>) -> Result<T, Fail> {
+    serde_json::from_slice(&element.json).map_err(|e| {
+        let id = match id_field {
+            None => element.keys.last().cloned(),
+            Some(field) => serde_json::from_slice::<Value>(&element.json)
+                .ok()
+                .and_then(|value| Some(value.get(field)?.as_str()?.to_owned())),
+        };
+        Fail::new(support::json_reason(&e)).with_id(id)
+    })
+}
+
+/// Whether one of the first values at a depth of a JSON document passes a test of its keys and itself.
+pub(super) fn any_element(
+    probe: &Probe<'_>,
+    depth: usize,
+    mut test: impl FnMut(&[String], &Value) -> bool,
+) -> bool {
+    if !probe.text.trim_start().starts_with(['[', '{']) {
+        return false;
+    }
+    Elements::at_depth(probe.text.as_bytes(), depth, probe.text.len())
+        .map_while(Result::ok)
+        .take(SNIFFED_RECORDS)
+        .any(|e| serde_json::from_slice(&e.json).is_ok_and(|value| test(&e.keys, &value)))
+}
+
+/// Whether one of the first lines is a JSON object that passes a test.
+pub(super) fn any_json_line(
+    probe: &Probe<'_>,
+    mut test: impl FnMut(&serde_json::Map<String, Value>) -> bool,
+) -> bool {
+    let mut lines = probe.lines().take(SNIFFED_RECORDS);
+    lines.any(|line| serde_json::from_str(line).is_ok_and(|object| test(&object)))
+}
+
+/// Adds what is not there yet, keeping the order.
+pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
+    if !item.is_empty() && !list.iter().any(|known| known == item) {
+        list.push(item.to_owned());
+    }
+}
+
+/// The dialog acts of a turn as the editions of MultiWOZ write them: an object with the acts as keys, a list of
+/// `[act, domain, slot, value]`, or a text, which is mostly the remark that there is no annotation.
+pub(super) fn act_names(annotation: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    match annotation {
+        Value::Object(acts) => acts.keys().for_each(|act| push_unique(&mut names, act)),
+        Value::Array(acts) => {
+            for act in acts {
+                let part = |n| act.get(n).and_then(Value::as_str);
+                match (part(0), part(1)) {
+                    (Some(act), Some(domain)) => push_unique(&mut names, &format!("{domain}-{act}")),
+                    _ => push_unique(&mut names, act.as_str().unwrap_or_default()),
+                }
+            }
+        }
+        Value::String(text) if !text.eq_ignore_ascii_case("no annotation") => push_unique(&mut names, text),
+        _ => {}
+    }
+    names
+}
+
+/// Whether this is a `schema.json` as SGD has it and MultiWOZ 2.2 took over.
+pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
+    any_element(probe, 1, |_, value| {
+        value.get("service_name").is_some() && value.get("intents").is_some_and(Value::is_array)
+    })
+}
+
+/// A turn with its annotation by service.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a turn")]
+pub(super) struct FramedTurn {
+    speaker: String,
+    utterance: String,
+    #[serde(default)]
+    frames: Vec<Frame>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a frame")]
+struct Frame {
+    #[serde(default)]
+    service: String,
+    #[serde(default)]
+    actions: Vec<Action>,
+    state: Option<State>,
+    service_call: Option<ServiceCall>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with an action")]
+struct Action {
+    act: String,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a state")]
+struct State {
+    #[serde(default)]
+    active_intent: String,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "an object with a service call")]
+struct ServiceCall {
+    method: String,
+}
+
+/// Appends framed turns to a dialogue: texts, speakers, acts, the user's intents, and the services that are called.
+pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) {
+    // The intent that is active in each service; a frame may repeat an old one beside the one that is new.
+    let mut active: BTreeMap<String, String> = BTreeMap::new();
+    for framed in turns {
+        let mut turn = Turn { text: framed.utterance, role: role_of(&framed.speaker), ..Turn::default() };
+        turn.speaker = framed.speaker;
+        let mut repeated = None;
+        let mut services = Vec::new();
+        for frame in framed.frames {
+            frame.actions.iter().for_each(|action| push_unique(&mut turn.acts, &action.act));
+            if let Some(call) = frame.service_call {
+                turn.metadata.insert("service_call".to_owned(), call.method.into());
+            }
+            let intent = frame.state.map(|s| s.active_intent).filter(|i| !i.is_empty() && i != "NONE");
+            if let Some(intent) = intent {
+                push_unique(&mut dialogue.intents, &intent);
+                push_unique(&mut services, &frame.service);
+                let before = active.insert(frame.service, intent.clone());
+                if before.as_ref() == Some(&intent) {
+                    repeated.get_or_insert(intent);
+                } else {
+                    turn.intent.get_or_insert(intent);
+                }
+            }
+        }
+        turn.intent = turn.intent.or(repeated);
+        if services.len() > 1 {
+            turn.metadata.insert("services".to_owned(), services.into());
+        }
+        dialogue.turns.push(turn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_is_a_whole_word_of_the_name() {
+        assert_eq!(split_of("train_en").as_deref(), Some("train"));
+        assert_eq!(split_of("doc2dial_dial_validation").as_deref(), Some("validation"));
+        assert_eq!(split_of("trains"), None);
+        assert_eq!(split_of("train-and-dev"), None);
+    }
+
+    #[test]
+    fn acts_are_read_from_every_notation() {
+        let names = |json| act_names(&serde_json::from_str(json).unwrap());
+        assert_eq!(
+            names(r#"{"Hotel-Inform":[["Area","east"]],"general-bye":[]}"#),
+            ["Hotel-Inform", "general-bye"]
+        );
+        assert_eq!(
+            names(r#"[["Inform","Hotel","Area","east"],["Inform","Hotel","Stars","4"]]"#),
+            ["Hotel-Inform"]
+        );
+        assert_eq!(names(r#""No Annotation""#), Vec::<String>::new());
+        assert_eq!(names(r#""greet""#), ["greet"]);
+        assert_eq!(names("null"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,356 @@
+//! Plain transcripts: `Speaker: text`, one turn a line.
+//!
+//! - A blank line ends a dialogue, as does a rule (`---`, `===`; `=== Title ===` also names the next one). Where the
+//!   file begins with single turns of several speakers with blank lines between them, blank lines mean nothing in it,
+//!   and only rules, and `#` lines after a blank line, end a dialogue.
+//! - A line may begin with a time: `[2026-03-02 09:14]` becomes the turn's time (taken as UTC); `[00:12]` counts from
+//!   some start that is not known and is kept in the turn's metadata as `at`.
+//! - A line that names no speaker, or is indented, belongs to the turn before it.
+//! - The first `#` line (or line without a speaker) before a dialogue is its title; others are kept in its metadata as
+//!   `comments`.
+//! - The role is told by well-known names (`Customer`, `Agent 2`, `Support (Ana)`, …); all others are participants.
+
+mod line;
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Dialogue,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        chat_text::{self, Draft, LineReader, Out},
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+    lines::Line,
+};
+use turnwise_core::error::Result;
+
+use line::{Kind, is_role_name, kind, role, spoken};
+
+pub(super) struct Transcript;
+
+impl Format for Transcript {
+    fn name(&self) -> &'static str {
+        "transcript"
+    }
+
+    fn about(&self) -> &'static str {
+        "plain text, `Speaker: text` a line, optional [times]; a blank line, --- or === between dialogues"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        const OTHERS: [&str; 12] = [
+            ".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".html", ".xml", ".log", ".ini",
+            ".py",
+        ];
+        if OTHERS.iter().any(|e| probe.has_extension(e))
+            || probe.text.starts_with(['{', '[', '<']) && is_markup(probe)
+        {
+            return Fit::No;
+        }
+        let (mut lines, mut turns, mut by_role) = (0, 0, 0);
+        let mut speakers = BTreeSet::new();
+        for line in probe.lines().take(60).filter(|line| kind(line) == Kind::Text) {
+            lines += 1;
+            if let Some(said) = spoken(line, &|_| false) {
+                turns += 1;
+                by_role += usize::from(is_role_name(&said.speaker));
+                speakers.insert(said.speaker);
+            }
+        }
+        // Lists of `key: value` look alike, but their keys do not come again and again.
+        let talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
+        let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && talk;
+        if fits { Fit::Maybe } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let reader = Reader {
+            path: input.name.clone(),
+            stem: input.stem(),
+            limit: options.max_record,
+            blank_ends: !blank_lines_mean_nothing(input.probe().text),
+            count: 0,
+            after_blank: false,
+            heading: Heading::default(),
+            draft: None,
+            speakers: BTreeSet::new(),
+        };
+        Ok(chat_text::read(input, options, reader))
+    }
+}
+
+fn is_markup(probe: &Probe<'_>) -> bool {
+    let start = probe.text.trim_start();
+    start.starts_with(['{', '<'])
+        || start.starts_with("[{")
+        || start.starts_with("[\n")
+        || start.starts_with("[\"")
+}
+
+/// Judged by the first three blocks, so that what is appended later does not change it.
+fn blank_lines_mean_nothing(head: &str) -> bool {
+    let mut blocks: Vec<usize> = Vec::new();
+    let mut speakers = BTreeSet::new();
+    let mut fresh = true;
+    for line in head.lines() {
+        match kind(line) {
+            Kind::Blank => fresh = true,
+            Kind::Rule(_) if blocks.len() > 1 => break,
+            Kind::Rule(_) => fresh = true,
+            Kind::Comment(_) => {}
+            Kind::Text => {
+                let Some(said) = spoken(line, &|_| false) else {
+                    continue;
+                };
+                if fresh && blocks.len() == 3 {
+                    break;
+                }
+                match blocks.last_mut() {
+                    Some(turns) if !fresh => *turns += 1,
+                    _ => blocks.push(1),
+                }
+                fresh = false;
+                speakers.insert(said.speaker);
+            }
+        }
+    }
+    blocks.len() > 1 && speakers.len() > 1 && blocks.iter().all(|&turns| turns == 1)
+}
+
+/// What stands before a dialogue's first turn.
+#[derive(Default)]
+struct Heading {
+    title: Option<String>,
+    comments: Vec<String>,
+    /// The first line of text that is neither a title nor a turn.
+    unspoken: Option<u64>,
+}
+
+struct Reader {
+    path: String,
+    stem: String,
+    limit: usize,
+    blank_ends: bool,
+    /// Dialogues begun so far.
+    count: u64,
+    after_blank: bool,
+    heading: Heading,
+    draft: Option<Draft>,
+    /// Who speaks in the dialogue.
+    speakers: BTreeSet<String>,
+}
+
+/// A line longer than this is no title.
+const TITLE_BYTES: usize = 200;
+/// More comments than this on one dialogue are not kept: the file is something else.
+const MAX_COMMENTS: usize = 100;
+
+impl LineReader for Reader {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let after_blank = std::mem::replace(&mut self.after_blank, false);
+        match kind(line.text) {
+            Kind::Blank => {
+                self.after_blank = true;
+                if self.blank_ends {
+                    self.close(out);
+                }
+            }
+            Kind::Rule(title) => {
+                self.close(out);
+                if !title.is_empty() {
+                    self.heading.title = Some(title.to_owned());
+                }
+            }
+            Kind::Comment(text) => {
+                if !self.blank_ends && after_blank {
+                    self.close(out);
+                }
+                self.comment(text);
+            }
+            Kind::Text => self.text(line, out),
+        }
+    }
+
+    fn end(&mut self, out: &mut Out) {
+        self.close(out);
+    }
+}
+
+impl Reader {
+    fn comment(&mut self, text: &str) {
+        let text = text.to_owned();
+        match &mut self.heading {
+            _ if text.is_empty() => {}
+            heading if self.draft.is_none() && heading.title.is_none() => heading.title = Some(text),
+            heading if heading.comments.len() < MAX_COMMENTS => heading.comments.push(text),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, line: Line<'_>, out: &mut Out) {
+        let indented = line.text.starts_with("  ") || line.text.starts_with('\t');
+        let said = match (&self.draft, indented) {
+            (Some(_), true) => None,
+            _ => spoken(line.text, &|name| self.speakers.contains(name)),
+        };
+        let text = line.text.trim();
+        match (said, &mut self.draft) {
+            (None, Some(draft)) => draft.append(text),
+            (None, None) if self.heading.title.is_none() && text.len() <= TITLE_BYTES => {
+                self.heading.title = Some(text.to_owned());
+            }
+            (None, None) => _ = self.heading.unspoken.get_or_insert(line.number),
+            (Some(said), _) => {
+                if self.draft.is_none() {
+                    self.begin(line.number, out);
+                }
+                let Some(draft) = &mut self.draft else { return };
+                draft.dialogue.time = draft.dialogue.time.or(said.time);
+                if let Some(turn) = draft.turn(&said.speaker, role(&said.speaker), said.text) {
+                    turn.time = said.time;
+                    if let Some(at) = said.at {
+                        turn.metadata.insert("at".to_owned(), at.into());
+                    }
+                    self.speakers.insert(said.speaker);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, line: u64, out: &mut Out) {
+        self.count += 1;
+        match support::made_id(&self.stem, self.count) {
+            Ok(id) => {
+                let mut dialogue = Dialogue::new(id);
+                dialogue.source = self.stem.clone();
+                dialogue.title = self.heading.title.take();
+                self.heading.unspoken = None;
+                self.draft = Some(Draft::new(dialogue, line, self.limit));
+            }
+            // The name of the file is not fit for ids.
+            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+        }
+    }
+
+    /// Ends the dialogue, if there is one. A heading without turns stays for the next.
+    fn close(&mut self, out: &mut Out) {
+        self.speakers.clear();
+        match self.draft.take() {
+            Some(mut draft) => {
+                let comments = std::mem::take(&mut self.heading.comments);
+                if !comments.is_empty() {
+                    draft.dialogue.metadata.insert("comments".to_owned(), comments.into());
+                }
+                out.push_back(draft.finish(&self.path));
+            }
+            None => {
+                if let Some(line) = self.heading.unspoken {
+                    self.heading = Heading::default();
+                    let reason = "nobody speaks here: no line begins with `Speaker: `";
+                    out.push_back(Err(Fail::new(reason).at(&self.path, line)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    fn show(text: &str) -> Vec<String> {
+        read_text(&Transcript, "calls.txt", text).iter().map(show_one).collect()
+    }
+
+    fn show_one(d: &Dialogue) -> String {
+        let turns: Vec<_> = d
+            .turns
+            .iter()
+            .map(|t| format!("{}/{}: {}", t.speaker, t.role.clone().unwrap(), t.text))
+            .collect();
+        format!("{} [{}] {}", d.id, d.title.clone().unwrap_or_default(), turns.join(" | "))
+    }
+
+    #[test]
+    fn blank_lines_and_rules_end_a_dialogue() {
+        let text = "# A wrong parcel\n\nCustomer: it's not mine\nAgent (Ana): whose is it?\nthe label, I mean\n  Note: bottom right\nCustomer: a Mr Lee\n\nCustomer: hello?\nBot: Hi!\n=== Third ===\nSpeaker 1: One.\nSpeaker 2: Two.\n";
+        assert_eq!(
+            show(text),
+            [
+                "calls-000001 [A wrong parcel] Customer/user: it's not mine | Agent (Ana)/agent: whose is it?\nthe label, I mean\nNote: bottom right | Customer/user: a Mr Lee",
+                "calls-000002 [] Customer/user: hello? | Bot/agent: Hi!",
+                "calls-000003 [Third] Speaker 1/participant: One. | Speaker 2/participant: Two.",
+            ]
+        );
+        assert!(problems(&Transcript, "calls.txt", text).is_empty());
+        assert_eq!(sniffed("calls.txt", text), Some("transcript"));
+    }
+
+    #[test]
+    fn blank_lines_between_all_turns_mean_nothing() {
+        let text = "Call of 2 March\n\nAnn: Hello.\n\nBob: Hi.\n\nAnn: Bye.\nFor now.\n\n---\n\nAnn: Again.\n\nBob: Yes.\n\n# Later\nAnn: x\n";
+        assert_eq!(
+            show(text),
+            [
+                "calls-000001 [Call of 2 March] Ann/participant: Hello. | Bob/participant: Hi. | Ann/participant: Bye.\nFor now.",
+                "calls-000002 [] Ann/participant: Again. | Bob/participant: Yes.",
+                "calls-000003 [Later] Ann/participant: x",
+            ]
+        );
+        // Questions alone, one a block, are dialogues of one turn.
+        assert_eq!(show("User: a\n\nUser: b\n\nUser: c\n").len(), 3);
+    }
+
+    #[test]
+    fn times_in_front_are_kept() {
+        let text =
+            "[2026-03-02 09:14] client: hi\n# on hold\n[00:01:12] agent: yo\nagent (00:12): there: now\n";
+        let got = &read_text(&Transcript, "t.txt", text)[0];
+        assert_eq!(got.time.unwrap().to_string(), "2026-03-02T09:14:00Z");
+        assert_eq!(got.turns[0].time, got.time);
+        assert_eq!(got.turns[1].metadata["at"], "00:01:12");
+        assert_eq!(
+            (got.turns[2].metadata["at"].as_str(), &*got.turns[2].text),
+            (Some("00:12"), "there: now")
+        );
+        assert_eq!(got.metadata["comments"], serde_json::json!(["on hold"]));
+        assert_eq!(sniffed("t.txt", text), Some("transcript"));
+    }
+
+    #[test]
+    fn what_nobody_says_is_reported() {
+        let text = "Title\nSome prose.\nMore of it.\n\nA: x\n\nB:\n\nA: y\nB: z\n";
+        assert_eq!(
+            problems(&Transcript, "p.txt", text),
+            [
+                "p.txt:2: nobody speaks here: no line begins with `Speaker: `",
+                "p.txt:7 (p-000002): every turn's text is empty",
+            ]
+        );
+        assert_eq!(read_text(&Transcript, "p.txt", text).len(), 2);
+    }
+
+    #[test]
+    fn a_dialogue_over_the_bound_is_reported_and_the_next_is_read() {
+        let text = format!("A: {}\nB: {}\n\nA: x\nB: y\n", "a".repeat(300), "b".repeat(300));
+        let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
+        let input = Input::from_stream("t.txt".into(), Some("t.txt".into()), stream).unwrap();
+        let options = ReadOptions { max_record: 500, ..ReadOptions::default() };
+        let got: Vec<_> = Transcript.read(input, &options).unwrap().collect();
+        let reason = format!("{:?}", got[0].as_ref().unwrap_err());
+        assert!(reason.contains("over the limit") && reason.contains("t-000001"), "{reason}");
+        assert_eq!(got[1].as_ref().unwrap().id.as_str(), "t-000002");
+    }
+
+    #[test]
+    fn other_text_is_not_taken() {
+        assert_eq!(sniffed("a.txt", "name: x\nversion: 1\nauthor: me\nlicense: none\n"), None);
+        assert_eq!(sniffed("a.txt", "Dear all,\nhere is the list: a, b.\nYours\nAnn\n"), None);
+        assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n[12:02] <bob> ann: yo\n"), None);
+        assert_eq!(sniffed("a.yaml", "user: a\nagent: b\nuser: c\nagent: d\n"), None);
+        assert_eq!(sniffed("a.json", "{\n\"user\": 1,\n\"agent\": 2}"), None);
+    }
+}

@@ -1,0 +1,282 @@
+//! IRC logs with reply links by hand (irc-disentanglement, #ubuntu and others): `X.ascii.txt` or `X.raw.txt`, and
+//! `X.annotation.txt` beside it.
+//!
+//! A channel holds many conversations at once. The links say which message answers which, from a message on that is
+//! the first annotated one (most often number 1000); messages that hang together over links are one conversation,
+//! including the earlier ones that are linked. A link's numbers count the log's lines from 0.
+//!
+//! Every line stays a turn of its own. Actions (`* nick waves`) are turns with the act `action`. The log's clock has
+//! hours and minutes only; the date in the file's name is taken as that of the first annotated message. Logs up to
+//! 2007 show twelve hours, so that their times may be half a day early.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Dialogue, Role, Time,
+    formats::{
+        Dialogues, Fit, Format, Problem, ReadOptions,
+        irc_links::{Links, link},
+        irc_log::{self, Clock, LogLine},
+        support::{self, Fail},
+    },
+    input::{Input, Probe},
+    lines::{LineError, Lines},
+};
+use turnwise_core::{
+    error::{Reject, Result},
+    ids::DialogueId,
+};
+
+pub(super) struct UbuntuIrc;
+
+const LOG_ENDINGS: [&str; 2] = [".ascii.txt", ".raw.txt"];
+
+impl Format for UbuntuIrc {
+    fn name(&self) -> &'static str {
+        "ubuntu-irc"
+    }
+
+    fn about(&self) -> &'static str {
+        "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, and X.annotation.txt beside it"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let name = probe.file_name();
+        if let Some(log) = LOG_ENDINGS.iter().find(|ending| name.ends_with(*ending)) {
+            let lines: Vec<_> = probe.lines().take(20).collect();
+            let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
+            // A pasted text may leave stray lines in a log.
+            if lines.is_empty() || fitting * 2 < lines.len() {
+                return Fit::No;
+            }
+            let beside = |ending| probe.path.and_then(|path| beside(path, ending)).is_some();
+            return match *log {
+                // The same log in another encoding would give every conversation twice.
+                ".raw.txt" if beside(".ascii.txt") => Fit::Companion,
+                _ if beside(".annotation.txt") => Fit::Yes,
+                _ => Fit::Maybe,
+            };
+        }
+        let links = || {
+            let mut lines = probe.lines().take(20).peekable();
+            lines.peek().is_some() && lines.all(|line| link(line).is_some())
+        };
+        let tokens = || probe.lines().take(20).any(|line| line.starts_with("<s> "));
+        match name.as_str() {
+            n if n.ends_with(".annotation.txt") && links() => Fit::Companion,
+            n if n.ends_with(".tok.txt") && tokens() => Fit::Companion,
+            _ => Fit::No,
+        }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let options = options.clone();
+        // One log is small; what is kept of it are the annotated messages.
+        Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
+    }
+}
+
+/// The file beside a log that has the log's name with another ending.
+fn beside(log: &Path, ending: &str) -> Option<PathBuf> {
+    let stem = stem(log)?;
+    ["", ".gz", ".zst"]
+        .iter()
+        .map(|packed| log.with_file_name(format!("{stem}{ending}{packed}")))
+        .find(|p| p.exists())
+}
+
+/// A log's name without its endings.
+fn stem(log: &Path) -> Option<&str> {
+    let name = log.file_name()?.to_str()?.trim_end_matches(".gz").trim_end_matches(".zst");
+    let known = LOG_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
+    Some(known.unwrap_or_else(|| name.trim_end_matches(".txt")))
+}
+
+/// An annotated message.
+struct Message {
+    nick: String,
+    text: String,
+    act: Option<&'static str>,
+    minute: Option<i64>,
+}
+
+/// What is kept of a log.
+#[derive(Default)]
+struct Log {
+    messages: BTreeMap<u64, Message>,
+    /// The running minute at which the day of the file's name begins.
+    midnight: Option<i64>,
+    /// How many lines it has.
+    lines: u64,
+    /// Why its end cannot be read.
+    broken: Option<Problem>,
+}
+
+impl Log {
+    fn read(input: Input, options: &ReadOptions, links: &Links, problems: &mut Vec<Problem>) -> Self {
+        let path = input.name.clone();
+        let mut lines = Lines::new(input.into_stream(), options.max_record);
+        let mut clock = Clock::default();
+        let mut log = Log::default();
+        while let Some(line) = lines.next_line() {
+            let number = log.lines;
+            let annotated = links.named.contains_key(&number);
+            let line = match line {
+                Ok(line) => line,
+                Err(e @ LineError::Broken { .. }) => {
+                    log.broken = Some(support::line_problem(&path, e));
+                    break;
+                }
+                Err(e) => {
+                    // A line that no conversation has does no harm.
+                    if annotated {
+                        problems.push(support::line_problem(&path, e));
+                    }
+                    log.lines += 1;
+                    continue;
+                }
+            };
+            log.lines += 1;
+            let (shown, what) = irc_log::parse(line.text);
+            let minute = shown.map(|shown| clock.run(shown));
+            if log.midnight.is_none() && links.first.is_some_and(|first| number >= first) {
+                log.midnight = clock.now().map(|(minute, shown)| minute - shown);
+            }
+            match what {
+                LogLine::Said(said) if annotated && !said.text.is_empty() => {
+                    let (nick, text) = (said.nick.to_owned(), said.text.to_owned());
+                    log.messages.insert(number, Message { nick, text, act: said.act, minute });
+                }
+                LogLine::Unknown if annotated && !line.text.trim().is_empty() => {
+                    let reason = "the line is annotated, but it is neither a message ([03:41] <nick> text) nor a notice (===)";
+                    problems.push(Fail::new(reason).at(&path, line.number));
+                }
+                _ => {}
+            }
+        }
+        log
+    }
+}
+
+fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
+    let name = input.name.clone();
+    let unreadable = |reason: String| {
+        vec![Err(Problem::File(Reject { path: name.clone(), line: None, id: None, reason }))]
+    };
+    let Some((path, stem)) =
+        input.path.clone().and_then(|path| Some((path.clone(), stem(&path)?.to_owned())))
+    else {
+        return unreadable(
+            "the reply links lie in a file beside the log: give the log by its path".to_owned(),
+        );
+    };
+    let Some(annotation) = beside(&path, ".annotation.txt") else {
+        return unreadable(format!(
+            "the reply links are missing: there is no {stem}.annotation.txt beside it"
+        ));
+    };
+    let mut problems = Vec::new();
+    let links = match Links::read(&annotation, &mut problems) {
+        Ok(links) => links,
+        Err(e) => return unreadable(format!("the reply links cannot be read: {e}")),
+    };
+    let split = input.folder_name();
+    let log = Log::read(input, options, &links, &mut problems);
+    if log.broken.is_none() {
+        for (message, line) in links.named.range(log.lines..) {
+            let reason = format!(
+                "message {message} is not in the log, which ends with {}",
+                log.lines.saturating_sub(1)
+            );
+            problems.push(Fail::new(reason).at(&annotation.display().to_string(), *line));
+        }
+    }
+    let date = stem.get(..10).and_then(|date| date.parse().ok());
+    let builder = Builder { stem, date, split, links: &links, log: &log, strip_nicks: options.strip_nicks };
+    let dialogues: Vec<_> =
+        links.conversations().iter().filter_map(|c| builder.dialogue(c, &name).transpose()).collect();
+    problems.into_iter().map(Err).chain(dialogues).chain(log.broken.map(Err)).collect()
+}
+
+struct Builder<'a> {
+    stem: String,
+    date: Option<jiff::civil::Date>,
+    split: Option<String>,
+    links: &'a Links,
+    log: &'a Log,
+    strip_nicks: bool,
+}
+
+impl Builder<'_> {
+    fn dialogue(&self, conversation: &BTreeSet<u64>, path: &str) -> Result<Option<Dialogue>, Problem> {
+        let messages: Vec<_> = conversation
+            .iter()
+            .filter_map(|number| Some((*number, self.log.messages.get(number)?)))
+            .collect();
+        let cut_off =
+            self.log.broken.is_some() && conversation.last().is_some_and(|last| *last >= self.log.lines);
+        let (Some(first), false, false) = (conversation.first(), messages.is_empty(), cut_off) else {
+            return Ok(None);
+        };
+        let at = |fail: Fail| fail.at(path, first + 1);
+        let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
+        let mut dialogue = Dialogue::new(id);
+        dialogue.source = "ubuntu-irc".into();
+        dialogue.language = Some("en".into());
+        if let Some(split) = self.split.as_deref().filter(|s| ["train", "dev", "test"].contains(s)) {
+            dialogue.metadata.insert("split".into(), split.into());
+        }
+        let nicks: BTreeSet<&str> = messages.iter().map(|(_, message)| message.nick.as_str()).collect();
+        let turn_of: BTreeMap<u64, u64> = messages.iter().map(|(number, _)| *number).zip(1..).collect();
+        for (number, message) in &messages {
+            let text = if self.strip_nicks { strip(&message.text, &nicks) } else { &message.text };
+            let turn = dialogue.push(&message.nick, Role::Participant, text);
+            turn.time = self.time(message);
+            turn.acts.extend(message.act.map(str::to_owned));
+            let answered: BTreeSet<u64> = self
+                .links
+                .neighbours
+                .get(number)
+                .into_iter()
+                .flatten()
+                .copied()
+                .filter(|n| n < number)
+                .collect();
+            let answered: Vec<u64> = answered.iter().filter_map(|n| turn_of.get(n).copied()).collect();
+            if !answered.is_empty() {
+                turn.metadata.insert("replies_to".into(), answered.into());
+            }
+        }
+        dialogue.time = dialogue.turns.first().and_then(|turn| turn.time);
+        support::checked(dialogue).map(Some).map_err(at)
+    }
+
+    fn time(&self, message: &Message) -> Option<Time> {
+        let since = message.minute? - self.log.midnight?;
+        let midnight = self.date?.to_datetime(jiff::civil::Time::midnight());
+        Time::from_civil(midnight.checked_add(jiff::SignedDuration::from_mins(since)).ok()?)
+    }
+}
+
+/// A text without the participants it begins with: `bob: amy, try that` is `try that`. A text that is nothing else
+/// stays as it is.
+fn strip<'a>(text: &'a str, nicks: &BTreeSet<&str>) -> &'a str {
+    let mut rest = text;
+    while let Some((word, after)) = rest.split_once(char::is_whitespace) {
+        let Some(nick) = word.strip_suffix([':', ',']) else {
+            break;
+        };
+        let after = after.trim_start();
+        if after.is_empty() || !nicks.iter().any(|n| n.eq_ignore_ascii_case(nick)) {
+            break;
+        }
+        rest = after;
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests;

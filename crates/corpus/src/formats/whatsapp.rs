@@ -1,0 +1,307 @@
+//! WhatsApp chats, exported as text by an iPhone (`[02/03/26, 09:14:05] Ann: hi`) or by Android
+//! (`02/03/2026, 09:14 - Ann: hi`).
+//!
+//! - A chat may go on for years, so it is divided: a dialogue ends when nobody writes for more than eight hours, or when
+//!   a new day begins after more than an hour of silence. Its id is the chat's name and the moment of its first message,
+//!   so that it stays the same when the chat is exported again later. (The chat's name is that of the file, or of the
+//!   folder where the file is called `_chat.txt`. An export that leaves out old messages may begin within a dialogue,
+//!   which then has another id.)
+//! - Whether the day or the month comes first is told by the first 256 KiB of the file: see [`order`]. Where it could
+//!   only be assumed, the dialogues' metadata says so (`date_order`). A date that does not exist in that order is
+//!   reported.
+//! - Times are those of the phone, without a zone; they are taken as UTC.
+//! - Notices (`Ann added Bob`) are turns of the role `system`; a stretch that holds nothing else gives no dialogue. An
+//!   iPhone writes notices as if somebody had said them; there they are told by English phrases, and in other languages
+//!   count as said.
+//! - `<Media omitted>` and the like stay as text, and are told in the turn's metadata (`media`, `attachment`), as are
+//!   deleted and edited messages (`deleted`, `edited`).
+
+mod line;
+mod said;
+
+use jiff::{SignedDuration, civil::DateTime};
+
+use crate::{
+    Dialogue, Role, Time,
+    formats::{
+        Dialogues, Fit, Format, ReadOptions,
+        chat_text::{self, Draft, LineReader, Out},
+        support::Fail,
+    },
+    input::{Input, Probe},
+    lines::Line,
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+
+use line::{Header, Order, clean, order};
+use said::{Said, without_edited};
+
+pub(super) struct WhatsApp;
+
+/// Silence after which what is said next is another dialogue.
+const SILENCE: SignedDuration = SignedDuration::from_hours(8);
+/// The same where a new day has begun.
+const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
+
+impl Format for WhatsApp {
+    fn name(&self) -> &'static str {
+        "whatsapp"
+    }
+
+    fn about(&self) -> &'static str {
+        "a WhatsApp chat exported as text, by an iPhone or by Android"
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Fit {
+        let mut lines = probe.lines().take(200);
+        let Some(first) = lines.next().and_then(Header::parse) else {
+            return Fit::No;
+        };
+        let more: Vec<_> = lines.filter_map(Header::parse).collect();
+        let talk = more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
+        if talk { Fit::Yes } else { Fit::No }
+    }
+
+    fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
+        let (order, assumed) = order(input.probe().lines());
+        let stem = match input.stem() {
+            stem if stem == "_chat" => input.folder_name().unwrap_or(stem),
+            stem => stem,
+        };
+        let title = ["WhatsApp Chat with ", "WhatsApp Chat - "].iter().find_map(|p| stem.strip_prefix(p));
+        let reader = Reader {
+            path: input.name.clone(),
+            title: title.unwrap_or(&stem).to_owned(),
+            stem,
+            limit: options.max_record,
+            order,
+            assumed,
+            last: None,
+            lost: false,
+            draft: None,
+        };
+        Ok(chat_text::read(input, options, reader))
+    }
+}
+
+struct Reader {
+    path: String,
+    stem: String,
+    title: String,
+    limit: usize,
+    order: Order,
+    assumed: bool,
+    /// When the last message was written.
+    last: Option<DateTime>,
+    /// Whether the lines that follow belong to a message that was reported.
+    lost: bool,
+    draft: Option<Draft>,
+}
+
+impl LineReader for Reader {
+    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+        let Some(header) = Header::parse(line.text) else {
+            match &mut self.draft {
+                _ if self.lost => {}
+                Some(draft) => continue_message(draft, line.text),
+                None if line.text.trim().is_empty() => {}
+                None => {
+                    self.lost = true;
+                    let reason = "text before the first message; is this the beginning of the export?";
+                    out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+                }
+            }
+            return;
+        };
+        let Some(time) = header.time(self.order) else {
+            self.lost = true;
+            let (date, order) = (header.date, self.order.name());
+            let reason = format!(
+                "the date {date}, or its time, does not exist as {order}, which the beginning of the file shows"
+            );
+            out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+            return;
+        };
+        self.lost = false;
+        let fresh = self.last.replace(time).is_none_or(|last| is_far(last, time));
+        if fresh || self.draft.is_none() {
+            self.close(out);
+            self.begin(&header, time, line.number, out);
+        }
+        if let Some(draft) = &mut self.draft {
+            add(draft, &header, time);
+        }
+    }
+
+    fn end(&mut self, out: &mut Out) {
+        self.close(out);
+    }
+}
+
+fn is_far(last: DateTime, next: DateTime) -> bool {
+    let silence = next.duration_since(last);
+    silence > SILENCE || silence > SILENCE_OVER_MIDNIGHT && next.date() != last.date()
+}
+
+fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
+    let said = Said::parse(header.rest);
+    let role = if said.speaker.is_some() { Role::Participant } else { Role::System };
+    let edited = without_edited(&said.text);
+    let text = edited.unwrap_or(&said.text);
+    let Some(turn) = draft.turn(&said.speaker.unwrap_or_default(), role, text) else {
+        return;
+    };
+    turn.time = Time::from_civil(time);
+    let mut note = |key: &str, value: serde_json::Value| _ = turn.metadata.insert(key.to_owned(), value);
+    if edited.is_some() {
+        note("edited", true.into());
+    }
+    if said.deleted {
+        note("deleted", true.into());
+    }
+    if let Some(media) = said.media {
+        note("media", media.into());
+    }
+    if let Some(file) = said.attachment {
+        note("attachment", file.into());
+    }
+}
+
+fn continue_message(draft: &mut Draft, line: &str) {
+    let line = clean(line);
+    let edited = without_edited(&line);
+    draft.append(edited.unwrap_or(&line));
+    if let (Some(_), Some(turn)) = (edited, draft.dialogue.turns.last_mut()) {
+        turn.metadata.insert("edited".to_owned(), true.into());
+    }
+}
+
+impl Reader {
+    fn begin(&mut self, header: &Header<'_>, time: DateTime, line: u64, out: &mut Out) {
+        let format = if header.has_seconds() { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M" };
+        match DialogueId::new(format!("{}-{}", self.stem, time.strftime(format))) {
+            Ok(id) => {
+                let mut dialogue = Dialogue::new(id);
+                dialogue.source = "whatsapp".to_owned();
+                dialogue.title = Some(self.title.clone());
+                dialogue.time = Time::from_civil(time);
+                if self.assumed {
+                    let order = format!("{} (assumed)", self.order.name());
+                    dialogue.metadata.insert("date_order".to_owned(), order.into());
+                }
+                self.draft = Some(Draft::new(dialogue, line, self.limit));
+            }
+            // The name of the file is not fit for ids.
+            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+        }
+    }
+
+    fn close(&mut self, out: &mut Out) {
+        if let Some(draft) = self.draft.take() {
+            let turns = &draft.dialogue.turns;
+            if turns.is_empty() || turns.iter().any(|t| t.role != Some(Role::System)) {
+                out.push_back(draft.finish(&self.path));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::support::testing::{problems, read_text, sniffed};
+
+    const ANDROID: &str = "\
+02/03/2026, 09:14 - Messages and calls are end-to-end encrypted. Tap to learn more.
+02/03/2026, 09:14 - Ann: are you up?
+the tickets go on sale at ten
+
+I mean it
+02/03/2026, 09:20 - Bob: <Media omitted>
+02/03/2026, 23:40 - Bob: got them
+03/03/2026, 00:10 - Ann: hooray <This message was edited>
+03/03/2026, 01:30 - Ann added Cem
+03/03/2026, 11:00 - Cem: hi
+13/03/2026, 11:00 - Ann left
+";
+
+    #[test]
+    fn a_chat_is_divided_by_silence() {
+        assert_eq!(sniffed("x.txt", ANDROID), Some("whatsapp"));
+        let name = "WhatsApp Chat with Tickets.txt";
+        assert!(problems(&WhatsApp, name, ANDROID).is_empty());
+        let got = read_text(&WhatsApp, name, ANDROID);
+        let shown: Vec<_> = got
+            .iter()
+            .map(|d| {
+                let turns: Vec<_> = d.turns.iter().map(|t| format!("{}: {}", t.speaker, t.text)).collect();
+                format!("{} [{}] {}", d.id, d.title.clone().unwrap_or_default(), turns.join(" | "))
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "WhatsApp Chat with Tickets-2026-03-02T09:14 [Tickets] : Messages and calls are end-to-end encrypted. Tap to learn more. | Ann: are you up?\nthe tickets go on sale at ten\n\nI mean it | Bob: <Media omitted>",
+                "WhatsApp Chat with Tickets-2026-03-02T23:40 [Tickets] Bob: got them | Ann: hooray | : Ann added Cem",
+                "WhatsApp Chat with Tickets-2026-03-03T11:00 [Tickets] Cem: hi",
+            ]
+        );
+        assert_eq!(got[1].turns[1].metadata["edited"], true);
+        assert_eq!(got[0].turns[2].metadata["media"], "omitted");
+        assert_eq!(got[1].turns[2].role, Some(Role::System));
+        assert_eq!(got[0].turns[1].time.unwrap().to_string(), "2026-03-02T09:14:00Z");
+        assert!(got[0].metadata.is_empty());
+    }
+
+    #[test]
+    fn ids_stay_when_the_chat_is_exported_again_later() {
+        let cut = ANDROID.find("03/03/2026, 11:00").unwrap();
+        let early = read_text(&WhatsApp, "c.txt", &ANDROID[..cut]);
+        let late = read_text(&WhatsApp, "c.txt", ANDROID);
+        let ids = |ds: &[Dialogue]| ds.iter().map(|d| d.id.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(ids(&early)[..], ids(&late)[..2]);
+    }
+
+    #[test]
+    fn an_iphone_export_is_named_by_its_folder() {
+        let text = "\u{200e}[3/14/26, 9:14:05\u{202f}AM] Trip: \u{200e}Messages and calls are end-to-end encrypted.\r\n[3/14/26, 9:15:00\u{202f}AM] ~\u{202f}Ann: hi\r\n[3/14/26, 1:15:00\u{202f}PM] Bob: \u{200e}image omitted\r\n";
+        assert_eq!(sniffed("_chat.txt", text), Some("whatsapp"));
+        let got = &read_text(&WhatsApp, "WhatsApp Chat - Trip/_chat.txt", text)[0];
+        assert_eq!(got.id.as_str(), "WhatsApp Chat - Trip-2026-03-14T09:14:05");
+        assert_eq!(got.title.as_deref(), Some("Trip"));
+        assert_eq!(got.turns[0].role, Some(Role::System));
+        assert_eq!(got.turns[1].speaker, "Ann");
+        assert_eq!(got.turns[2].time.unwrap().to_string(), "2026-03-14T13:15:00Z");
+        assert_eq!(got.turns[2].text, "image omitted");
+    }
+
+    #[test]
+    fn an_assumed_order_is_told_and_what_does_not_fit_is_reported() {
+        let got = &read_text(&WhatsApp, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
+        assert_eq!(got.metadata["date_order"], "day/month/year (assumed)");
+        let text = "lost\n02/03/26, 09:14 - Ann: a\n13/03/26, 09:14 - Ann: b\n14/03/26, 09:14 - Ann: b\n03/15/26, 09:15 - Ann: c\nmore of c\n03/03/26, 25:10 - Ann: d\n14/03/26, 09:16 - Ann: e\n";
+        assert_eq!(
+            problems(&WhatsApp, "c.txt", text),
+            [
+                "c.txt:1: text before the first message; is this the beginning of the export?",
+                "c.txt:5: the date 03/15/26, or its time, does not exist as day/month/year, which the beginning of the file shows",
+                "c.txt:7: the date 03/03/26, or its time, does not exist as day/month/year, which the beginning of the file shows",
+            ]
+        );
+        let got = read_text(&WhatsApp, "c.txt", text);
+        assert_eq!(got.last().unwrap().turns.iter().map(|t| &*t.text).collect::<Vec<_>>(), ["b", "e"]);
+    }
+
+    #[test]
+    fn other_text_is_not_taken() {
+        assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n"), None);
+        assert_eq!(sniffed("a.txt", "02/03/2026, 09:14 - started\n02/03/2026, 09:14 - stopped\n"), None);
+        assert_eq!(
+            sniffed(
+                "a.txt",
+                "[2026-03-02 09:14] Ann: a\n[2026-03-02 09:15] Bob: b\n[2026-03-02 09:16] Ann: c\n[2026-03-02 09:17] Bob: c\n"
+            ),
+            Some("transcript")
+        );
+    }
+}

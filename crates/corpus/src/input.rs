@@ -1,0 +1,338 @@
+//! Opening files: standard input, `.gz` and `.zst` by their first bytes, a look at the beginning without losing it.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Cursor, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Duration,
+};
+
+use flate2::bufread::MultiGzDecoder;
+
+use turnwise_core::error::{Error, IoContext, Result};
+
+/// How much of a file is looked at to tell its format.
+const PROBE_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
+/// How long the next part of a stream may take before what has come is looked at.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A file (or standard input) that is open, decompressed, and positioned at its start.
+pub struct Input {
+    /// As the user named it; `-` for standard input.
+    pub name: String,
+    /// Where it lies, if it is a file.
+    pub path: Option<PathBuf>,
+    stream: Box<dyn BufRead + Send>,
+    head: Vec<u8>,
+    /// Whether nothing follows the head.
+    whole: bool,
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Self> {
+        Input::open_counted(path, &Arc::default())
+    }
+
+    /// The same, counting the bytes that are read from the disk, for progress.
+    pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
+        if path == Path::new("-") {
+            let (stream, at_hand) = Piped::standard_input()?.looked_at();
+            return Input::with_head("-".into(), None, Box::new(BufReader::new(stream)), at_hand);
+        }
+        let file = File::open(path).at("open", path)?;
+        if file.metadata().at("read", path)?.is_dir() {
+            return Err(Error::input(format!("{} is a folder, not a file", path.display())));
+        }
+        let stream = BufReader::with_capacity(BUFFER_BYTES, Counting { file, read: read.clone() });
+        Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
+    }
+
+    /// Wraps any stream; used by tests and by callers that have the bytes in memory.
+    pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
+        Input::with_head(name, path, raw, None)
+    }
+
+    /// Wraps a stream that may come slowly: no more is looked at than comes first.
+    pub fn from_slow_stream(name: String, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
+        let at_hand = raw.fill_buf().at("read", &name)?.len();
+        Input::with_head(name, None, raw, Some(at_hand))
+    }
+
+    /// Looks at the beginning: at so many bytes as are at hand, or else at as many as are looked at in a file.
+    fn with_head(
+        name: String,
+        path: Option<PathBuf>,
+        mut raw: Box<dyn BufRead + Send>,
+        at_hand: Option<usize>,
+    ) -> Result<Self> {
+        let magic = raw.fill_buf().at("read", &name)?;
+        let mut stream: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw)))
+        } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).at("read", &name)?;
+            decoder.window_log_max(31).at("read", &name)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+        } else {
+            raw
+        };
+        let mut head = Vec::new();
+        let wanted = at_hand.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
+        // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
+        let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
+        let whole = head.len() < wanted;
+        let refused = |why: &str, hint: &str| Error::Data {
+            message: format!("{name}: {why}"),
+            hint: Some(hint.to_owned()),
+        };
+        if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+            return Err(refused(
+                "the text is UTF-16, and turnwise reads UTF-8",
+                "convert it: iconv -f UTF-16 -t UTF-8 FILE",
+            ));
+        }
+        if head.get(257..262) == Some(b"ustar") {
+            return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and give the folder"));
+        }
+        if head.starts_with(b"PK\x03\x04") {
+            return Err(refused("this is a zip archive", "unpack it (unzip FILE) and give the folder"));
+        }
+        #[cfg(not(feature = "parquet"))]
+        if head.starts_with(b"PAR1") {
+            return Err(refused(
+                "this turnwise was built without Parquet",
+                "build it with `--features parquet`",
+            ));
+        }
+        if head.starts_with(&[0xef, 0xbb, 0xbf]) {
+            head.drain(..3);
+        }
+        Ok(Input { name, path, stream, head, whole })
+    }
+
+    /// Whether there is nothing in it but white space.
+    pub fn is_blank(&self) -> bool {
+        self.head.len() < PROBE_BYTES && self.head.iter().all(u8::is_ascii_whitespace)
+    }
+
+    /// What lies at its beginning.
+    pub fn probe(&self) -> Probe<'_> {
+        // The head may end within a character; what is lost there does not matter for telling the format.
+        let text = match std::str::from_utf8(&self.head) {
+            Ok(text) => text,
+            Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
+        };
+        Probe { path: self.path.as_deref(), text, whole: self.whole }
+    }
+
+    /// The file's name without folder and endings, as a name for what is in it.
+    pub fn stem(&self) -> String {
+        let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
+            // Streams have no names, and two of them must not be taken for one: the first line tells them apart.
+            let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
+            return format!("stdin-{}", &blake3::hash(line.unwrap_or_default()).to_hex()[..8]);
+        };
+        let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
+    }
+
+    /// The name of the folder in which it lies, from wherever it is named: `a.json` in `dev` and `dev/a.json` are the
+    /// same.
+    pub fn folder_name(&self) -> Option<String> {
+        let path = std::path::absolute(self.path.as_deref()?).ok()?;
+        Some(path.parent()?.file_name()?.to_str()?.to_owned())
+    }
+
+    /// The bytes, from the start.
+    pub fn into_stream(self) -> Box<dyn BufRead + Send> {
+        Box::new(Cursor::new(self.head).chain(self.stream))
+    }
+}
+
+struct Counting {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.read.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// Standard input, read by a thread of its own, so that what has come can be told from what has not.
+struct Piped {
+    parts: Receiver<io::Result<Vec<u8>>>,
+    current: Cursor<Vec<u8>>,
+    /// Why the stream broke off while it was looked at.
+    broken: Option<io::Error>,
+}
+
+impl Piped {
+    fn standard_input() -> Result<Self> {
+        let (sender, parts) = mpsc::sync_channel(4);
+        // Ends with the stream, or with the process: a thread that waits for standard input cannot be stopped.
+        let spawned = thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut stdin = io::stdin().lock();
+            loop {
+                let mut part = vec![0; 1 << 16];
+                let answer = match stdin.read(&mut part) {
+                    Ok(n) => {
+                        part.truncate(n);
+                        Ok(part)
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => Err(e),
+                };
+                let last = answer.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(answer).is_err() || last {
+                    return;
+                }
+            }
+        });
+        spawned.map_err(|e| Error::Internal(format!("no thread for standard input: {e}")))?;
+        Ok(Piped { parts, current: Cursor::default(), broken: None })
+    }
+
+    /// Waits for the beginning, and says how much of it there is where that is less than is looked at in a file. A slow
+    /// stream of JSON lines is known by its first line; all others are waited for.
+    fn looked_at(mut self) -> (Self, Option<usize>) {
+        let mut head = Vec::new();
+        let mut known = false;
+        while head.len() < PROBE_BYTES {
+            let part = match known {
+                true => self.parts.recv_timeout(PATIENCE).ok(),
+                false => self.parts.recv().ok(),
+            };
+            match part {
+                Some(Ok(part)) if !part.is_empty() => head.extend(part),
+                Some(answer) => {
+                    self.broken = answer.err();
+                    break;
+                }
+                None => {
+                    let at_hand = head.len();
+                    self.current = Cursor::new(head);
+                    return (self, Some(at_hand));
+                }
+            }
+            known = known || begins_with_json_line(&head);
+        }
+        self.current = Cursor::new(head);
+        (self, None)
+    }
+}
+
+fn begins_with_json_line(head: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', head) else { return false };
+    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&head[..end]).is_ok()
+}
+
+impl Read for Piped {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.current.position() == self.current.get_ref().len() as u64 {
+            if let Some(e) = self.broken.take() {
+                return Err(e);
+            }
+            // Where the thread is gone, the stream has ended.
+            self.current = Cursor::new(self.parts.recv().unwrap_or_else(|_| Ok(Vec::new()))?);
+        }
+        self.current.read(buffer)
+    }
+}
+
+/// The beginning of a file, for telling its format.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'a> {
+    /// Where it lies, if it is a file.
+    pub path: Option<&'a Path>,
+    /// Its first characters (up to 256 KiB).
+    pub text: &'a str,
+    /// Whether that is all of it.
+    pub whole: bool,
+}
+
+impl<'a> Probe<'a> {
+    /// The file's name in lower case, without `.gz` and `.zst`; empty for standard input.
+    pub fn file_name(&self) -> String {
+        let name = self.path.and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default();
+        name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
+    }
+
+    /// Whether the file's name ends so (lower case, with the dot).
+    pub fn has_extension(&self, extension: &str) -> bool {
+        self.file_name().ends_with(extension)
+    }
+
+    /// The lines that are not blank and surely complete.
+    pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
+        self.text[..end].lines().filter(|line| !line.trim().is_empty())
+    }
+
+    /// The first line as a JSON object, if it is one.
+    pub fn first_json_line(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        serde_json::from_str(self.lines().next()?).ok()
+    }
+
+    /// The first value at `depth` of one large JSON document (see [`crate::json_elements`]) with its keys.
+    pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
+        if !self.text.trim_start().starts_with(['[', '{']) {
+            return None;
+        }
+        let mut elements = crate::json_elements::Elements::at_depth(self.text.as_bytes(), depth, PROBE_BYTES);
+        let element = elements.next()?.ok()?;
+        Some((element.keys, serde_json::from_slice(&element.json).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(bytes: Vec<u8>) -> Result<String> {
+        let input = Input::from_stream("x".into(), None, Box::new(Cursor::new(bytes)))?;
+        let mut text = String::new();
+        input.into_stream().read_to_string(&mut text).at("read", "x")?;
+        Ok(text)
+    }
+
+    #[test]
+    fn compression_is_told_by_the_first_bytes() {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(b"hello").unwrap();
+        assert_eq!(read(gz.finish().unwrap()).unwrap(), "hello");
+        assert_eq!(read(zstd::encode_all(&b"hello"[..], 1).unwrap()).unwrap(), "hello");
+        assert_eq!(read(b"\xef\xbb\xbfhello".to_vec()).unwrap(), "hello");
+        assert_eq!(read(Vec::new()).unwrap(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_text_is_refused_with_a_way_out() {
+        let e = read(b"\xff\xfeh\0i\0".to_vec()).unwrap_err();
+        assert!(e.to_string().contains("UTF-16") && e.hint().unwrap().contains("iconv"));
+        let e = read(b"PK\x03\x04....".to_vec()).unwrap_err();
+        assert!(e.hint().unwrap().contains("unzip"));
+    }
+
+    #[test]
+    fn the_stem_drops_folder_and_endings() {
+        let stem = |p: &str| {
+            Input::from_stream(p.into(), Some(p.into()), Box::new(Cursor::new(Vec::new()))).unwrap().stem()
+        };
+        assert_eq!(stem("a/b/chats.jsonl.gz"), "chats");
+        assert_eq!(stem("a/chats"), "chats");
+        assert_eq!(stem(".hidden"), ".hidden");
+    }
+}

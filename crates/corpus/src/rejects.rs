@@ -1,0 +1,48 @@
+//! The file that lists what could not be used.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufWriter, Seek, SeekFrom, Write},
+    path::PathBuf,
+};
+
+use turnwise_core::error::{IoContext, Reject, Result};
+
+/// The file of rejected records.
+pub struct Rejects {
+    file: Option<(PathBuf, BufWriter<File>)>,
+    /// Its length, as far as it counts when the ingest goes on.
+    pub bytes: u64,
+}
+
+impl Rejects {
+    /// Opens it, keeping the part that belongs to an earlier run of the same ingest.
+    pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
+        let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(&path).at("create", &path)?;
+        let keep = keep.min(file.metadata().at("read", &path)?.len());
+        file.set_len(keep).at("write", &path)?;
+        file.seek(SeekFrom::Start(keep)).at("write", &path)?;
+        Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
+    }
+
+    /// Adds one.
+    pub fn write(&mut self, reject: &Reject) -> Result<()> {
+        if let Some((path, file)) = &mut self.file {
+            let mut line = serde_json::to_vec(reject).unwrap_or_default();
+            line.push(b'\n');
+            file.write_all(&line).at("write", path)?;
+            self.bytes += line.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Brings what was added to the file, and says how long that is.
+    pub fn flush(&mut self) -> Result<u64> {
+        if let Some((path, file)) = &mut self.file {
+            file.flush().at("write", path)?;
+        }
+        Ok(self.bytes)
+    }
+}

@@ -1,0 +1,229 @@
+//! Statistics of a corpus, gathered one dialogue at a time, and joined from several threads.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+
+use crate::{Dialogue, Role, Time};
+use turnwise_core::{ids::IdKey, script::is_unspaced};
+
+/// What there is, counted.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Statistics {
+    /// Dialogues.
+    pub dialogues: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Different speakers' names.
+    pub speakers: u64,
+    /// Words; every Han, Kana and Hangul letter counts as one.
+    pub words: u64,
+    /// Characters of the turns' texts.
+    pub characters: u64,
+    /// Dialogues by number of turns.
+    pub turns_per_dialogue: Spread,
+    /// Turns by number of words.
+    pub words_per_turn: Spread,
+    /// Dialogues by number of speakers.
+    pub speakers_per_dialogue: Spread,
+    /// Dialogues by source.
+    pub sources: BTreeMap<String, u64>,
+    /// Dialogues by language; `unknown` where none is given.
+    pub languages: BTreeMap<String, u64>,
+    /// Dialogues by domain.
+    pub domains: BTreeMap<String, u64>,
+    /// Turns by role; `none` where none is given.
+    pub roles: BTreeMap<String, u64>,
+    /// Turns by intent.
+    pub intents: BTreeMap<String, u64>,
+    /// Turns with dialog acts.
+    pub turns_with_acts: u64,
+    /// The first and the last moment that is named.
+    pub times: Option<(Time, Time)>,
+    #[serde(skip)]
+    names: HashSet<IdKey>,
+}
+
+/// A distribution of small numbers.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(into = "Summary")]
+pub struct Spread(BTreeMap<u64, u64>);
+
+/// What is shown of a distribution.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// The smallest.
+    pub min: u64,
+    /// Half are no larger.
+    pub median: u64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl From<Spread> for Summary {
+    fn from(spread: Spread) -> Self {
+        spread.summary()
+    }
+}
+
+impl Spread {
+    fn add(&mut self, value: u64) {
+        *self.0.entry(value).or_default() += 1;
+    }
+
+    fn join(&mut self, other: Spread) {
+        for (value, count) in other.0 {
+            *self.0.entry(value).or_default() += count;
+        }
+    }
+
+    /// Its summary; all zero if nothing was counted.
+    pub fn summary(&self) -> Summary {
+        let count: u64 = self.0.values().sum();
+        let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();
+        let mut seen = 0;
+        let median = self.0.iter().find(|(_, n)| {
+            seen += **n;
+            seen * 2 >= count
+        });
+        Summary {
+            min: self.0.keys().next().copied().unwrap_or(0),
+            median: median.map_or(0, |(value, _)| *value),
+            mean: if count == 0 { 0.0 } else { sum as f64 / count as f64 },
+            max: self.0.keys().next_back().copied().unwrap_or(0),
+        }
+    }
+}
+
+impl Statistics {
+    /// Counts a dialogue.
+    pub fn add(&mut self, dialogue: &Dialogue) {
+        self.dialogues += 1;
+        self.turns += dialogue.turns.len() as u64;
+        self.turns_per_dialogue.add(dialogue.turns.len() as u64);
+        count(&mut self.sources, &dialogue.source);
+        count(&mut self.languages, dialogue.language.as_deref().unwrap_or("unknown"));
+        dialogue.domains.iter().for_each(|domain| count(&mut self.domains, domain));
+        dialogue.time.into_iter().for_each(|time| self.see(time));
+        let speakers = dialogue.speakers();
+        self.speakers_per_dialogue.add(speakers.len() as u64);
+        for name in speakers.into_iter().filter(|name| !name.is_empty()) {
+            self.names.insert(IdKey::of(name));
+        }
+        self.speakers = self.names.len() as u64;
+        for turn in &dialogue.turns {
+            let words = count_words(&turn.text);
+            self.words += words;
+            self.words_per_turn.add(words);
+            self.characters += turn.text.chars().count() as u64;
+            count(&mut self.roles, turn.role.as_ref().map_or("none", Role::as_str));
+            turn.intent.iter().for_each(|intent| count(&mut self.intents, intent));
+            turn.time.into_iter().for_each(|time| self.see(time));
+            self.turns_with_acts += u64::from(!turn.acts.is_empty());
+        }
+    }
+
+    fn see(&mut self, time: Time) {
+        let (first, last) = self.times.get_or_insert((time, time));
+        *first = time.min(*first);
+        *last = time.max(*last);
+    }
+
+    /// Adds what another thread counted.
+    #[must_use]
+    pub fn joined(mut self, other: Statistics) -> Self {
+        self.dialogues += other.dialogues;
+        self.turns += other.turns;
+        self.words += other.words;
+        self.characters += other.characters;
+        self.turns_with_acts += other.turns_with_acts;
+        self.turns_per_dialogue.join(other.turns_per_dialogue);
+        self.words_per_turn.join(other.words_per_turn);
+        self.speakers_per_dialogue.join(other.speakers_per_dialogue);
+        for (mine, theirs) in [
+            (&mut self.sources, other.sources),
+            (&mut self.languages, other.languages),
+            (&mut self.domains, other.domains),
+            (&mut self.roles, other.roles),
+            (&mut self.intents, other.intents),
+        ] {
+            for (name, n) in theirs {
+                *mine.entry(name).or_default() += n;
+            }
+        }
+        if let Some((first, last)) = other.times {
+            self.see(first);
+            self.see(last);
+        }
+        self.names.extend(other.names);
+        self.speakers = self.names.len() as u64;
+        self
+    }
+}
+
+fn count(map: &mut BTreeMap<String, u64>, name: &str) {
+    // Most names are known already: no allocation for them.
+    match map.get_mut(name) {
+        Some(n) => *n += 1,
+        None => {
+            map.insert(name.to_owned(), 1);
+        }
+    }
+}
+
+/// Words of a text: runs of letters and digits, and each letter of a script that is written without spaces.
+pub fn count_words(text: &str) -> u64 {
+    let mut words = 0;
+    let mut inside = false;
+    for c in text.chars() {
+        if is_unspaced(c) {
+            words += 1;
+            inside = false;
+        } else if c.is_alphanumeric() {
+            words += u64::from(!inside);
+            inside = true;
+        } else if c != '\'' && c != '\u{2019}' {
+            inside = false;
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(n: u32) -> Dialogue {
+        serde_json::from_value(serde_json::json!({
+            "id": format!("d{n}"), "source": "s", "language": "en", "domains": ["x"],
+            "turns": [{"speaker": format!("p{n}"), "role": "user", "text": "it's fine, 两个字", "intent": "i"},
+                      {"speaker": "agent", "role": "agent", "text": "ok", "time": format!("2026-01-0{n}T00:00:00Z")}]
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn counting_in_two_parts_equals_counting_in_one() {
+        let mut one = Statistics::default();
+        let mut parts = [Statistics::default(), Statistics::default()];
+        for n in 1..=5 {
+            one.add(&example(n));
+            parts[n as usize % 2].add(&example(n));
+        }
+        let [a, b] = parts;
+        let show = |s: &Statistics| serde_json::to_value(s).unwrap();
+        assert_eq!(show(&a.joined(b)), show(&one));
+        assert_eq!((one.dialogues, one.turns, one.speakers, one.words), (5, 10, 6, 30));
+        assert_eq!(one.turns_per_dialogue.summary(), Summary { min: 2, median: 2, mean: 2.0, max: 2 });
+        assert_eq!(one.times.unwrap().1.to_string(), "2026-01-05T00:00:00Z");
+    }
+
+    #[test]
+    fn words_of_mixed_text() {
+        assert_eq!(count_words("don't  stop-me now"), 4);
+        assert_eq!(count_words("查询 order7 状态"), 5);
+        assert_eq!(count_words(" ... "), 0);
+    }
+}

@@ -1,0 +1,245 @@
+//! Encoding a stream: while one chunk goes through the encoder, the next is gathered and the last is stored. Where the
+//! encoder has a device of its own, two chunks go through it: one is cut into tokens while the other is computed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError, mpsc},
+};
+
+use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+
+/// What is encoded together.
+#[derive(Debug)]
+pub enum Inputs {
+    /// Texts, as utterances.
+    Texts(Vec<String>),
+    /// Whole dialogues.
+    Dialogues(Vec<Dialogue>),
+}
+
+impl Inputs {
+    /// How many vectors they become.
+    pub fn len(&self) -> usize {
+        match self {
+            Inputs::Texts(texts) => texts.len(),
+            Inputs::Dialogues(dialogues) => dialogues.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn encode(&self, encoder: &dyn Encoder, options: &Options) -> Result<Encoded> {
+        match self {
+            Inputs::Texts(texts) => {
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                encoder.encode(&texts, &options.texts)
+            }
+            Inputs::Dialogues(dialogues) => {
+                let dialogues: Vec<&Dialogue> = dialogues.iter().collect();
+                encoder.encode_dialogues(&dialogues, &options.dialogues)
+            }
+        }
+    }
+}
+
+/// Inputs, and what their giver must know again when their vectors come.
+#[derive(Debug)]
+pub struct Chunk<T> {
+    /// What to encode.
+    pub inputs: Inputs,
+    /// Comes back with the vectors.
+    pub tag: T,
+}
+
+/// How a stream is encoded.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// For texts.
+    pub texts: TextOptions,
+    /// For dialogues.
+    pub dialogues: DialogueOptions,
+}
+
+/// Gives chunks and takes their vectors. Both happen on the caller's thread, the encoding on another.
+pub trait Stream {
+    /// See [`Chunk::tag`].
+    type Tag: Send;
+
+    /// The next chunk, or `None` at the end. It need not wait for the vectors of those before it.
+    fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
+
+    /// The vectors of a chunk, in the order of the chunks.
+    fn done(&mut self, tag: Self::Tag, encoded: Encoded) -> Result<()>;
+}
+
+/// Encodes a stream to its end, or until `stop` says so: then what is in the encoder is finished and handed over, and
+/// the answer is `false`.
+pub fn encode<S: Stream>(
+    encoder: &dyn Encoder,
+    options: &Options,
+    stop: &(dyn Fn() -> bool + Sync),
+    stream: &mut S,
+) -> Result<bool> {
+    // Those in the encoder, and one waiting for it.
+    let ahead = encoder.chunks_at_once() + 1;
+    let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
+    let waiting = Mutex::new(waiting);
+    std::thread::scope(|scope| {
+        // Moved in here, so that the threads come to an end with this closure.
+        let (work, (finished, results)) = (work, mpsc::sync_channel(ahead));
+        for _ in 0..encoder.chunks_at_once() {
+            let (finished, waiting) = (finished.clone(), &waiting);
+            scope.spawn(move || {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+                while let Some((number, chunk)) = next().filter(|_| !stop()) {
+                    let encoded = checked(chunk.inputs.encode(encoder, options), chunk.inputs.len(), encoder);
+                    let failed = encoded.is_err();
+                    if finished.send((number, chunk.tag, encoded)).is_err() || failed {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(finished);
+        let (mut given, mut taken, mut more) = (0, 0, true);
+        let mut early = BTreeMap::new();
+        loop {
+            while more && given - taken < ahead as u64 && !stop() {
+                match stream.next()? {
+                    Some(chunk) => match work.send((given, chunk)) {
+                        Ok(()) => given += 1,
+                        // An encoder that has ended has left the reason among the results.
+                        Err(_) => break,
+                    },
+                    None => more = false,
+                }
+            }
+            if taken == given {
+                return Ok(!more);
+            }
+            let Ok((number, tag, encoded)) = results.recv() else { return Ok(false) };
+            early.insert(number, (tag, encoded));
+            while let Some((tag, encoded)) = early.remove(&taken) {
+                taken += 1;
+                stream.done(tag, encoded?)?;
+            }
+        }
+    })
+}
+
+/// What an encoder promises is looked at once, here, because whatever is stored is trusted later.
+fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
+    let encoded = encoded?;
+    let vectors = &encoded.vectors;
+    if vectors.len() != inputs || vectors.dim() != encoder.dim() {
+        return Err(Error::Internal(format!(
+            "{} gave {} vectors of {} numbers for {inputs} inputs",
+            encoder.name(),
+            vectors.len(),
+            vectors.dim()
+        )));
+    }
+    if let Some(at) = vectors.flat().iter().position(|v| !v.is_finite()) {
+        return Err(Error::data(format!(
+            "{} gave a number that is not finite for input {} of {inputs}; its weights may be damaged",
+            encoder.name(),
+            at / vectors.dim().max(1) + 1
+        )));
+    }
+    Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::testing::HashEncoder;
+
+    struct Numbers {
+        next: usize,
+        end: usize,
+        got: Vec<usize>,
+        stop_at: Option<(usize, &'static AtomicBool)>,
+    }
+
+    impl Stream for Numbers {
+        type Tag = usize;
+
+        fn next(&mut self) -> Result<Option<Chunk<usize>>> {
+            if self.next == self.end {
+                return Ok(None);
+            }
+            self.next += 1;
+            Ok(Some(Chunk { inputs: Inputs::Texts(vec![format!("text {}", self.next)]), tag: self.next }))
+        }
+
+        fn done(&mut self, tag: usize, encoded: Encoded) -> Result<()> {
+            let expected = HashEncoder::default().vector(&format!("text {tag}"));
+            assert_eq!(encoded.vectors.row(0), expected);
+            self.got.push(tag);
+            if let Some((at, stop)) = self.stop_at
+                && at == tag
+            {
+                stop.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn vectors_come_in_the_order_of_the_chunks() {
+        for chunks_at_once in 1..4 {
+            let encoder = HashEncoder { chunks_at_once, ..HashEncoder::default() };
+            let mut numbers = Numbers { next: 0, end: 500, got: Vec::new(), stop_at: None };
+            assert!(encode(&encoder, &Options::default(), &|| false, &mut numbers).unwrap());
+            assert_eq!(numbers.got, (1..=500).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_encoder_with_a_device_is_given_two_chunks_at_once() {
+        let at_most = |chunks_at_once| {
+            let encoder = HashEncoder {
+                chunks_at_once,
+                waits: Some(std::time::Duration::from_millis(1)),
+                ..HashEncoder::default()
+            };
+            let mut numbers = Numbers { next: 0, end: 40, got: Vec::new(), stop_at: None };
+            assert!(encode(&encoder, &Options::default(), &|| false, &mut numbers).unwrap());
+            encoder.most_at_once.into_inner()
+        };
+        assert_eq!(at_most(1), 1);
+        assert_eq!(at_most(2), 2);
+    }
+
+    #[test]
+    fn stopping_hands_over_what_is_finished_and_nothing_out_of_order() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let mut numbers = Numbers { next: 0, end: 1000, got: Vec::new(), stop_at: Some((7, &STOP)) };
+        let stop = || STOP.load(Ordering::Relaxed);
+        assert!(!encode(&HashEncoder::default(), &Options::default(), &stop, &mut numbers).unwrap());
+        assert!((7..=9).contains(&numbers.got.len()), "{:?}", numbers.got);
+        assert_eq!(numbers.got, (1..=numbers.got.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_encoder_that_fails_or_breaks_its_promise_is_told() {
+        for chunks_at_once in [1, 2] {
+            let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
+            let failing = HashEncoder { fail_on: Some("text 9"), chunks_at_once, ..HashEncoder::default() };
+            let e = encode(&failing, &Options::default(), &|| false, &mut numbers).unwrap_err();
+            assert!(e.to_string().contains("text 9"), "{e}");
+            assert_eq!(numbers.got.len(), 8);
+        }
+        let broken = HashEncoder { not_finite_on: Some("text 3"), ..HashEncoder::default() };
+        let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
+        let e = encode(&broken, &Options::default(), &|| false, &mut numbers).unwrap_err();
+        assert!(e.to_string().contains("not finite"), "{e}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Devices: which there are, which is taken, and what their errors mean.
+
+use std::{fmt, str::FromStr};
+
+use candle_core::DType;
+
+use crate::Precision;
+use turnwise_core::error::{Error, Result};
+
+/// Which device is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A GPU if this build knows one and it answers, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU by its number.
+    Cuda(usize),
+    /// An Apple GPU.
+    Metal,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |text: &str| text.parse().ok();
+        match text {
+            "auto" => Some(DeviceChoice::Auto),
+            "cpu" => Some(DeviceChoice::Cpu),
+            "cuda" => Some(DeviceChoice::Cuda(0)),
+            "metal" => Some(DeviceChoice::Metal),
+            other => other.strip_prefix("cuda:").and_then(number).map(DeviceChoice::Cuda),
+        }
+        .ok_or_else(|| Error::unknown_name("device", text, ["auto", "cpu", "cuda", "cuda:1", "metal"]))
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceChoice::Auto => f.write_str("auto"),
+            DeviceChoice::Cpu => f.write_str("cpu"),
+            DeviceChoice::Cuda(n) => write!(f, "cuda:{n}"),
+            DeviceChoice::Metal => f.write_str("metal"),
+        }
+    }
+}
+
+/// A device that answered.
+#[derive(Debug, Clone)]
+pub struct Device(candle_core::Device);
+
+impl Device {
+    /// The CPU.
+    pub fn cpu() -> Self {
+        Device(candle_core::Device::Cpu)
+    }
+
+    /// Opens what was asked for. `Auto` gives the CPU where no GPU answers; a GPU that was named must answer.
+    pub fn open(choice: DeviceChoice) -> Result<Self> {
+        match choice {
+            DeviceChoice::Cpu => Ok(Device::cpu()),
+            DeviceChoice::Cuda(n) => opened(choice, candle_core::Device::new_cuda(n)),
+            DeviceChoice::Metal => opened(choice, candle_core::Device::new_metal(0)),
+            DeviceChoice::Auto if cfg!(feature = "cuda") => {
+                Ok(Device::open(DeviceChoice::Cuda(0)).unwrap_or_else(|_| Device::cpu()))
+            }
+            DeviceChoice::Auto if cfg!(feature = "metal") => {
+                Ok(Device::open(DeviceChoice::Metal).unwrap_or_else(|_| Device::cpu()))
+            }
+            DeviceChoice::Auto => Ok(Device::cpu()),
+        }
+    }
+
+    /// Whether it is the CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.0.is_cpu()
+    }
+
+    /// As candle has it.
+    pub fn inner(&self) -> &candle_core::Device {
+        &self.0
+    }
+
+    pub(super) fn dtype(&self, precision: Precision) -> Result<DType> {
+        match precision {
+            Precision::F32 => Ok(DType::F32),
+            Precision::Bf16 => Ok(DType::BF16),
+            Precision::F16 => Ok(DType::F16),
+            Precision::Int16 | Precision::Int8 => Err(Error::Input {
+                message: format!("{precision} is for the CPU, and this runs on {self}"),
+                hint: Some("take bf16, f16 or f32 there, or --device cpu".to_owned()),
+            }),
+        }
+    }
+
+    pub(super) fn error(&self, error: &candle_core::Error) -> Error {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let lower = first.to_lowercase();
+        if lower.contains("out of memory") || lower.contains("out_of_memory") {
+            Error::DeviceMemory { device: self.to_string() }
+        } else {
+            Error::Internal(format!("candle on {self}: {first}"))
+        }
+    }
+}
+
+fn opened(choice: DeviceChoice, device: candle_core::Result<candle_core::Device>) -> Result<Device> {
+    use candle_core::Error as E;
+    let why = match device {
+        Ok(device) => return Ok(Device(device)),
+        Err(e) => e,
+    };
+    let feature = if choice == DeviceChoice::Metal { "metal" } else { "cuda" };
+    let (message, hint) = match why {
+        E::NotCompiledWithCudaSupport | E::NotCompiledWithMetalSupport => (
+            format!("this turnwise was built without {feature}"),
+            format!("build it with `cargo build --release --features {feature}`, or take --device cpu"),
+        ),
+        why => (
+            format!("{choice} does not answer: {}", why.to_string().lines().next().unwrap_or_default()),
+            "look at the driver, or take --device cpu".to_owned(),
+        ),
+    };
+    Err(Error::Unavailable { message, hint: Some(hint) })
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.location() {
+            candle_core::DeviceLocation::Cpu => f.write_str("cpu"),
+            candle_core::DeviceLocation::Cuda { gpu_id } => write!(f, "cuda:{gpu_id}"),
+            candle_core::DeviceLocation::Metal { .. } => f.write_str("metal"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        for name in ["auto", "cpu", "cuda:0", "cuda:3", "metal"] {
+            assert_eq!(name.parse::<DeviceChoice>().unwrap().to_string(), name);
+        }
+        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+        assert_eq!(
+            "cud".parse::<DeviceChoice>().unwrap_err().hint().as_deref(),
+            Some("did you mean `cuda`?")
+        );
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn a_device_that_was_not_built_in_is_told() {
+        let error = Device::open(DeviceChoice::Cuda(0)).unwrap_err();
+        assert_eq!(error.class(), turnwise_core::error::Class::Unavailable);
+        assert!(error.hint().unwrap().contains("--features cuda"));
+        assert!(Device::open(DeviceChoice::Auto).unwrap().is_cpu());
+    }
+}

@@ -1,0 +1,380 @@
+//! A network through candle: on a GPU, and on the CPU as the reference that our own kernels are tested against.
+//!
+//! Candle's own BERT pads every sequence and turns to NaN in 16 bits (its mask multiplies infinity by zero), so the
+//! layers are ours: linear layers and norms see the tokens end to end; only attention sees rows of equal length, for
+//! which a batch should hold sequences of similar length (with the feature `flash-attn`, in 16 bits, not even that). The
+//! mask is finite.
+
+mod device;
+#[cfg(feature = "flash-attn")]
+mod flash;
+mod layout;
+#[cfg(feature = "cuda")]
+mod pinned;
+mod staging;
+
+pub use device::{Device, DeviceChoice};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Backend, Batch, Network, Pool, Precision, Reduction, Sequence, Vectors, Wanted,
+    network::{self, Activation},
+};
+use layout::{Layout, Picked, Rows};
+use staging::{Indices, Sent, Stage, Tables};
+use turnwise_core::error::{Error, Result};
+
+/// A network on a device of candle's.
+pub struct CandleEngine {
+    device: Device,
+    stage: Stage,
+    dtype: DType,
+    shape: network::Shape,
+    max_tokens: usize,
+    words: Tensor,
+    positions: Tensor,
+    types: Option<Tensor>,
+    turns: Option<Tensor>,
+    roles: Option<Tensor>,
+    norm: Norm,
+    layers: Vec<Layer>,
+    /// Held by the batch that is computed: the device's memory is meant for one.
+    turn: Mutex<()>,
+}
+
+struct Linear {
+    /// Transposed: one row an input.
+    weight: Tensor,
+    bias: Tensor,
+}
+
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: f32,
+}
+
+struct Layer {
+    /// Query, key and value side by side; the query is scaled by `1/√d` beforehand.
+    qkv: Linear,
+    attention_output: Linear,
+    attention_norm: Norm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: Norm,
+}
+
+/// Where the tables of a batch lie among what is sent.
+struct Plan {
+    inputs: Inputs,
+    layout: Layout,
+    picked: Vec<Picked>,
+}
+
+struct Inputs {
+    ids: Indices,
+    positions: Indices,
+    /// Types, turns and roles, where the network has tables for them.
+    columns: [Option<Indices>; 3],
+}
+
+impl CandleEngine {
+    /// Brings a network to a device.
+    pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
+        let dtype = device.dtype(precision)?;
+        let make = Maker { device: &device, dtype, epsilon: network.shape.norm_epsilon };
+        let width = network.shape.hidden;
+        let table = |t: &network::Table| make.tensor(&t.data, (t.rows, width));
+        let optional = |t: &Option<network::Table>| t.as_ref().map(table).transpose();
+        let e = &network.embeddings;
+        let (words, positions) = (table(&e.words)?, table(&e.positions)?);
+        let (types, turns, roles) = (optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?);
+        let norm = make.norm(&e.norm)?;
+        let layers =
+            network.layers.iter().map(|l| make.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
+        let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
+        let stage = Stage::new(device.inner()).map_err(|e| device.error(&e))?;
+        Ok(CandleEngine {
+            device,
+            stage,
+            dtype,
+            shape,
+            max_tokens,
+            words,
+            positions,
+            types,
+            turns,
+            roles,
+            norm,
+            layers,
+            turn: Mutex::default(),
+        })
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a batch needs on the device, gathered here.
+    fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
+        let mut tables = Tables::default();
+        let plan = Plan {
+            inputs: self.inputs(batch, &mut tables),
+            layout: self.layout(batch, &mut tables),
+            picked: pools.iter().map(|pool| Picked::new(batch, pool, &mut tables)).collect(),
+        };
+        (plan, tables)
+    }
+
+    fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
+        #[cfg(feature = "flash-attn")]
+        if flash::takes(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads) {
+            return Layout::Packed(layout::Packed::new(batch, tables));
+        }
+        Layout::Rows(Rows::new(batch, tables))
+    }
+
+    fn inputs(&self, batch: &Batch, tables: &mut Tables) -> Inputs {
+        let first = self.shape.first_position as u32;
+        let ids = tables.indices(batch.sequences.iter().flat_map(|s| s.ids.iter().copied()));
+        let positions = batch.sequences.iter().flat_map(|s| -> Vec<u32> {
+            match &s.positions {
+                Some(given) => given.iter().map(|p| p + first).collect(),
+                None => self.shape.positions(&s.ids).map(|p| p as u32).collect(),
+            }
+        });
+        let positions = tables.indices(positions);
+        type Column = fn(&Sequence) -> &Option<Vec<u32>>;
+        let columns: [(&Option<Tensor>, Column); 3] =
+            [(&self.types, |s| &s.types), (&self.turns, |s| &s.turns), (&self.roles, |s| &s.roles)];
+        let columns = columns.map(|(table, column)| {
+            table.as_ref()?;
+            let mut indices = Vec::with_capacity(batch.tokens());
+            for s in batch.sequences {
+                match column(s) {
+                    Some(given) => indices.extend_from_slice(given),
+                    None => indices.resize(indices.len() + s.len(), 0),
+                }
+            }
+            Some(tables.indices(indices))
+        });
+        Inputs { ids, positions, columns }
+    }
+
+    /// The states after each of the wanted layers.
+    fn states(&self, plan: &Plan, sent: &Sent, wanted: &[usize]) -> candle_core::Result<Vec<Tensor>> {
+        let mut x = self.embed(&plan.inputs, sent)?;
+        let last = wanted.last().copied().unwrap_or_default();
+        let mut states = Vec::with_capacity(wanted.len());
+        for n in 0..=last {
+            if n > 0 {
+                x = self.layer(&self.layers[n - 1], &x, &plan.layout, sent)?;
+            }
+            if wanted.contains(&n) {
+                states.push(x.clone());
+            }
+        }
+        Ok(states)
+    }
+
+    fn check(&self, batch: &Batch, wanted: &[usize]) -> Result<()> {
+        if let Some(layer) = wanted.iter().find(|layer| **layer > self.layers.len()) {
+            return Err(Error::Internal(format!("layer {layer} of {}", self.layers.len())));
+        }
+        let words = self.words.dim(0).unwrap_or(0);
+        for sequence in batch.sequences {
+            if sequence.is_empty() || sequence.len() > self.max_tokens {
+                let length = sequence.len();
+                return Err(Error::Internal(format!(
+                    "a sequence of {length} tokens, of at most {}",
+                    self.max_tokens
+                )));
+            }
+            if let Some(id) = sequence.ids.iter().find(|id| **id as usize >= words) {
+                return Err(Error::data(format!("token id {id} of a model with {words} tokens")));
+            }
+        }
+        Ok(())
+    }
+
+    fn embed(&self, inputs: &Inputs, sent: &Sent) -> candle_core::Result<Tensor> {
+        let pick = |table: &Tensor, indices: &Indices| table.index_select(&sent.indices(indices)?, 0);
+        let mut x = (pick(&self.words, &inputs.ids)? + pick(&self.positions, &inputs.positions)?)?;
+        for (table, indices) in [&self.types, &self.turns, &self.roles].into_iter().zip(&inputs.columns) {
+            if let (Some(table), Some(indices)) = (table, indices) {
+                x = (x + pick(table, indices)?)?;
+            }
+        }
+        self.norm.forward(&x)
+    }
+
+    fn layer(&self, layer: &Layer, x: &Tensor, layout: &Layout, sent: &Sent) -> candle_core::Result<Tensor> {
+        let qkv = layer.qkv.forward(x)?;
+        let attended = match layout {
+            Layout::Rows(rows) => self.attention(&qkv, rows, sent)?,
+            #[cfg(feature = "flash-attn")]
+            Layout::Packed(packed) => flash::attention(&qkv, self.shape.heads, packed, sent)?,
+        };
+        let x = layer.attention_norm.forward(&(x + layer.attention_output.forward(&attended)?)?)?;
+        let up = layer.intermediate.forward(&x)?;
+        let up = match self.shape.activation {
+            Activation::Gelu => up.gelu_erf()?,
+            Activation::GeluTanh => up.gelu()?,
+            Activation::Relu => up.relu()?,
+        };
+        layer.output_norm.forward(&(&x + layer.output.forward(&up)?)?)
+    }
+
+    fn attention(&self, qkv: &Tensor, layout: &Rows, sent: &Sent) -> candle_core::Result<Tensor> {
+        let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
+        let width = self.shape.hidden;
+        let head = width / heads;
+        let qkv = layout.pad(qkv, sent)?.reshape((rows, length, 3, heads, head))?;
+        // (rows, heads, length, head) each.
+        let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
+        let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+        let mut scores = q.matmul(&k.transpose(2, 3)?)?;
+        if let Some(mask) = layout.mask(self.dtype, sent)? {
+            scores = scores.broadcast_add(&mask)?;
+        }
+        let weights = candle_nn::ops::softmax_last_dim(&scores)?;
+        layout.unpad(&weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?, sent)
+    }
+}
+
+impl Backend for CandleEngine {
+    fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        self.check(batch, layers)?;
+        let (plan, tables) = self.plan(batch, &[]);
+        let attempt = || -> candle_core::Result<()> {
+            let sent = self.stage.send(tables)?;
+            let _turn = self.turn();
+            for (layer, states) in layers.iter().zip(self.states(&plan, &sent, layers)?) {
+                take(*layer, &states.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?);
+            }
+            Ok(())
+        };
+        attempt().map_err(|e| self.device.error(&e))
+    }
+
+    fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
+        let layers: Vec<usize> = wanted.layers.iter().map(|(layer, _)| *layer).collect();
+        self.check(batch, &layers)?;
+        let (plan, tables) = self.plan(batch, wanted.pools);
+        let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
+            // Sent while another batch is computed; only then comes this one's turn.
+            let sent = self.stage.send(tables)?;
+            let _turn = self.turn();
+            let states = self.states(&plan, &sent, &layers)?;
+            let mut mixed: Option<Tensor> = None;
+            for (states, (_, weight)) in states.into_iter().zip(wanted.layers) {
+                let states = states.to_dtype(DType::F32)?.affine(f64::from(*weight), 0.0)?;
+                mixed = Some(match mixed {
+                    Some(sum) => (sum + states)?,
+                    None => states,
+                });
+            }
+            let Some(mixed) = mixed else { return Ok(Vec::new()) };
+            let pooled = |(pool, picked): (&Pool, &Picked)| {
+                let rows = mixed.index_select(&picked.rows(&sent)?, 0)?;
+                let rows = rows.reshape((picked.groups, picked.longest, ()))?;
+                let pooled = match pool.reduction {
+                    Reduction::Sum => picked.weights(&sent)?.matmul(&rows)?.squeeze(1)?,
+                    Reduction::Max => rows.max(1)?,
+                };
+                pooled.flatten_all()?.to_vec1()
+            };
+            wanted.pools.iter().zip(&plan.picked).map(pooled).collect()
+        };
+        let flats = attempt().map_err(|e| self.device.error(&e))?;
+        let vectors = |flat| {
+            Vectors::from_flat(self.shape.hidden, flat)
+                .ok_or_else(|| Error::Internal("pooling lost rows".to_owned()))
+        };
+        flats.into_iter().map(vectors).collect()
+    }
+
+    fn hidden(&self) -> usize {
+        self.shape.hidden
+    }
+
+    fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn best_batch(&self) -> usize {
+        if self.device.is_cpu() { 1024 } else { 32 * 1024 }
+    }
+
+    fn wants_threads(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        format!("{} on {} (candle)", self.dtype.as_str(), self.device)
+    }
+}
+
+impl Linear {
+    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        x.matmul(&self.weight)?.broadcast_add(&self.bias)
+    }
+}
+
+impl Norm {
+    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        candle_nn::ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
+    }
+}
+
+/// Makes tensors of numbers.
+struct Maker<'a> {
+    device: &'a Device,
+    dtype: DType,
+    epsilon: f32,
+}
+
+impl Maker<'_> {
+    fn tensor(&self, data: &[f32], shape: impl Into<candle_core::Shape>) -> Result<Tensor> {
+        let make = || Tensor::from_slice(data, shape, self.device.inner())?.to_dtype(self.dtype);
+        make().map_err(|e| self.device.error(&e))
+    }
+
+    fn norm(&self, norm: &network::Norm) -> Result<Norm> {
+        Ok(Norm {
+            weight: self.tensor(&norm.weight, norm.weight.len())?,
+            bias: self.tensor(&norm.bias, norm.bias.len())?,
+            epsilon: self.epsilon,
+        })
+    }
+
+    fn linear(&self, parts: &[(&network::Linear, f32)]) -> Result<Linear> {
+        let scaled = |numbers: fn(&network::Linear) -> &Vec<f32>| -> Vec<f32> {
+            parts.iter().flat_map(|(l, scale)| numbers(l).iter().map(move |v| v * scale)).collect()
+        };
+        let (weight, bias) = (scaled(|l| &l.weight), scaled(|l| &l.bias));
+        let inputs = parts.first().map_or(0, |(l, _)| l.inputs);
+        let outputs = bias.len();
+        let weight = self.tensor(&weight, (outputs, inputs))?;
+        let transposed = weight.t().and_then(|t| t.contiguous()).map_err(|e| self.device.error(&e))?;
+        Ok(Linear { weight: transposed, bias: self.tensor(&bias, outputs)? })
+    }
+
+    fn layer(&self, layer: &network::Layer, shape: &network::Shape) -> Result<Layer> {
+        let scale = 1.0 / ((shape.hidden / shape.heads) as f32).sqrt();
+        Ok(Layer {
+            qkv: self.linear(&[(&layer.query, scale), (&layer.key, 1.0), (&layer.value, 1.0)])?,
+            attention_output: self.linear(&[(&layer.attention_output, 1.0)])?,
+            attention_norm: self.norm(&layer.attention_norm)?,
+            intermediate: self.linear(&[(&layer.intermediate, 1.0)])?,
+            output: self.linear(&[(&layer.output, 1.0)])?,
+            output_norm: self.norm(&layer.output_norm)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+use candle_core::{Device as CandleDevice, IndexOp, Tensor};
+use candle_nn::VarBuilder;
+use candle_transformers::models::bert;
+
+use super::*;
+use crate::{Part, Sequence, testing::small_shape};
+
+fn sequences() -> Vec<Sequence> {
+    [7usize, 1, 12, 3]
+        .iter()
+        .map(|&n| Sequence::new((0..n as u32).map(|i| (i * 31 + n as u32) % 50).collect()))
+        .collect()
+}
+
+/// Takes a tensor by its name: numbers and shape.
+type Put<'a> = &'a mut dyn FnMut(String, &[f32], &[usize]);
+
+/// The BERT of candle-transformers, from the same numbers.
+fn theirs(network: &Network) -> bert::BertModel {
+    let mut tensors = std::collections::HashMap::new();
+    let mut put = |name: String, data: &[f32], shape: &[usize]| {
+        tensors.insert(name, Tensor::from_slice(data, shape, &CandleDevice::Cpu).unwrap());
+    };
+    let s = &network.shape;
+    let e = &network.embeddings;
+    let types = e.types.as_ref().unwrap();
+    for (name, table) in [("word", &e.words), ("position", &e.positions), ("token_type", types)] {
+        put(format!("embeddings.{name}_embeddings.weight"), &table.data, &[table.rows, s.hidden]);
+    }
+    let norm = |name: &str, norm: &network::Norm, put: Put<'_>| {
+        put(format!("{name}.weight"), &norm.weight, &[s.hidden]);
+        put(format!("{name}.bias"), &norm.bias, &[s.hidden]);
+    };
+    norm("embeddings.LayerNorm", &e.norm, &mut put);
+    for (n, layer) in network.layers.iter().enumerate() {
+        let p = format!("encoder.layer.{n}");
+        let linears = [
+            ("attention.self.query", &layer.query),
+            ("attention.self.key", &layer.key),
+            ("attention.self.value", &layer.value),
+            ("attention.output.dense", &layer.attention_output),
+            ("intermediate.dense", &layer.intermediate),
+            ("output.dense", &layer.output),
+        ];
+        for (name, linear) in linears {
+            put(format!("{p}.{name}.weight"), &linear.weight, &[linear.outputs, linear.inputs]);
+            put(format!("{p}.{name}.bias"), &linear.bias, &[linear.outputs]);
+        }
+        norm(&format!("{p}.attention.output.LayerNorm"), &layer.attention_norm, &mut put);
+        norm(&format!("{p}.output.LayerNorm"), &layer.output_norm, &mut put);
+    }
+    let config = bert::Config {
+        vocab_size: e.words.rows,
+        hidden_size: s.hidden,
+        num_hidden_layers: network.layers.len(),
+        num_attention_heads: s.heads,
+        intermediate_size: s.intermediate,
+        hidden_act: bert::HiddenAct::Gelu,
+        max_position_embeddings: e.positions.rows,
+        type_vocab_size: types.rows,
+        layer_norm_eps: f64::from(s.norm_epsilon),
+        ..bert::Config::default()
+    };
+    let vb = VarBuilder::from_tensors(tensors, bert::DTYPE, &CandleDevice::Cpu);
+    bert::BertModel::load(vb, &config).unwrap()
+}
+
+fn all_states(engine: &CandleEngine, sequences: &[&Sequence], layer: usize) -> Vec<f32> {
+    let mut states = Vec::new();
+    engine.run(&Batch::new(sequences), &[layer], &mut |_, s| states = s.to_vec()).unwrap();
+    states
+}
+
+#[track_caller]
+fn assert_near(a: &[f32], b: &[f32], tolerance: f32) {
+    assert_eq!(a.len(), b.len());
+    let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst <= tolerance, "differs by {worst}");
+}
+
+#[test]
+fn it_is_the_bert_of_candle_transformers() {
+    let network = Network::random(small_shape(), 3, 50, 16, 1);
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    let model = theirs(&network);
+    for sequence in sequences() {
+        let ids = Tensor::new(sequence.ids.as_slice(), &CandleDevice::Cpu).unwrap().unsqueeze(0).unwrap();
+        let expected = model.forward(&ids, &ids.zeros_like().unwrap(), None).unwrap().i(0).unwrap();
+        let expected: Vec<f32> = expected.flatten_all().unwrap().to_vec1().unwrap();
+        assert_near(&all_states(&engine, &[&sequence], 3), &expected, 1e-5);
+    }
+}
+
+#[test]
+fn company_changes_nothing() {
+    let network = Network::random(small_shape(), 2, 50, 16, 2);
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    let sequences = sequences();
+    let all: Vec<&Sequence> = sequences.iter().collect();
+    let alone: Vec<f32> = all.iter().flat_map(|s| all_states(&engine, &[s], 2)).collect();
+    assert_near(&all_states(&engine, &all, 2), &alone, 1e-5);
+}
+
+#[test]
+fn pooling_on_the_device_is_pooling_here() {
+    let network = Network::random(small_shape(), 3, 50, 16, 3);
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    let sequences = sequences();
+    let all: Vec<&Sequence> = sequences.iter().collect();
+    let part = |rows: std::ops::Range<usize>, weight| Part { rows, weight };
+    let parts = [
+        vec![part(0..3, 0.2), part(5..7, -1.0)],
+        vec![part(0..1, 1.0)],
+        vec![part(0..12, 1.0 / 12.0)],
+        vec![part(1..3, 0.5)],
+    ];
+    let parts: Vec<&[Part]> = parts.iter().map(Vec::as_slice).collect();
+    let batch = Batch::new(&all);
+    let pools = [Reduction::Sum, Reduction::Max].map(|reduction| Pool { reduction, parts: parts.clone() });
+    let wanted = Wanted { layers: &[(0, 0.25), (3, 0.75)], pools: &pools };
+    let pooled = engine.pool(&batch, &wanted).unwrap();
+    struct Plain<'a>(&'a CandleEngine);
+    impl Backend for Plain<'_> {
+        fn run(&self, b: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+            self.0.run(b, layers, take)
+        }
+        fn hidden(&self) -> usize {
+            self.0.hidden()
+        }
+        fn layers(&self) -> usize {
+            self.0.layers()
+        }
+        fn best_batch(&self) -> usize {
+            1
+        }
+        fn wants_threads(&self) -> bool {
+            false
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+    let here = Plain(&engine).pool(&batch, &wanted).unwrap();
+    assert_eq!(pooled.len(), 2);
+    pooled.iter().zip(&here).for_each(|(a, b)| assert_near(a.flat(), b.flat(), 1e-5));
+}
+
+#[test]
+fn turns_and_roles_are_added_where_a_network_has_them() {
+    let mut network = Network::random(small_shape(), 1, 50, 16, 4);
+    let plain = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    network.embeddings.turns = Some(network::Table { rows: 2, data: vec![0.3; 48] });
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    let mut sequence = Sequence::new(vec![3, 4, 5]);
+    let without = all_states(&plain, &[&sequence], 1);
+    sequence.turns = Some(vec![0, 1, 1]);
+    // The norm takes a constant away again, so the table's second row must differ within itself to be seen.
+    network.embeddings.turns.as_mut().unwrap().data[30] = 2.0;
+    let with = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    assert_near(&all_states(&engine, &[&sequence], 1), &without, 1e-4);
+    let seen = all_states(&with, &[&sequence], 1);
+    assert!(seen.iter().zip(&without).any(|(a, b)| (a - b).abs() > 0.1));
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let network = Network::random(small_shape(), 1, 50, 16, 5);
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    let run = |s: &Sequence, layer| engine.run(&Batch::new(&[s]), &[layer], &mut |_, _| {});
+    assert!(run(&Sequence::new(vec![50]), 1).is_err());
+    assert!(run(&Sequence::new(vec![1; 17]), 1).is_err());
+    assert!(run(&Sequence::default(), 1).is_err());
+    assert!(run(&Sequence::new(vec![1]), 2).is_err());
+    assert!(CandleEngine::new(&network, Device::cpu(), Precision::Int8).is_err());
+}

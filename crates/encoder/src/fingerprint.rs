@@ -1,0 +1,110 @@
+//! What an index remembers of the encoder that filled it.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use turnwise_core::error::Error;
+
+/// A hash over everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum
+/// length, normalisation. Precision is not in it: it changes vectors less than 1e-2 and by intent not their meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fingerprint([u8; 16]);
+
+/// Collects what a fingerprint covers. Every part goes in under a name, so that two settings cannot be confused.
+pub struct Fingerprinter(blake3::Hasher);
+
+impl Fingerprinter {
+    /// Begins; `family` keeps encoders of different kinds apart.
+    pub fn new(family: &str) -> Self {
+        let mut hasher = Fingerprinter(blake3::Hasher::new());
+        hasher.part("family", family.as_bytes());
+        hasher
+    }
+
+    /// Adds a named part.
+    pub fn part(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
+        for piece in [name.as_bytes(), bytes] {
+            self.0.update(&(piece.len() as u64).to_le_bytes());
+            self.0.update(piece);
+        }
+        self
+    }
+
+    /// Adds a named part that can be written as text.
+    pub fn text(&mut self, name: &str, value: impl fmt::Display) -> &mut Self {
+        self.part(name, value.to_string().as_bytes())
+    }
+
+    /// The fingerprint.
+    pub fn finish(&self) -> Fingerprint {
+        let mut short = [0; 16];
+        short.copy_from_slice(&self.0.finalize().as_bytes()[..16]);
+        Fingerprint(short)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+impl From<Fingerprint> for String {
+    fn from(fingerprint: Fingerprint) -> Self {
+        fingerprint.to_string()
+    }
+}
+
+impl TryFrom<String> for Fingerprint {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::data(format!("`{text}` is no fingerprint: it must be 32 hexadecimal digits"));
+        if text.len() != 32 || !text.is_ascii() {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 16];
+        for (n, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * n..2 * n + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Fingerprint(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cannot_be_confused() {
+        let of = |parts: &[(&str, &str)]| {
+            let mut f = Fingerprinter::new("test");
+            parts.iter().for_each(|(name, value)| {
+                f.text(name, value);
+            });
+            f.finish()
+        };
+        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
+        assert_ne!(of(&[("a", "b"), ("c", "d")]), of(&[("c", "d"), ("a", "b")]));
+        let one = of(&[("a", "b")]);
+        assert_eq!(one.to_string().parse::<Fingerprint>().unwrap(), one);
+        assert!("xyz".parse::<Fingerprint>().is_err());
+        assert!("é".repeat(16).parse::<Fingerprint>().is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! `config.json`: which network of the family it is, and of which size.
+
+use serde_json::Value;
+
+use super::json::Object;
+use crate::network::{Activation, Shape};
+use turnwise_core::error::{Error, Result};
+
+/// A network of the family, as `model_type` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Architecture {
+    /// BERT; also MiniLM, E5 and BGE.
+    Bert,
+    /// RoBERTa.
+    Roberta,
+    /// XLM-RoBERTa.
+    XlmRoberta,
+    /// CamemBERT.
+    Camembert,
+    /// DistilBERT.
+    DistilBert,
+}
+
+impl Architecture {
+    /// All of them.
+    pub const ALL: [Architecture; 5] = [
+        Architecture::Bert,
+        Architecture::Roberta,
+        Architecture::XlmRoberta,
+        Architecture::Camembert,
+        Architecture::DistilBert,
+    ];
+
+    /// Its `model_type`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Architecture::Bert => "bert",
+            Architecture::Roberta => "roberta",
+            Architecture::XlmRoberta => "xlm-roberta",
+            Architecture::Camembert => "camembert",
+            Architecture::DistilBert => "distilbert",
+        }
+    }
+
+    /// The class of transformers that holds the bare network.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Architecture::Bert => "BertModel",
+            Architecture::Roberta => "RobertaModel",
+            Architecture::XlmRoberta => "XLMRobertaModel",
+            Architecture::Camembert => "CamembertModel",
+            Architecture::DistilBert => "DistilBertModel",
+        }
+    }
+
+    /// Whether positions are counted from the padding id + 1.
+    pub const fn counts_from_padding(self) -> bool {
+        matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)
+    }
+}
+
+/// What `config.json` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Which network.
+    pub architecture: Architecture,
+    /// Its sizes.
+    pub shape: Shape,
+    /// How many layers.
+    pub layers: usize,
+    /// Rows of the table of words.
+    pub words: usize,
+    /// Rows of the table of positions.
+    pub positions: usize,
+    /// Rows of the table of segments; 0 where there is none.
+    pub types: usize,
+    /// The id that pads, if it is named.
+    pub padding: Option<u32>,
+}
+
+impl Config {
+    /// Reads the keys, and refuses those that change the vectors in ways we do not compute.
+    pub fn new(file: &Object) -> Result<Self> {
+        refuse_code(file)?;
+        let architecture = architecture(file)?;
+        refuse_variants(file)?;
+        let distil = architecture == Architecture::DistilBert;
+        // DistilBERT has its own words for the same things, and newer files may hold both.
+        let size = |own: &str, common: &str| match distil && file.get(own).is_some() {
+            true => file.size(own),
+            false => file.size(common),
+        };
+        let hidden = size("dim", "hidden_size")?;
+        let heads = size("n_heads", "num_attention_heads")?;
+        if !hidden.is_multiple_of(heads) {
+            return Err(file.wrong(format!("{heads} heads do not divide the hidden width of {hidden}")));
+        }
+        for key in ["attention_head_size", "head_dim"] {
+            if let Some(width) = file.count(key)?.filter(|w| *w != hidden / heads) {
+                return Err(file.wrong(format!(
+                    "`{key}` is {width}, and heads of a width other than {} are not supported",
+                    hidden / heads
+                )));
+            }
+        }
+        let padding = file.count("pad_token_id")?.map(|n| n as u32);
+        let first_position = match architecture.counts_from_padding() {
+            true => padding.unwrap_or(1) as usize + 1,
+            false => 0,
+        };
+        let positions = file.count("max_position_embeddings")?.unwrap_or(512);
+        if positions <= first_position {
+            return Err(file.wrong(format!(
+                "`max_position_embeddings` is {positions}, which leaves no room for tokens"
+            )));
+        }
+        let epsilon = if distil { None } else { file.number("layer_norm_eps")? };
+        let norm_epsilon = epsilon.unwrap_or(1e-12) as f32;
+        if !(norm_epsilon > 0.0 && norm_epsilon.is_finite()) {
+            return Err(file.wrong("`layer_norm_eps` must be more than 0"));
+        }
+        let types = if distil { 0 } else { file.count("type_vocab_size")?.unwrap_or(2) };
+        Ok(Config {
+            architecture,
+            shape: Shape {
+                hidden,
+                heads,
+                intermediate: size("hidden_dim", "intermediate_size")?,
+                activation: activation(file, if distil { "activation" } else { "hidden_act" })?,
+                norm_epsilon,
+                first_position,
+            },
+            layers: size("n_layers", "num_hidden_layers")?,
+            words: file.size("vocab_size")?,
+            positions,
+            types,
+            padding,
+        })
+    }
+
+    /// How many tokens a sequence may have.
+    pub fn max_tokens(&self) -> usize {
+        self.positions - self.shape.first_position
+    }
+}
+
+fn supported() -> String {
+    format!("supported: {}", Architecture::ALL.map(Architecture::name).join(", "))
+}
+
+fn architecture(file: &Object) -> Result<Architecture> {
+    if let Some(name) = file.text("model_type")? {
+        let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
+        return known.ok_or_else(|| {
+            file.wrong(format!("the architecture `{name}` is not supported")).with_hint(supported())
+        });
+    }
+    // Files of the first years name only the class.
+    let classes = file.get("architectures").and_then(Value::as_array);
+    let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
+    let Some(class) = class else {
+        return Err(file.wrong("names no architecture (`model_type` is missing)").with_hint(supported()));
+    };
+    let stem = |a: Architecture| a.class().trim_end_matches("Model");
+    let known = Architecture::ALL.into_iter().find(|a| {
+        class.strip_prefix(stem(*a)).is_some_and(|rest| rest == "Model" || rest.starts_with("For"))
+    });
+    known.ok_or_else(|| {
+        file.wrong(format!("the architecture `{class}` is not supported")).with_hint(supported())
+    })
+}
+
+fn activation(file: &Object, key: &str) -> Result<Activation> {
+    match file.text(key)?.unwrap_or("gelu") {
+        "gelu" | "gelu_python" => Ok(Activation::Gelu),
+        // Four spellings of one formula; they differ in rounding only.
+        "gelu_new" | "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_fast" | "gelu_accurate" => {
+            Ok(Activation::GeluTanh)
+        }
+        "relu" => Ok(Activation::Relu),
+        other => Err(file
+            .wrong(format!("the activation `{other}` is not supported"))
+            .with_hint("supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu")),
+    }
+}
+
+/// A model that brings its own code is another network under a known name.
+fn refuse_code(file: &Object) -> Result<()> {
+    let map = file.get("auto_map").and_then(Value::as_object);
+    match map.and_then(|m| m.get("AutoModel")) {
+        None => Ok(()),
+        Some(class) => Err(file
+            .wrong(format!("the network is computed by code that comes with the model ({class})"))
+            .with_hint("turnwise runs no code of models; choose a model without `auto_map`")),
+    }
+}
+
+fn refuse_variants(file: &Object) -> Result<()> {
+    if let Some(kind) = file.text("position_embedding_type")?.filter(|k| *k != "absolute") {
+        return Err(file.wrong(format!("the position embedding `{kind}` is not supported, only `absolute`")));
+    }
+    for key in ["is_decoder", "add_cross_attention", "is_encoder_decoder", "relative_attention"] {
+        if file.flag(key)?.unwrap_or(false) {
+            return Err(file.wrong(format!("`{key}` is on: that network is no plain encoder")));
+        }
+    }
+    let width = file.get("hidden_size").or_else(|| file.get("dim"));
+    if let Some(inner) = file.get("embedding_size").filter(|e| Some(*e) != width) {
+        return Err(
+            file.wrong(format!("`embedding_size` is {inner}: projected embeddings are not supported"))
+        );
+    }
+    for key in ["quantization_config", "pruned_heads", "adapters", "compression_config"] {
+        let empty = |v: &Value| {
+            v.as_object().is_some_and(|o| o.values().all(|v| v.as_object().is_some_and(|o| o.is_empty())))
+        };
+        if file.get(key).is_some_and(|v| !empty(v)) {
+            return Err(file
+                .wrong(format!("`{key}` is set, and such networks are not supported"))
+                .with_hint("save the full network in 16 or 32 bits, without additions"));
+        }
+    }
+    Ok(())
+}
+
+/// Tells a folder that only holds additions to another model.
+pub fn refuse_adapter(folder: &std::path::Path) -> Result<()> {
+    if folder.join("adapter_config.json").exists() {
+        return Err(Error::data(format!("{} holds an adapter, not a whole network", folder.display()))
+            .with_hint("merge it into its base model (PEFT: `merge_and_unload`), then save that"));
+    }
+    Ok(())
+}

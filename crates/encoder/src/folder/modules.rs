@@ -1,0 +1,288 @@
+//! `modules.json` and what it names: from files to a [`Pipeline`].
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    json::{self, Object},
+    pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step},
+    weights::Weights,
+};
+use turnwise_core::error::{Error, Result};
+
+/// The modules of a model, before their files are read.
+#[derive(Debug)]
+pub struct Modules {
+    /// Whether there is a list of them.
+    pub listed: bool,
+    /// The folder of the network, its weights and its tokenizer.
+    pub transformer: PathBuf,
+    pooling: Option<PathBuf>,
+    steps: Vec<(Kind, PathBuf)>,
+    /// What people should know.
+    pub notices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Transformer,
+    Pooling,
+    Dense,
+    Normalize,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str); 4] = [
+        (Kind::Transformer, "Transformer"),
+        (Kind::Pooling, "Pooling"),
+        (Kind::Dense, "Dense"),
+        (Kind::Normalize, "Normalize"),
+    ];
+
+    /// Old files say `sentence_transformers.models.Pooling`, new ones
+    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`; a class outside that package is
+    /// somebody's own code, whatever it is called.
+    fn of(class: &str) -> Option<Kind> {
+        let name = class.strip_prefix("sentence_transformers.")?.rsplit('.').next()?;
+        Kind::ALL.into_iter().find(|(_, known)| *known == name).map(|(kind, _)| kind)
+    }
+}
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(default)]
+    path: String,
+    r#type: String,
+}
+
+impl Modules {
+    /// Reads `modules.json`; without one it is the network and a mean, as in sentence-transformers.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let file = folder.join("modules.json");
+        let Some(modules) = json::parse::<Vec<Module>>(&file)? else {
+            let notice = "there is no modules.json: the vectors of the tokens are averaged, as \
+                          sentence-transformers does with such a folder";
+            return Ok(Modules {
+                listed: false,
+                transformer: folder.to_owned(),
+                pooling: None,
+                steps: Vec::new(),
+                notices: vec![notice.to_owned()],
+            });
+        };
+        let wrong = |what: String| Error::data(format!("{}: {what}", file.display()));
+        let order = "supported: a Transformer, a Pooling, then any number of Dense and Normalize";
+        let mut found = Vec::new();
+        for module in &modules {
+            let kind = Kind::of(&module.r#type);
+            let kind = kind.ok_or_else(|| {
+                wrong(format!("the module `{}` is not supported", module.r#type)).with_hint(order)
+            })?;
+            found.push((
+                kind,
+                inside(folder, &module.path)
+                    .ok_or_else(|| wrong(format!("the path `{}` leads out of the folder", module.path)))?,
+            ));
+        }
+        let mut found = found.into_iter();
+        let (Some((Kind::Transformer, transformer)), Some((Kind::Pooling, pooling))) =
+            (found.next(), found.next())
+        else {
+            return Err(
+                wrong("the modules are not in an order that is supported".to_owned()).with_hint(order)
+            );
+        };
+        let steps: Vec<_> = found.collect();
+        if steps.iter().any(|(kind, _)| matches!(kind, Kind::Transformer | Kind::Pooling)) {
+            return Err(wrong("there is more than one Transformer or Pooling".to_owned()).with_hint(order));
+        }
+        Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
+    }
+
+    /// Reads what follows the network.
+    pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
+        let pooling = match &self.pooling {
+            Some(path) => pooling(path, hidden)?,
+            None => Pooling { modes: vec![PoolingMode::Mean], include_prompt: true },
+        };
+        let mut width = hidden * pooling.modes.len();
+        let mut steps = Vec::with_capacity(self.steps.len());
+        for (kind, path) in &self.steps {
+            if *kind == Kind::Dense {
+                let dense = dense(path, width)?;
+                width = dense.outputs;
+                steps.push(Step::Dense(dense));
+            } else {
+                // Old versions wrote no folder for it.
+                if let Some(file) = Object::read(&path.join("config.json"))? {
+                    only_sentences(&file)?;
+                }
+                steps.push(Step::Normalize);
+            }
+        }
+        let file = Object::read(&folder.join("config_sentence_transformers.json"))?.unwrap_or_default();
+        if let Some(kind) = file.text("model_type")?.filter(|kind| *kind != "SentenceTransformer") {
+            return Err(file
+                .wrong(format!("the model is a {kind}, which does not give one vector a text"))
+                .with_hint("choose a SentenceTransformer"));
+        }
+        let truncate_dim = file.count("truncate_dim")?;
+        if truncate_dim == Some(0) {
+            return Err(file.wrong("`truncate_dim` is 0"));
+        }
+        Ok(Pipeline {
+            pooling,
+            steps,
+            prompts: prompts(&file)?,
+            max_tokens,
+            similarity: file.text("similarity_fn_name")?.map(str::to_owned),
+            truncate_dim,
+        })
+    }
+}
+
+/// A module's folder; `None` if the path leads elsewhere.
+fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    let plain = path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+    plain.then(|| if path.as_os_str().is_empty() { folder.to_owned() } else { folder.join(path) })
+}
+
+fn required(folder: &Path) -> Result<Object> {
+    let path = folder.join("config.json");
+    Object::read(&path)?.ok_or_else(|| {
+        Error::data(format!("{} is missing, and modules.json names its folder", path.display()))
+            .with_hint("fetch the model again, all of its files")
+    })
+}
+
+fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
+    let file = required(folder)?;
+    for key in ["word_embedding_dimension", "embedding_dimension"] {
+        if let Some(width) = file.count(key)?.filter(|w| *w != hidden) {
+            return Err(file.wrong(format!("`{key}` is {width}, and the network's hidden width is {hidden}")));
+        }
+    }
+    let named = |name: &str| {
+        let mode = PoolingMode::ALL.into_iter().find(|m| m.name() == name);
+        mode.ok_or_else(|| {
+            let known = PoolingMode::ALL.map(PoolingMode::name).join(", ");
+            file.wrong(format!("the pooling `{name}` is not supported"))
+                .with_hint(format!("supported: {known}"))
+        })
+    };
+    let modes = match file.get("pooling_mode") {
+        Some(Value::String(name)) => vec![named(name)?],
+        Some(Value::Array(names)) if !names.is_empty() => {
+            names.iter().map(|n| named(n.as_str().unwrap_or("?"))).collect::<Result<_>>()?
+        }
+        Some(other) => return Err(file.wrong(format!("`pooling_mode` must name modes, and is {other}"))),
+        None => flagged(&file)?,
+    };
+    Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
+}
+
+/// The modes that an old file switches on one by one; the mean if none is on.
+fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
+    let mut modes = Vec::new();
+    for mode in PoolingMode::ALL {
+        if file.flag(mode.flag())?.unwrap_or(false) {
+            modes.push(mode);
+        }
+    }
+    let known = |k: &String| PoolingMode::ALL.iter().any(|m| m.flag() == k);
+    let on = file
+        .values()
+        .iter()
+        .find(|(k, v)| k.starts_with("pooling_mode_") && !known(k) && **v == Value::Bool(true));
+    if let Some((key, _)) = on {
+        return Err(file.wrong(format!("the pooling `{key}` is not supported")));
+    }
+    if modes.is_empty() {
+        modes.push(PoolingMode::Mean);
+    }
+    Ok(modes)
+}
+
+fn only_sentences(file: &Object) -> Result<()> {
+    for key in ["module_input_name", "module_output_name"] {
+        if let Some(name) = file.text(key)?.filter(|name| *name != "sentence_embedding") {
+            return Err(file.wrong(format!(
+                "`{key}` is `{name}`; only modules that work on the `sentence_embedding` are supported"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn dense(folder: &Path, width: usize) -> Result<Dense> {
+    let file = required(folder)?;
+    only_sentences(&file)?;
+    if file.flag("use_residual")?.unwrap_or(false) {
+        return Err(file.wrong("`use_residual` is on, and dense layers with a residual are not supported"));
+    }
+    let (inputs, outputs) = (file.size("in_features")?, file.size("out_features")?);
+    if inputs != width {
+        return Err(
+            file.wrong(format!("`in_features` is {inputs}, and what comes before it is {width} wide"))
+        );
+    }
+    let weights = Weights::open(folder)?;
+    let bias = match file.flag("bias")?.unwrap_or(true) {
+        true => Some(weights.expect("linear.bias", &[outputs])?.numbers()?),
+        false => None,
+    };
+    Ok(Dense {
+        inputs,
+        outputs,
+        weight: weights.expect("linear.weight", &[outputs, inputs])?.numbers()?,
+        bias,
+        activation: activation(&file)?,
+    })
+}
+
+fn activation(file: &Object) -> Result<DenseActivation> {
+    // The default of the class, for files of before the key.
+    let Some(class) = file.text("activation_function")? else { return Ok(DenseActivation::Tanh) };
+    let last = |class: &'static str| class.rsplit('.').next().unwrap_or(class);
+    let known = DenseActivation::ALL.into_iter().find(|a| {
+        class.strip_prefix("torch.nn.").is_some_and(|rest| rest.rsplit('.').next() == Some(last(a.class())))
+    });
+    known.ok_or_else(|| {
+        let known = DenseActivation::ALL.map(|a| last(a.class())).join(", ");
+        file.wrong(format!("the activation `{class}` is not supported"))
+            .with_hint(format!("supported are PyTorch's {known}"))
+    })
+}
+
+fn prompts(file: &Object) -> Result<Prompts> {
+    let mut prompts = Prompts::default();
+    for name in ["query", "document"] {
+        prompts.texts.insert(name.to_owned(), String::new());
+    }
+    match file.get("prompts") {
+        None => {}
+        Some(Value::Object(texts)) => {
+            for (name, text) in texts {
+                let text = match text {
+                    Value::Null => "",
+                    Value::String(text) => text,
+                    other => {
+                        return Err(file.wrong(format!("the prompt `{name}` must be a text, and is {other}")));
+                    }
+                };
+                prompts.texts.insert(name.clone(), text.to_owned());
+            }
+        }
+        Some(other) => return Err(file.wrong(format!("`prompts` must hold texts by name, and is {other}"))),
+    }
+    prompts.default = file.text("default_prompt_name")?.map(str::to_owned);
+    match &prompts.default {
+        Some(name) if !prompts.texts.contains_key(name) => {
+            Err(file.wrong(format!("`default_prompt_name` is `{name}`, and there is no such prompt")))
+        }
+        _ => Ok(prompts),
+    }
+}

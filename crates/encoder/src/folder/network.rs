@@ -1,0 +1,165 @@
+//! From the tensors of a folder to a [`Network`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use rayon::prelude::*;
+
+use super::{
+    config::{Architecture, Config},
+    parameters::{self, Counts, Parameter, ROLES, TURNS},
+    weights::{Tensor, Weights},
+};
+use crate::Network;
+use turnwise_core::error::{Error, Result};
+
+/// Where each parameter of a network lies in the files, with the shapes found right.
+#[derive(Debug)]
+pub struct Layout {
+    counts: Counts,
+    /// In the order of [`parameters::list`], with the names in the files.
+    places: Vec<(Parameter, String)>,
+    /// What the files hold besides that people should know of.
+    pub notices: Vec<String>,
+}
+
+impl Layout {
+    /// Finds every parameter the configuration asks for.
+    pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
+        let names = Names::new(config.architecture, weights)?;
+        let rows = |name: &str| {
+            let tensor = weights.get(&names.in_file(name))?;
+            tensor.dims().first().copied()
+        };
+        let counts = Counts {
+            words: config.words,
+            positions: config.positions,
+            types: (config.types > 0).then_some(config.types),
+            turns: rows(TURNS),
+            roles: rows(ROLES),
+            layers: config.layers,
+        };
+        let places: Vec<_> = parameters::list(&config.shape, &counts)
+            .into_iter()
+            .map(|parameter| {
+                let name = names.in_file(&parameter.name);
+                weights.expect(&name, &parameter.dims)?;
+                Ok((parameter, name))
+            })
+            .collect::<Result<_>>()?;
+        let notices = names.others(config, &places)?;
+        Ok(Layout { counts, places, notices })
+    }
+
+    /// Reads the network.
+    pub fn read(&self, config: &Config, weights: &Weights) -> Result<Network> {
+        let read = self.places.par_iter().map(|(parameter, name)| {
+            let numbers = weights.expect(name, &parameter.dims)?.numbers()?;
+            Ok((parameter.name.as_str(), numbers))
+        });
+        let mut read: HashMap<&str, Vec<f32>> = read.collect::<Result<_>>()?;
+        parameters::assemble(&config.shape, &self.counts, &mut |name| {
+            read.remove(name).ok_or_else(|| Error::Internal(format!("the parameter {name} was not read")))
+        })
+    }
+
+    /// The parameters and their tensors, in order.
+    pub fn tensors<'a>(&'a self, weights: &'a Weights) -> Result<Vec<(&'a Parameter, Tensor<'a>)>> {
+        self.places.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
+    }
+}
+
+/// How the files of one model spell the names of parameters.
+struct Names<'a> {
+    architecture: Architecture,
+    prefix: String,
+    /// Canonical spelling (new names of norms, no prefix) to the spelling in the file.
+    spelled: BTreeMap<String, &'a str>,
+}
+
+/// What may stand in front of a name: the classes that wrap the bare network.
+const WRAPPERS: [&str; 10] = [
+    "bert",
+    "roberta",
+    "xlm_roberta",
+    "camembert",
+    "distilbert",
+    "model",
+    "auto_model",
+    "module",
+    "encoder_model",
+    "0",
+];
+
+impl<'a> Names<'a> {
+    fn new(architecture: Architecture, weights: &'a Weights) -> Result<Self> {
+        const WORDS: &str = "embeddings.word_embeddings.weight";
+        let known = |prefix: &str| {
+            prefix.is_empty() || prefix.trim_end_matches('.').split('.').all(|p| WRAPPERS.contains(&p))
+        };
+        let found: Vec<&str> =
+            weights.names().filter_map(|n| n.strip_suffix(WORDS)).filter(|prefix| known(prefix)).collect();
+        let prefix = match found[..] {
+            [prefix] => prefix.to_owned(),
+            // Reported as a missing tensor, with the nearest name.
+            [] => String::new(),
+            [first, second, ..] => {
+                return Err(Error::data(format!(
+                    "the weights hold two networks, under `{first}{WORDS}` and `{second}{WORDS}`"
+                ))
+                .with_hint("save the one that encodes texts by itself"));
+            }
+        };
+        let spelled = weights.names().filter_map(|name| {
+            let bare = name.strip_prefix(prefix.as_str())?;
+            Some((
+                bare.replace("LayerNorm.gamma", "LayerNorm.weight")
+                    .replace("LayerNorm.beta", "LayerNorm.bias"),
+                name,
+            ))
+        });
+        Ok(Names { architecture, spelled: spelled.collect(), prefix })
+    }
+
+    /// The name in the file; where it has none, the name it should have.
+    fn in_file(&self, name: &str) -> String {
+        let own = parameters::name_in(self.architecture, name);
+        match self.spelled.get(&own) {
+            Some(spelled) => (*spelled).to_owned(),
+            None => format!("{}{own}", self.prefix),
+        }
+    }
+
+    /// Looks at what is left. Heads and poolers do not touch the hidden states; a tensor inside the embeddings or
+    /// layers that we have no place for would, so that leaving it out gives other vectors than were trained.
+    fn others(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
+        let used: std::collections::HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
+        let layer = match self.architecture {
+            Architecture::DistilBert => "transformer.layer.",
+            _ => "encoder.layer.",
+        };
+        let mut above = 0;
+        for (bare, name) in self.spelled.iter().filter(|(_, name)| !used.contains(*name)) {
+            let inside = ["embeddings.", "encoder.", "transformer."].iter().any(|p| bare.starts_with(p));
+            let buffer = ["position_ids", "token_type_ids"].iter().any(|b| bare.ends_with(b));
+            let number = bare.strip_prefix(layer).and_then(|r| r.split('.').next()?.parse::<usize>().ok());
+            match number {
+                Some(number) if number >= config.layers => above = above.max(number + 1),
+                _ if inside && !buffer => {
+                    return Err(Error::data(format!(
+                        "the weights hold `{name}`, which has no place in the architecture `{}`",
+                        self.architecture.name()
+                    ))
+                    .with_hint("leaving it out would give other vectors than the model was trained for"));
+                }
+                _ => {}
+            }
+        }
+        Ok(match above {
+            0 => Vec::new(),
+            n => vec![format!(
+                "the weights hold {n} layers and config.json asks for {}: those above are left out",
+                config.layers
+            )],
+        })
+    }
+}

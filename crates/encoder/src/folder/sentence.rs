@@ -1,0 +1,63 @@
+//! `sentence_bert_config.json`: what sentence-transformers sets about the network and its tokenizer.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::json::Object;
+use turnwise_core::error::Result;
+
+/// The file has been called after the network as well.
+const NAMES: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+
+/// What it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Tokens a text may have.
+    pub max_tokens: Option<usize>,
+    /// Whether texts are lower-cased in front of whatever the tokenizer does.
+    pub lowercase: bool,
+}
+
+impl Settings {
+    /// Reads it from the folder of the network; nothing is set where there is no such file.
+    pub fn read(folder: &Path) -> Result<Self> {
+        for name in NAMES {
+            if let Some(file) = Object::read(&folder.join(name))? {
+                return Self::new(&file);
+            }
+        }
+        Ok(Settings::default())
+    }
+
+    fn new(file: &Object) -> Result<Self> {
+        for (key, value) in file.values() {
+            let harmless = match (key.as_str(), value) {
+                ("max_seq_length" | "do_lower_case" | "unpad_inputs", _) | (_, Value::Null) => true,
+                ("transformer_task", task) => task == "feature-extraction",
+                ("module_output_name", name) => name == "token_embeddings",
+                ("modality_config", Value::Object(kinds)) => kinds.iter().all(|(kind, how)| {
+                    kind != "text" || how.get("method_output_name").is_some_and(|o| o == "last_hidden_state")
+                }),
+                (_, Value::Object(values)) => values.is_empty(),
+                _ => false,
+            };
+            if !harmless {
+                return Err(file.wrong(format!("the setting `{key}`: {value} is not supported")));
+            }
+        }
+        let max_tokens = file.count("max_seq_length")?;
+        if max_tokens == Some(0) {
+            return Err(file.wrong("`max_seq_length` is 0"));
+        }
+        Ok(Settings { max_tokens, lowercase: file.flag("do_lower_case")?.unwrap_or(false) })
+    }
+}

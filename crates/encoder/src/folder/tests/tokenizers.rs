@@ -1,0 +1,199 @@
+//! Tokenizers: from either kind of file, cut where they must be, and refused where they are another model's.
+
+use serde_json::{Value, json};
+
+use super::builder::*;
+use crate::folder::Tokenizer;
+
+/// Ids of tokens of [`VOCABULARY`].
+fn ids(tokens: &[&str]) -> Vec<u32> {
+    tokens.iter().map(|t| VOCABULARY.iter().position(|v| v == t).unwrap() as u32).collect()
+}
+
+fn open(builder: &mut Builder) -> Tokenizer {
+    builder.open().unwrap().tokenizer().unwrap()
+}
+
+fn pieces(settings: Value, text: &str) -> Vec<u32> {
+    let mut builder = Builder::bert();
+    builder.json("tokenizer_config.json", &settings);
+    open(&mut builder).pieces(text).unwrap()
+}
+
+/// The `tokenizer.json` of the tokenizer that a builder's vocabulary gives.
+fn as_json(builder: &mut Builder) -> Value {
+    serde_json::from_str(&open(builder).to_json().unwrap()).unwrap()
+}
+
+#[test]
+fn a_vocabulary_becomes_word_pieces() {
+    let tokenizer = open(&mut Builder::bert());
+    let text = tokenizer.encode("Hello worlds, ABC [SEP] x").unwrap();
+    let expected = ["[CLS]", "hello", "world", "##s", "[UNK]", "a", "##b", "##c", "[SEP]", "[UNK]", "[SEP]"];
+    assert_eq!((text.ids, text.cut), (ids(&expected), 0));
+    assert_eq!(tokenizer.pieces("hello").unwrap(), ids(&["hello"]));
+    assert_eq!(tokenizer.encode("").unwrap().ids, ids(&["[CLS]", "[SEP]"]));
+    let specials = [tokenizer.pad(), tokenizer.cls(), tokenizer.sep(), tokenizer.mask()];
+    assert_eq!(specials, [Some(0), Some(2), Some(3), Some(4)]);
+    assert_eq!((tokenizer.before(), tokenizer.after()), (&[2][..], &[3][..]));
+    assert_eq!(
+        (tokenizer.vocabulary(), tokenizer.id("好"), tokenizer.token(5).unwrap()),
+        (20, Some(17), "hello".into())
+    );
+}
+
+#[test]
+fn the_settings_of_the_class_hold() {
+    assert_eq!(pieces(json!({}), "Hello é 你好"), ids(&["hello", "e", "你", "好"]));
+    assert_eq!(pieces(json!({ "do_lower_case": false }), "Hello é"), ids(&["Hello", "é"]));
+    assert_eq!(pieces(json!({ "strip_accents": false }), "É"), ids(&["é"]));
+    assert_eq!(
+        pieces(json!({ "do_lower_case": false, "strip_accents": true }), "Hello é"),
+        ids(&["Hello", "e"])
+    );
+    assert_eq!(pieces(json!({ "tokenize_chinese_chars": false }), "你好"), ids(&["[UNK]"]));
+}
+
+#[test]
+fn settings_win_over_the_file_and_say_so() {
+    let mut builder = Builder::bert();
+    let file = as_json(&mut builder);
+    builder.json("tokenizer.json", &file);
+    builder.json(
+        "tokenizer_config.json",
+        &json!({ "do_lower_case": false, "tokenizer_class": "BertTokenizerFast" }),
+    );
+    let tokenizer = open(&mut builder);
+    assert_eq!(tokenizer.pieces("Hello").unwrap(), ids(&["Hello"]));
+    assert!(tokenizer.notices()[0].contains("differ about lower-casing"), "{:?}", tokenizer.notices());
+    // A class that only reads the file.
+    builder.json(
+        "tokenizer_config.json",
+        &json!({ "do_lower_case": false, "tokenizer_class": "PreTrainedTokenizerFast" }),
+    );
+    assert_eq!(open(&mut builder).pieces("Hello").unwrap(), ids(&["hello"]));
+}
+
+#[test]
+fn lower_casing_of_sentence_transformers_comes_first() {
+    let mut builder = Builder::bert();
+    builder.sentence(&json!({ "do_lower_case": true }));
+    builder.json("tokenizer_config.json", &json!({ "do_lower_case": false }));
+    assert_eq!(open(&mut builder).pieces("Hello É").unwrap(), ids(&["hello", "é"]));
+}
+
+#[test]
+fn what_a_file_says_of_padding_and_cutting_is_forgotten() {
+    let mut builder = Builder::bert();
+    let plain = as_json(&mut builder);
+    let mut file = plain.clone();
+    file["padding"] = json!({ "strategy": { "Fixed": 12 }, "direction": "Right", "pad_to_multiple_of": null,
+                              "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]" });
+    file["truncation"] =
+        json!({ "max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right" });
+    builder.json("tokenizer.json", &file);
+    assert_eq!(open(&mut builder).encode("a b c a b c").unwrap().ids.len(), 8);
+    assert_eq!(as_json(&mut builder), plain);
+}
+
+#[test]
+fn long_texts_are_cut_and_counted() {
+    let mut builder = Builder::bert();
+    builder.sentence(&json!({ "max_seq_length": 5 }));
+    let cut = open(&mut builder).encode("a b c a b c").unwrap();
+    assert_eq!((cut.ids, cut.cut), (ids(&["[CLS]", "a", "b", "c", "[SEP]"]), 3));
+    let whole = open(&mut builder).encode("a b c").unwrap();
+    assert_eq!((whole.ids.len(), whole.cut), (5, 0));
+    builder.json("tokenizer_config.json", &json!({ "truncation_side": "left" }));
+    let cut = open(&mut builder).encode("a b c a b hello").unwrap();
+    assert_eq!((cut.ids, cut.cut), (ids(&["[CLS]", "a", "b", "hello", "[SEP]"]), 3));
+    builder.sentence(&json!({ "max_seq_length": 2 }));
+    builder.refused(&["2 of them are special", "no room"]);
+}
+
+#[test]
+fn bytes_and_merges() {
+    let mut builder = Builder::roberta();
+    let tokenizer = open(&mut builder);
+    // <s> hell o Ġ hell a </s>
+    assert_eq!(tokenizer.encode("hello hella").unwrap().ids, [0, 12, 8, 9, 12, 13, 2]);
+    assert_eq!(
+        [tokenizer.cls(), tokenizer.sep(), tokenizer.pad(), tokenizer.mask()],
+        [Some(0), Some(2), Some(1), Some(4)]
+    );
+    assert_eq!(tokenizer.pieces("a<mask>").unwrap(), [13, 4]);
+    builder.json("tokenizer_config.json", &json!({ "add_prefix_space": true }));
+    assert_eq!(open(&mut builder).pieces("hello").unwrap(), [9, 12, 8]);
+    builder.remove("merges.txt");
+    builder.refused(&["merges.txt is missing"]);
+}
+
+#[test]
+fn pieces_of_sentences() {
+    let mut builder = Builder::roberta();
+    builder.set("model_type", json!("xlm-roberta"));
+    builder.remove("vocab.json");
+    builder.refused(&["holds no tokenizer.json"]);
+    let pieces =
+        ["<s>", "<pad>", "</s>", "<unk>", "▁", "h", "e", "l", "o", "▁hello", "▁a", "a", "b", "<mask>"];
+    let pieces: Vec<(&str, f64)> = pieces.into_iter().zip((0..).map(|n| -f64::from(n))).collect();
+    builder.json(
+        "tokenizer.json",
+        &json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": { "type": "NFKC" },
+            "pre_tokenizer": { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true },
+            "post_processor": null, "decoder": null, "model": { "type": "Unigram", "unk_id": 3, "vocab": pieces },
+        }),
+    );
+    let tokenizer = open(&mut builder);
+    // No rule for special tokens in the file: the class has one.
+    assert_eq!(tokenizer.encode("hello a").unwrap().ids, [0, 9, 10, 2]);
+    assert!(tokenizer.notices()[0].contains("ignores its normaliser"), "{:?}", tokenizer.notices());
+    builder.json("tokenizer_config.json", &json!({ "tokenizer_class": "PreTrainedTokenizerFast" }));
+    let tokenizer = open(&mut builder);
+    assert_eq!(tokenizer.encode("hello a").unwrap().ids, [9, 10]);
+    assert!(tokenizer.notices()[0].contains("no special tokens"), "{:?}", tokenizer.notices());
+}
+
+#[test]
+fn tokenizers_of_other_models() {
+    let with = |vocabulary: &[String]| {
+        let builder = Builder::bert();
+        builder.write("vocab.txt", &vocabulary.join("\n"));
+        builder
+    };
+    let own: Vec<String> = VOCABULARY.map(str::to_owned).into();
+    let many: Vec<String> = own.iter().cloned().chain((0..5).map(|n| format!("more{n}"))).collect();
+    with(&many).refused(&["has 25 tokens", "has 24 rows"]);
+    with(&own[..10]).refused(&["only 10 tokens", "has 24 rows"]);
+    with(&own[..12]).open().unwrap().tokenizer().unwrap();
+    let unframed: Vec<String> = own.iter().map(|t| t.replace("[SEP]", "[END]")).collect();
+    with(&unframed).refused(&["lacks the special token `[SEP]`"]);
+    let mut builder = Builder::roberta();
+    builder.set("pad_token_id", json!(3));
+    builder.refused(&["pads with id 1", "`pad_token_id` is 3"]);
+    // An id beyond the table, though the number of tokens fits.
+    let mut builder = Builder::bert();
+    let mut file = as_json(&mut builder);
+    file["model"]["vocab"]["world"] = json!(24);
+    builder.json("tokenizer.json", &file);
+    let tokenizer = open(&mut builder);
+    assert!(tokenizer.encode("hello").is_ok());
+    let error = tokenizer.encode("world").unwrap_err().to_string();
+    assert!(error.contains("id 24") && error.contains("24 words"), "{error}");
+}
+
+#[test]
+fn files_that_are_no_tokenizer() {
+    let mut builder = Builder::bert();
+    builder.write("tokenizer.json", "{\n\"version\": \"1.0\",\n");
+    builder.refused(&["tokenizer.json:", "not a tokenizer"]);
+    builder.write("tokenizer.json", "{\"version\": \"1.0\", \"model\": 3}");
+    builder.refused(&["tokenizer.json:1", "not a tokenizer"]);
+    builder.remove("tokenizer.json");
+    builder.remove("vocab.txt");
+    builder.refused(&["holds no tokenizer.json and no vocab.txt"]);
+    builder.write("sentencepiece.bpe.model", "");
+    let hint = builder.refused(&["holds no tokenizer.json"]);
+    assert!(hint.contains("AutoTokenizer"), "{hint}");
+}

@@ -1,0 +1,367 @@
+//! The files of a tokenizer: `tokenizer.json`, or the vocabulary of one that was saved before there was such a file.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+use tokenizers::{
+    NormalizerWrapper, PreTokenizerWrapper,
+    models::ModelWrapper,
+    normalizers::{Lowercase, Sequence},
+};
+
+use super::{
+    config::{Architecture, Config},
+    json::Object,
+    sentence,
+    tokenizer::{Parts, Tokenizer, specials},
+    vocabulary,
+};
+use turnwise_core::error::{Error, IoContext, Result};
+
+/// The small files about a tokenizer, and where the large one is.
+#[derive(Debug)]
+pub struct TokenizerFiles {
+    folder: PathBuf,
+    settings: Object,
+    /// Names of special tokens by role (`cls_token`, …).
+    names: BTreeMap<String, String>,
+    family: Family,
+    lowercase: bool,
+}
+
+/// How a tokenizer's class builds it, where the class does more than to read `tokenizer.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// WordPiece behind BERT's normaliser.
+    Bert,
+    /// BPE over bytes.
+    Roberta,
+    /// Unigram behind SentencePiece's own normaliser.
+    SentencePiece,
+    /// As the file says.
+    Other,
+}
+
+/// The roles of special tokens, with BERT's and RoBERTa's names for them.
+const ROLES: [(&str, &str, &str); 5] = [
+    ("pad_token", "[PAD]", "<pad>"),
+    ("unk_token", "[UNK]", "<unk>"),
+    ("cls_token", "[CLS]", "<s>"),
+    ("sep_token", "[SEP]", "</s>"),
+    ("mask_token", "[MASK]", "<mask>"),
+];
+
+impl TokenizerFiles {
+    /// Reads the small files and sees that the large one is there.
+    pub fn open(folder: &Path, architecture: Architecture, sentence: sentence::Settings) -> Result<Self> {
+        let settings = Object::read(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
+        let map = Object::read(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
+        let class = settings.text("tokenizer_class")?.map(|c| c.strip_suffix("Fast").unwrap_or(c));
+        let family = match (class, architecture) {
+            (Some("BertTokenizer" | "DistilBertTokenizer"), _)
+            | (None, Architecture::Bert | Architecture::DistilBert) => Family::Bert,
+            (Some("RobertaTokenizer"), _) | (None, Architecture::Roberta) => Family::Roberta,
+            (Some("XLMRobertaTokenizer" | "CamembertTokenizer"), _)
+            | (None, Architecture::XlmRoberta | Architecture::Camembert) => Family::SentencePiece,
+            _ => Family::Other,
+        };
+        let bert = match family {
+            Family::Other => matches!(architecture, Architecture::Bert | Architecture::DistilBert),
+            family => family == Family::Bert,
+        };
+        let names = ROLES.map(|(role, in_bert, in_roberta)| {
+            let named = |file: &Object| match file.get(role) {
+                Some(Value::String(token)) => Some(token.clone()),
+                Some(Value::Object(token)) => token.get("content")?.as_str().map(str::to_owned),
+                _ => None,
+            };
+            let usual = if bert { in_bert } else { in_roberta };
+            let name = named(&settings).or_else(|| named(&map)).unwrap_or_else(|| usual.to_owned());
+            (role.to_owned(), name)
+        });
+        let files = TokenizerFiles {
+            folder: folder.to_owned(),
+            settings,
+            names: names.into(),
+            family,
+            lowercase: sentence.lowercase,
+        };
+        files.source()?;
+        Ok(files)
+    }
+
+    /// How many tokens the tokenizer's own settings allow; absent where they are silent.
+    pub fn max_tokens(&self) -> Result<Option<usize>> {
+        // "Very large", written as 1e30, is how transformers says that there is no limit.
+        let limit = self.settings.number("model_max_length")?;
+        Ok(limit.filter(|n| *n >= 1.0 && *n < 1e9).map(|n| n as usize))
+    }
+
+    fn prefix_space(&self) -> Result<bool> {
+        Ok(self.settings.flag("add_prefix_space")?.unwrap_or(false))
+    }
+
+    fn source(&self) -> Result<PathBuf> {
+        let files: &[&str] = match self.family {
+            Family::Bert => &["tokenizer.json", "vocab.txt"],
+            Family::Roberta => &["tokenizer.json", "vocab.json"],
+            Family::SentencePiece | Family::Other => &["tokenizer.json"],
+        };
+        let found = files.iter().map(|f| self.folder.join(f)).find(|f| f.exists());
+        found.ok_or_else(|| {
+            let error = Error::data(format!("{} holds no {}", self.folder.display(), files.join(" and no ")));
+            let piece = ["sentencepiece.bpe.model", "spiece.model"].iter().any(|f| self.folder.join(f).exists());
+            match piece {
+                true => error.with_hint(format!(
+                    "its tokenizer is a SentencePiece model; turn it into a tokenizer.json once, in Python: \
+                     from transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})",
+                    self.folder.display().to_string()
+                )),
+                false => error.with_hint("fetch the model again, all of its files"),
+            }
+        })
+    }
+
+    /// Builds the tokenizer, and checks that it fits the network.
+    pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
+        let path = self.source()?;
+        let mut notices = Vec::new();
+        let (mut inner, side) = match path.extension().is_some_and(|e| e == "txt") {
+            true => (vocabulary::word_pieces(&path, &self.names)?, None),
+            false if path.ends_with("vocab.json") => {
+                (vocabulary::byte_pairs(&path, &self.names, self.prefix_space()?)?, None)
+            }
+            false => {
+                let inner = from_file(&path)?;
+                let side = inner.get_truncation().map(|t| t.direction);
+                (inner, side)
+            }
+        };
+        self.apply_class(&path, &mut inner, &mut notices)?;
+        self.apply_lowercase(&path, &mut inner)?;
+        self.frame(&path, &mut inner)?;
+        let specials = specials(&inner, &self.names);
+        self.check(&path, &inner, config, specials)?;
+        let cut_front = match self.settings.text("truncation_side")? {
+            Some(side) => side == "left",
+            None => side == Some(tokenizers::TruncationDirection::Left),
+        };
+        let settings = self.own_settings(&inner);
+        let parts = Parts {
+            inner,
+            specials,
+            max_tokens,
+            words: config.words,
+            cut_front,
+            lowercase: self.lowercase,
+            settings,
+            notices,
+        };
+        Tokenizer::new(parts).map_err(|e| match e {
+            Error::Data { message, hint } => {
+                Error::Data { message: format!("{}: {message}", path.display()), hint }
+            }
+            other => other,
+        })
+    }
+
+    /// The classes of transformers build their normaliser anew from `tokenizer_config.json`, whatever
+    /// `tokenizer.json` says; a model's vectors are the ones that come out of that.
+    fn apply_class(
+        &self,
+        path: &Path,
+        inner: &mut tokenizers::Tokenizer,
+        notices: &mut Vec<String>,
+    ) -> Result<()> {
+        let ignored = format!(
+            "{} is followed, though transformers 5 ignores its normaliser for that class of tokenizers",
+            path.file_name().unwrap_or_default().display()
+        );
+        let differ = |what: &str| {
+            format!(
+                "tokenizer_config.json and {} differ about {what}: the first is followed, as transformers does",
+                path.file_name().unwrap_or_default().display()
+            )
+        };
+        match (self.family, inner.get_model()) {
+            (Family::Bert, ModelWrapper::WordPiece(_)) => {
+                let Some(NormalizerWrapper::BertNormalizer(old)) = inner.get_normalizer() else {
+                    notices.push(ignored);
+                    return Ok(());
+                };
+                let mut new = *old;
+                new.lowercase = self.settings.flag("do_lower_case")?.unwrap_or(true);
+                new.handle_chinese_chars = self.settings.flag("tokenize_chinese_chars")?.unwrap_or(true);
+                new.strip_accents = self.settings.flag("strip_accents")?;
+                if new.lowercase != old.lowercase {
+                    notices.push(differ("lower-casing"));
+                }
+                let strips =
+                    |n: &tokenizers::normalizers::BertNormalizer| n.strip_accents.unwrap_or(n.lowercase);
+                if strips(&new) != strips(old) {
+                    notices.push(differ("accents"));
+                }
+                if new.handle_chinese_chars != old.handle_chinese_chars {
+                    notices.push(differ("Chinese characters"));
+                }
+                normalize(path, inner, NormalizerWrapper::BertNormalizer(new))
+            }
+            (Family::Roberta, ModelWrapper::BPE(_)) => {
+                let space = self.prefix_space()?;
+                if let Some(PreTokenizerWrapper::ByteLevel(old)) = inner.get_pre_tokenizer()
+                    && old.add_prefix_space != space
+                {
+                    notices.push(differ("a space in front of texts"));
+                    let new = old.add_prefix_space(space);
+                    inner.with_pre_tokenizer(Some(new));
+                }
+                Ok(())
+            }
+            (Family::SentencePiece, ModelWrapper::Unigram(_)) => {
+                let precompiled = |n: &NormalizerWrapper| matches!(n, NormalizerWrapper::Precompiled(_));
+                let usual = match inner.get_normalizer() {
+                    Some(NormalizerWrapper::Sequence(all)) => all.as_ref().iter().any(precompiled),
+                    one => one.is_some_and(precompiled),
+                };
+                if !usual {
+                    notices.push(ignored);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_lowercase(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+        if !self.lowercase {
+            return Ok(());
+        }
+        let first = NormalizerWrapper::Lowercase(Lowercase);
+        let all = match inner.get_normalizer().cloned() {
+            None => vec![first],
+            Some(NormalizerWrapper::Lowercase(_)) => return Ok(()),
+            Some(NormalizerWrapper::Sequence(old)) => {
+                let old: &[NormalizerWrapper] = old.as_ref();
+                if old.iter().any(|n| matches!(n, NormalizerWrapper::Lowercase(_))) {
+                    return Ok(());
+                }
+                std::iter::once(first).chain(old.iter().cloned()).collect()
+            }
+            Some(old) => vec![first, old],
+        };
+        normalize(path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
+    }
+
+    /// Tokenizers that were saved without a rule for special tokens get their class's.
+    fn frame(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+        if self.family == Family::Other || inner.get_post_processor().is_some() {
+            return Ok(());
+        }
+        let special = |role: &str| {
+            let token = self.names.get(role).cloned().unwrap_or_default();
+            let id = inner.token_to_id(&token);
+            id.map(|id| (token.clone(), id)).ok_or_else(|| lacks(path, role, &token))
+        };
+        let (cls, sep) = (special("cls_token")?, special("sep_token")?);
+        match self.family {
+            Family::Bert => {
+                inner.with_post_processor(Some(tokenizers::processors::bert::BertProcessing::new(sep, cls)))
+            }
+            _ => inner
+                .with_post_processor(Some(tokenizers::processors::roberta::RobertaProcessing::new(sep, cls))),
+        };
+        Ok(())
+    }
+
+    /// Whether this is the tokenizer the network was trained with, as far as that can be told.
+    fn check(
+        &self,
+        path: &Path,
+        inner: &tokenizers::Tokenizer,
+        config: &Config,
+        specials: super::tokenizer::Specials,
+    ) -> Result<()> {
+        let size = inner.get_vocab_size(true);
+        let added = inner.get_added_tokens_decoder().keys().max().map_or(0, |id| *id as usize + 1);
+        let wrong = |what: String| {
+            Error::data(format!("{}: {what}", path.display())).with_hint(
+                "the tokenizer does not belong to this model; fetch the model again, all of its files",
+            )
+        };
+        if size.max(added) > config.words {
+            return Err(wrong(format!(
+                "the tokenizer has {} tokens, and the model's table of words has {} rows",
+                size.max(added),
+                config.words
+            )));
+        }
+        // Tables are padded to round sizes, but never to twice the vocabulary.
+        if size * 2 < config.words {
+            return Err(wrong(format!(
+                "the tokenizer has only {size} tokens, and the model's table of words has {} rows",
+                config.words
+            )));
+        }
+        for (role, id) in [("cls_token", specials.cls), ("sep_token", specials.sep)] {
+            let name = self.names.get(role).map_or("", String::as_str);
+            let named = self.family != Family::Other || self.settings.get(role).is_some();
+            if id.is_none() && named {
+                return Err(lacks(path, role, name));
+            }
+        }
+        match (specials.pad, config.padding) {
+            (Some(pad), Some(expected)) if config.architecture.counts_from_padding() && pad != expected => {
+                Err(wrong(format!(
+                    "the tokenizer pads with id {pad}, and config.json says `pad_token_id` is {expected}"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings without what is about the place they were saved from.
+    fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
+        const PLACE: [&str; 12] = [
+            "name_or_path",
+            "special_tokens_map_file",
+            "tokenizer_file",
+            "vocab_file",
+            "merges_file",
+            "is_local",
+            "local_files_only",
+            "max_length",
+            "stride",
+            "truncation_strategy",
+            "pad_to_multiple_of",
+            "auto_map",
+        ];
+        let mut settings = self.settings.values().clone();
+        settings.retain(|key, _| !PLACE.contains(&key.as_str()));
+        for (role, name) in self.names.iter().filter(|(_, name)| inner.token_to_id(name).is_some()) {
+            settings.entry(role.clone()).or_insert_with(|| json!(name));
+        }
+        settings
+    }
+}
+
+fn normalize(path: &Path, inner: &mut tokenizers::Tokenizer, new: NormalizerWrapper) -> Result<()> {
+    let changed = inner.with_normalizer(Some(new));
+    changed.map(|_| ()).map_err(|e| Error::data(format!("{}: {e}", path.display())))
+}
+
+fn lacks(path: &Path, role: &str, token: &str) -> Error {
+    Error::data(format!("{}: the vocabulary lacks the special token `{token}` ({role})", path.display()))
+        .with_hint("the tokenizer does not belong to this model; fetch the model again, all of its files")
+}
+
+fn from_file(path: &Path) -> Result<tokenizers::Tokenizer> {
+    let bytes = fs::read(path).at("read", path)?;
+    serde_json::from_slice(&bytes).map_err(|e| {
+        Error::data(format!("{}:{}: not a tokenizer: {e}", path.display(), e.line()))
+            .with_hint("the file is damaged or cut; fetch the model again")
+    })
+}

@@ -1,0 +1,302 @@
+//! The safetensors files of a model: mapped, their headers checked, numbers read as f32.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::File,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use half::{bf16, f16};
+use memmap2::Mmap;
+use safetensors::{Dtype, tensor::Metadata};
+use serde_json::Value;
+
+use super::json;
+use turnwise_core::error::{Error, IoContext, Result, nearest};
+
+const FETCH: &str = "the file is damaged or its download ended early; fetch the model again";
+
+/// Tensors by name, over one file or several.
+#[derive(Debug)]
+pub struct Weights {
+    files: Vec<(PathBuf, Mmap)>,
+    tensors: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    file: usize,
+    dtype: Dtype,
+    dims: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+/// One tensor, as it lies in its file.
+#[derive(Debug, Clone, Copy)]
+pub struct Tensor<'a> {
+    name: &'a str,
+    path: &'a Path,
+    dtype: Dtype,
+    dims: &'a [usize],
+    bytes: &'a [u8],
+}
+
+impl Weights {
+    /// Opens the weights in a folder: `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let single = folder.join("model.safetensors");
+        if single.exists() {
+            return Self::open_file(&single);
+        }
+        let index = folder.join("model.safetensors.index.json");
+        match json::Object::read(&index)? {
+            Some(index) => Self::open_shards(folder, &index),
+            None => Err(no_weights(folder)),
+        }
+    }
+
+    /// Opens one file.
+    pub fn open_file(path: &Path) -> Result<Self> {
+        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        let tensors = weights.add(path)?;
+        weights.tensors = tensors;
+        Ok(weights)
+    }
+
+    fn open_shards(folder: &Path, index: &json::Object) -> Result<Self> {
+        let map = index.get("weight_map").and_then(Value::as_object);
+        let map = map.ok_or_else(|| index.wrong("`weight_map` is missing").with_hint(FETCH))?;
+        let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, shard) in map {
+            let plain = |s: &&str| !s.contains(['/', '\\']) && s.ends_with(".safetensors");
+            let shard = shard.as_str().filter(plain);
+            let shard = shard.ok_or_else(|| {
+                index.wrong(format!("the tensor `{name}` is not in a safetensors file beside it"))
+            })?;
+            shards.entry(shard).or_default().push(name);
+        }
+        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        for (shard, names) in shards {
+            let path = folder.join(shard);
+            if !path.exists() {
+                return Err(index
+                    .wrong(format!("the shard `{shard}` is missing, which holds {} tensors", names.len()))
+                    .with_hint("fetch the model again, all of its files"));
+            }
+            let mut held = weights.add(&path)?;
+            for name in names {
+                let entry = held.remove(name).ok_or_else(|| {
+                    index
+                        .wrong(format!("the tensor `{name}` is not in `{shard}`, where it should be"))
+                        .with_hint(FETCH)
+                })?;
+                weights.tensors.insert(name.to_owned(), entry);
+            }
+        }
+        Ok(weights)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
+        let file = File::open(path).at("open", path)?;
+        // SAFETY: the map is only read. A file of a model that another program cuts meanwhile ends the process, as
+        // it does in every program that maps its weights.
+        let map = unsafe { Mmap::map(&file) }.at("map", path)?;
+        let header = Header::read(path, &map)?;
+        let tensors = header.metadata.tensors();
+        let entries = tensors.into_iter().map(|(name, info)| {
+            let (from, to) = info.data_offsets;
+            let bytes = header.data + from..header.data + to;
+            let entry = Entry { file: self.files.len(), dtype: info.dtype, dims: info.shape.clone(), bytes };
+            (name, entry)
+        });
+        let entries = entries.collect();
+        self.files.push((path.to_owned(), map));
+        Ok(entries)
+    }
+
+    /// The names of all tensors, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The tensor of that name.
+    pub fn get(&self, name: &str) -> Option<Tensor<'_>> {
+        let (name, entry) = self.tensors.get_key_value(name)?;
+        let (path, map) = &self.files[entry.file];
+        let bytes = &map[entry.bytes.clone()];
+        Some(Tensor { name, path, dtype: entry.dtype, dims: &entry.dims, bytes })
+    }
+
+    /// The tensor of that name and form, or what is wrong.
+    pub fn expect(&self, name: &str, dims: &[usize]) -> Result<Tensor<'_>> {
+        let tensor = self.get(name).ok_or_else(|| self.missing(name))?;
+        if tensor.dims != dims {
+            return Err(Error::data(format!(
+                "{}: the tensor `{}` has the shape {:?}, and the configuration asks for {dims:?}",
+                tensor.path.display(),
+                tensor.name,
+                tensor.dims,
+            ))
+            .with_hint(
+                "weights and configuration are of two models; fetch the model again, all of its files",
+            ));
+        }
+        tensor.number_type()?;
+        Ok(tensor)
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        let path = self.files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+        let hint = match nearest(name, self.names()) {
+            Some(near) => format!("the nearest name in it is `{near}`"),
+            None => "its names are those of another architecture".to_owned(),
+        };
+        Error::data(format!("{path}: the tensor `{name}` is missing")).with_hint(hint)
+    }
+}
+
+impl<'a> Tensor<'a> {
+    /// Rows and columns, or the length.
+    pub fn dims(&self) -> &'a [usize] {
+        self.dims
+    }
+
+    /// The numbers; every one is finite.
+    pub fn numbers(&self) -> Result<Vec<f32>> {
+        let bytes = self.part(0..self.len())?;
+        let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
+        let numbers: Vec<f32> = words.map(f32::from_le_bytes).collect();
+        match numbers.iter().position(|v| !v.is_finite()) {
+            None => Ok(numbers),
+            Some(at) => Err(self.not_finite(at, numbers[at])),
+        }
+    }
+
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Some of the numbers as the bytes of little-endian f32, whatever the file holds.
+    pub fn part(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
+        let width = self.number_type()?;
+        let bytes = &self.bytes[range.start * width..range.end * width];
+        let pairs = bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
+        Ok(match self.dtype {
+            Dtype::F16 => {
+                Cow::Owned(pairs.flat_map(|b| f16::from_le_bytes(b).to_f32().to_le_bytes()).collect())
+            }
+            Dtype::BF16 => {
+                Cow::Owned(pairs.flat_map(|b| bf16::from_le_bytes(b).to_f32().to_le_bytes()).collect())
+            }
+            _ => Cow::Borrowed(bytes),
+        })
+    }
+
+    /// Bytes a number; an error if it is of a type that no network of the family is stored in.
+    fn number_type(&self) -> Result<usize> {
+        match self.dtype {
+            Dtype::F32 => Ok(4),
+            Dtype::F16 | Dtype::BF16 => Ok(2),
+            other => Err(Error::data(format!(
+                "{}: the tensor `{}` holds numbers of type {other:?}, which is not supported",
+                self.path.display(),
+                self.name
+            ))
+            .with_hint("save the model as F32, F16 or BF16")),
+        }
+    }
+
+    fn not_finite(&self, at: usize, value: f32) -> Error {
+        let place = match self.dims {
+            [_, columns] => format!("row {}, column {}", at / columns, at % columns),
+            _ => format!("place {at}"),
+        };
+        Error::data(format!(
+            "{}: the tensor `{}` holds {value} at {place} (counted from 0)",
+            self.path.display(),
+            self.name
+        ))
+        .with_hint("training has gone wrong there; use an earlier checkpoint, or fetch the model again")
+    }
+}
+
+struct Header {
+    metadata: Metadata,
+    /// Where the tensors begin.
+    data: usize,
+}
+
+impl Header {
+    fn read(path: &Path, file: &[u8]) -> Result<Self> {
+        let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(FETCH);
+        if file.starts_with(b"version https://git-lfs") {
+            return Err(damaged("is a pointer of Git LFS, not the weights".to_owned())
+                .with_hint("run `git lfs pull` in the folder the model came from"));
+        }
+        let Some((length, rest)) = file.split_first_chunk::<8>() else {
+            return Err(damaged(format!("is cut: it has only {} bytes", file.len())));
+        };
+        let length = u64::from_le_bytes(*length);
+        let header = usize::try_from(length).ok().and_then(|n| rest.get(..n));
+        let Some(header) = header else {
+            return Err(damaged(format!(
+                "its header says it is {length} bytes long, and the file has {}: it is cut, or no safetensors file",
+                file.len()
+            )));
+        };
+        let metadata = serde_json::from_slice::<Metadata>(header);
+        let metadata = metadata.map_err(|e| match unknown_type(header) {
+            Some((name, dtype)) => damaged(format!("the tensor `{name}` is of the unknown type `{dtype}`"))
+                .with_hint("save the model as F32, F16 or BF16"),
+            None => damaged(format!("its header is damaged: {e}")),
+        })?;
+        let data = 8 + header.len();
+        let whole = data + metadata.data_len();
+        if whole != file.len() {
+            let state = if file.len() < whole { "is cut" } else { "is too long" };
+            return Err(damaged(format!(
+                "{state}: its header says {whole} bytes, and the file has {}",
+                file.len()
+            )));
+        }
+        Ok(Header { metadata, data })
+    }
+}
+
+/// The tensor whose type made a header unreadable.
+fn unknown_type(header: &[u8]) -> Option<(String, String)> {
+    let header: BTreeMap<String, Value> = serde_json::from_slice(header).ok()?;
+    header.into_iter().filter(|(name, _)| name != "__metadata__").find_map(|(name, tensor)| {
+        let dtype = tensor.get("dtype")?;
+        let unknown = serde_json::from_value::<Dtype>(dtype.clone()).is_err();
+        unknown.then(|| (name, dtype.as_str().map_or_else(|| dtype.to_string(), str::to_owned)))
+    })
+}
+
+/// Why a folder has no weights we read: most often they are there as a pickle.
+fn no_weights(folder: &Path) -> Error {
+    let pickle = |name: &str| {
+        [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))
+            && name != "training_args.bin"
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut pickles: Vec<String> =
+        entries.filter_map(|e| e.file_name().into_string().ok()).filter(|n| pickle(n)).collect();
+    pickles.sort();
+    match pickles.first() {
+        Some(file) => Error::data(format!(
+            "{} holds its weights only as `{file}`: a pickle, and reading a pickle can run any code it brings",
+            folder.display()
+        ))
+        .with_hint(format!(
+            "if you trust where it came from, convert it once, in Python: from sentence_transformers import \
+             SentenceTransformer; SentenceTransformer({:?}).save(\"converted\")",
+            folder.display().to_string()
+        )),
+        None => Error::data(format!("{} holds no model.safetensors", folder.display()))
+            .with_hint("fetch the model again, all of its files"),
+    }
+}

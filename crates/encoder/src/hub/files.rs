@@ -1,0 +1,319 @@
+//! Which files make up a model, and which of them are missing.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde::Deserialize;
+
+use turnwise_core::error::{Error, IoContext, Result};
+
+/// The single file of weights.
+pub const WEIGHTS: &str = "model.safetensors";
+/// The list of the files of weights, where there are several.
+pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+/// The list of the parts of a sentence-transformers model.
+pub const MODULES: &str = "modules.json";
+/// The description of a network.
+pub const CONFIG: &str = "config.json";
+
+/// What is wanted besides weights, in the model's own folder and in those of its modules.
+const SMALL: [&str; 18] = [
+    CONFIG,
+    MODULES,
+    WEIGHTS_INDEX,
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+];
+
+/// Any of these is a tokenizer.
+const TOKENIZERS: [&str; 4] = ["tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model"];
+
+/// Whether a file, by its path in the model, is part of what an encoder reads.
+pub fn is_wanted(path: &str) -> bool {
+    let (in_place, name) = match path.rsplit_once('/') {
+        Some((folder, name)) => (is_module_folder(folder), name),
+        None => (true, path),
+    };
+    in_place && (SMALL.contains(&name) || name == WEIGHTS || is_shard(name))
+}
+
+/// `1_Pooling`, `2_Dense`, …
+fn is_module_folder(name: &str) -> bool {
+    name.split_once('_').is_some_and(|(number, kind)| {
+        !number.is_empty()
+            && number.bytes().all(|b| b.is_ascii_digit())
+            && !kind.is_empty()
+            && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+/// `model-00001-of-00003.safetensors`.
+fn is_shard(name: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    name.strip_prefix("model-")
+        .and_then(|rest| rest.strip_suffix(".safetensors"))
+        .and_then(|rest| rest.split_once("-of-"))
+        .is_some_and(|(n, of)| digits(n) && digits(of))
+}
+
+fn is_weights(path: &str) -> bool {
+    path.ends_with(".safetensors")
+}
+
+/// Weights that are a pickle.
+fn is_pickle(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
+    // What a trainer leaves behind is no model.
+    let of_training =
+        ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|t| name.starts_with(t));
+    !of_training && (by_ending || name.starts_with("pytorch_model") && name.ends_with(".bin"))
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Chooses what is needed from all files of a model, sorted; weights in pickles alone are refused. `model` names it.
+pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
+    let all: Vec<&str> = all.into_iter().collect();
+    let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
+    let weighted: BTreeSet<&str> = chosen.iter().filter(|p| is_weights(p)).map(|p| folder_of(p)).collect();
+    let is_refused = |path: &str| {
+        is_pickle(path)
+            && match folder_of(path) {
+                "" => weighted.is_empty(),
+                inner => is_module_folder(inner) && !weighted.contains(inner),
+            }
+    };
+    if let Some(pickle) = all.iter().find(|path| is_refused(path)) {
+        return Err(Error::Data {
+            message: format!(
+                "{model} keeps weights only as a pickle ({pickle}); reading a pickle runs whatever code it holds, \
+                 so turnwise reads safetensors alone"
+            ),
+            hint: Some(format!(
+                "where you trust it, convert it with Python: `from sentence_transformers import \
+                 SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then `turnwise model \
+                 import converted`"
+            )),
+        });
+    }
+    if weighted.is_empty() {
+        return Err(Error::Data {
+            message: format!("{model} holds no weights in safetensors ({WEIGHTS})"),
+            hint: Some("turnwise reads encoders of the BERT family in the Hugging Face layout".to_owned()),
+        });
+    }
+    // Where both forms are there, one is enough, and it is the one that the loaders prefer.
+    if chosen.contains(WEIGHTS) {
+        chosen.retain(|path| *path != WEIGHTS_INDEX && !is_shard(path));
+    }
+    Ok(chosen.into_iter().collect())
+}
+
+#[derive(Deserialize)]
+struct Module {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct WeightsIndex {
+    weight_map: std::collections::BTreeMap<String, String>,
+}
+
+/// Names what a folder lacks to be a model. `None` if it has all that its own lists name.
+pub fn missing(folder: &Path) -> Result<Option<String>> {
+    let mut network = String::new();
+    if folder.join(MODULES).is_file() {
+        for module in read::<Vec<Module>>(&folder.join(MODULES))? {
+            let lacks = |name: &str| {
+                let path = inside(&module.path, name);
+                (!folder.join(&path).is_file()).then_some(path)
+            };
+            let needed: &[&str] = match module.kind.rsplit('.').next().unwrap_or_default() {
+                // It has no settings, and so often no folder.
+                "Normalize" => &[],
+                "Transformer" => {
+                    network.clone_from(&module.path);
+                    &[]
+                }
+                "Dense" => &[CONFIG, WEIGHTS],
+                _ => &[CONFIG],
+            };
+            if let Some(path) = needed.iter().find_map(|name| lacks(name)) {
+                return Ok(Some(path));
+            }
+        }
+    }
+    let has = |name: &str| folder.join(inside(&network, name)).is_file();
+    if !has(CONFIG) {
+        return Ok(Some(inside(&network, CONFIG)));
+    }
+    if !has(WEIGHTS) {
+        if !has(WEIGHTS_INDEX) {
+            return Ok(Some(inside(&network, WEIGHTS)));
+        }
+        let index: WeightsIndex = read(&folder.join(inside(&network, WEIGHTS_INDEX)))?;
+        if let Some(shard) = index.weight_map.values().find(|shard| !has(shard)) {
+            return Ok(Some(inside(&network, shard)));
+        }
+    }
+    Ok((!TOKENIZERS.iter().any(|name| has(name))).then(|| inside(&network, TOKENIZERS[0])))
+}
+
+fn inside(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).at("read", path)?;
+    serde_json::from_slice(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
+}
+
+/// Every file in a folder, at any depth, as paths inside it with `/`; hidden ones are passed over.
+pub fn walk(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    walk_into(folder, "", &mut found)?;
+    found.sort();
+    Ok(found)
+}
+
+fn walk_into(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(folder).at("read", folder)? {
+        let entry = entry.at("read", folder)?;
+        let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')).map(str::to_owned)
+        else {
+            continue;
+        };
+        let path = inside(prefix, &name);
+        // In a snapshot of the cache a file is a link.
+        match fs::metadata(entry.path()) {
+            Ok(m) if m.is_dir() && !entry.path().is_symlink() => walk_into(&entry.path(), &path, found)?,
+            Ok(m) if m.is_file() => found.push(path),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of all files in a folder, links followed.
+pub fn bytes(folder: &Path) -> u64 {
+    let sizes = walk(folder).unwrap_or_default();
+    sizes.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).map(|m| m.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_encoder_reads_is_wanted_and_nothing_else() {
+        for path in [
+            "config.json",
+            "1_Pooling/config.json",
+            "2_Dense/model.safetensors",
+            "model-00001-of-00002.safetensors",
+        ] {
+            assert!(is_wanted(path), "{path}");
+        }
+        for path in [
+            "README.md",
+            "pytorch_model.bin",
+            "onnx/model.onnx",
+            "onnx/config.json",
+            "../config.json",
+            "/config.json",
+            "1_Pooling/../config.json",
+            "1_/config.json",
+            "model.fp16.safetensors",
+            "model-x-of-2.safetensors",
+            "..\\config.json",
+            "1_Pooling/2_X/config.json",
+        ] {
+            assert!(!is_wanted(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn one_form_of_the_weights_is_chosen() {
+        let all = [
+            "README.md",
+            "model-00001-of-00001.safetensors",
+            WEIGHTS,
+            WEIGHTS_INDEX,
+            "pytorch_model.bin",
+            CONFIG,
+        ];
+        assert_eq!(choose("m", all).unwrap(), [CONFIG, WEIGHTS]);
+        let sharded = [WEIGHTS_INDEX, "model-00001-of-00001.safetensors", CONFIG, "optimizer.pt"];
+        assert_eq!(
+            choose("m", sharded).unwrap(),
+            [CONFIG, "model-00001-of-00001.safetensors", WEIGHTS_INDEX]
+        );
+    }
+
+    #[test]
+    fn pickles_are_refused_with_the_reason() {
+        let e = choose("org/old", [CONFIG, "pytorch_model.bin"]).unwrap_err();
+        assert!(
+            e.to_string().contains("org/old keeps weights only as a pickle (pytorch_model.bin); reading"),
+            "{e}"
+        );
+        assert!(e.hint().unwrap().contains("turnwise model import"));
+        // Not even one among several parts.
+        let e =
+            choose("m", [CONFIG, WEIGHTS, "2_Dense/config.json", "2_Dense/pytorch_model.bin"]).unwrap_err();
+        assert!(e.to_string().contains("2_Dense/pytorch_model.bin"), "{e}");
+        let e = choose("m", [CONFIG, "onnx/model.onnx"]).unwrap_err();
+        assert!(e.to_string().contains("holds no weights"), "{e}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let lacks = || missing(dir.path()).unwrap();
+        assert_eq!(lacks().as_deref(), Some(CONFIG));
+        write(CONFIG, "{}");
+        assert_eq!(lacks().as_deref(), Some(WEIGHTS));
+        write(WEIGHTS_INDEX, r#"{"weight_map": {"a": "model-00001-of-00001.safetensors"}}"#);
+        assert_eq!(lacks().as_deref(), Some("model-00001-of-00001.safetensors"));
+        write("model-00001-of-00001.safetensors", "");
+        assert_eq!(lacks().as_deref(), Some("tokenizer.json"));
+        write("vocab.txt", "");
+        assert_eq!(lacks(), None);
+        let module = |n: u32, kind: &str| format!(r#"{{"path": "{n}_{kind}", "type": "x.models.{kind}"}}"#);
+        let first = r#"{"path": "", "type": "x.models.Transformer"}"#;
+        write(
+            MODULES,
+            &format!("[{first},{},{},{}]", module(1, "Pooling"), module(2, "Dense"), module(3, "Normalize")),
+        );
+        assert_eq!(lacks().as_deref(), Some("1_Pooling/config.json"));
+        write("1_Pooling/config.json", "{}");
+        write("2_Dense/config.json", "{}");
+        assert_eq!(lacks().as_deref(), Some("2_Dense/model.safetensors"));
+        write("2_Dense/model.safetensors", "");
+        assert_eq!(lacks(), None);
+        write(MODULES, "[");
+        assert!(missing(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! Taking a model in from a folder, so that it can be had by a name. Never touches the network.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{Known, Places, files};
+use crate::statics;
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files::{remove_folder, sync_folder, sync_parent},
+};
+
+/// What an import has done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// The name by which the model can be had now.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// What was copied.
+    pub bytes: u64,
+    /// The files that were copied.
+    pub files: Vec<String>,
+    /// The files that no encoder reads, and that were left where they are.
+    pub left_out: Vec<String>,
+}
+
+/// Whether a model can be imported under this name: a plain file name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 100
+        && !text.starts_with(['.', '-'])
+        && !text.contains(['/', '\\', ':', '@'])
+        && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+/// The names of the imported models, sorted.
+pub fn names(imports: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(imports) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_name(name))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Copies a model under a name, by default its folder's. `check` opens the copy, which gets its name only if all is
+/// well.
+pub fn import(
+    folder: &Path,
+    name: Option<&str>,
+    places: &Places,
+    check: &dyn Fn(&Path) -> Result<()>,
+) -> Result<Imported> {
+    let whole = fs::canonicalize(folder).at("open", folder)?;
+    if !whole.is_dir() {
+        return Err(Error::input(format!("{} is a file, and a model is a folder", folder.display())));
+    }
+    let own_name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = free_name(name.unwrap_or(&own_name), places)?;
+    if statics::is_static(&whole) {
+        return Err(Error::input(format!("{} is a static encoder, which is not imported", folder.display()))
+            .with_hint("take it by its path: --model ./folder"));
+    }
+    let all = files::walk(&whole)?;
+    let shown = folder.display().to_string();
+    let chosen = files::choose(&shown, all.iter().map(String::as_str))?;
+    if let Some(file) = files::missing(&whole)? {
+        return Err(Error::Data {
+            message: format!("{shown} is no whole model: {file} is missing"),
+            hint: Some("turnwise reads encoders of the BERT family in the Hugging Face layout".to_owned()),
+        });
+    }
+    fs::create_dir_all(&places.imports).at("create", &places.imports)?;
+    // A name with a dot is never listed, so that what a kill leaves behind is no model.
+    let temporary = Temporary(places.imports.join(format!(".{name}.{}.tmp", std::process::id())));
+    remove_folder(&temporary.0)?;
+    let mut bytes = 0;
+    for path in &chosen {
+        bytes += copy(&whole.join(path), &temporary.0.join(path))?;
+    }
+    check(&temporary.0)?;
+    let target = places.imported(&name);
+    match fs::rename(&temporary.0, &target) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {
+            return Err(taken(&name, &target));
+        }
+        other => other.at("create", &target)?,
+    }
+    sync_parent(&target)?;
+    Ok(Imported {
+        name,
+        path: target,
+        bytes,
+        left_out: all.iter().filter(|path| !chosen.contains(&path.as_str())).cloned().collect(),
+        files: chosen.into_iter().map(str::to_owned).collect(),
+    })
+}
+
+fn free_name(name: &str, places: &Places) -> Result<String> {
+    let hint = "choose another with --name".to_owned();
+    if !is_name(name) {
+        return Err(Error::Input {
+            message: format!("`{name}` cannot be the name of a model"),
+            hint: Some(format!("{hint}: letters, digits, dots and dashes")),
+        });
+    }
+    if let Some(known) = Known::find(name) {
+        return Err(Error::Input {
+            message: format!("`{name}` is the name of a listed model ({})", known.repository),
+            hint: Some(hint),
+        });
+    }
+    let path = places.imported(name);
+    if path.exists() { Err(taken(name, &path)) } else { Ok(name.to_owned()) }
+}
+
+fn taken(name: &str, path: &Path) -> Error {
+    Error::Input {
+        message: format!("there is a model `{name}` already, in {}", path.display()),
+        hint: Some("choose another with --name, or remove that folder".to_owned()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<u64> {
+    let folder = to.parent().unwrap_or(to);
+    fs::create_dir_all(folder).at("create", folder)?;
+    let bytes = fs::copy(from, to).at("copy", from)?;
+    File::open(to).and_then(|file| file.sync_all()).at("flush", to)?;
+    sync_folder(folder)?;
+    Ok(bytes)
+}
+
+/// A folder that goes away unless it was renamed.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(folder: &Path) {
+        fs::create_dir_all(folder.join("onnx")).unwrap();
+        for file in
+            ["config.json", "model.safetensors", "vocab.txt", "pytorch_model.bin", "onnx/model.onnx", ".x"]
+        {
+            fs::write(folder.join(file), "{}").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_an_encoder_reads_is_copied_and_the_rest_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
+        model(&dir.path().join("mine"));
+        let from = dir.path().join("mine");
+        let done = import(&from, None, &places, &|_| Ok(())).unwrap();
+        assert_eq!((done.name.as_str(), done.bytes), ("mine", 6));
+        assert_eq!(done.files, ["config.json", "model.safetensors", "vocab.txt"]);
+        assert_eq!(done.left_out, ["onnx/model.onnx", "pytorch_model.bin"]);
+        assert_eq!(names(&places.imports), ["mine"]);
+        let again = import(&from, None, &places, &|_| Ok(())).unwrap_err();
+        assert!(again.to_string().starts_with("there is a model `mine` already"), "{again}");
+        import(&from, Some("other"), &places, &|_| Ok(())).unwrap();
+        assert_eq!(names(&places.imports), ["mine", "other"]);
+    }
+
+    #[test]
+    fn a_model_that_does_not_open_is_not_taken_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
+        let from = dir.path().join("mine");
+        model(&from);
+        let e = import(&from, None, &places, &|_| Err(Error::data("bad weights"))).unwrap_err();
+        assert_eq!(e.to_string(), "bad weights");
+        assert_eq!(fs::read_dir(&places.imports).unwrap().count(), 0);
+        for name in ["default", "all-minilm-l6-v2", "a/b", "..", "a b", ""] {
+            assert!(import(&from, Some(name), &places, &|_| Ok(())).is_err(), "{name}");
+        }
+        fs::remove_file(from.join("vocab.txt")).unwrap();
+        let e = import(&from, None, &places, &|_| Ok(())).unwrap_err();
+        assert!(e.to_string().contains("tokenizer.json is missing"), "{e}");
+    }
+}

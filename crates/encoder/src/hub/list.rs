@@ -1,0 +1,211 @@
+//! Which models there are: the listed ones, and what the cache and the folder of imports hold.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Checked, KNOWN, Known, Origin, Places,
+    cache::{self, Found},
+    files, import,
+    places::repository_of,
+};
+use crate::folder::Architecture;
+use turnwise_core::error::Result;
+
+/// One model of the list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The name to use.
+    pub name: String,
+    /// Other names for it.
+    pub aliases: Vec<&'static str>,
+    /// Its repository on the hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// The width of its vectors, as far as it is known without opening it.
+    pub dim: Option<u64>,
+    /// Its languages, where it is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub languages: Option<&'static str>,
+    /// One line about it, where it is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<&'static str>,
+    /// Whether the digest of its weights is part of turnwise.
+    pub pinned: bool,
+    /// Where it is, if it is here.
+    #[serde(flatten)]
+    pub here: Option<Here>,
+}
+
+/// Where a model is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Here {
+    /// Which of the places.
+    pub origin: Origin,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its commit, in the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The size of its files.
+    pub bytes: u64,
+    /// What its weights were compared with when they were fetched, if by us.
+    pub checked: Option<Checked>,
+}
+
+/// All models: first the listed ones, then those of the cache, then the imported ones.
+pub fn list(places: &Places) -> Result<Vec<Entry>> {
+    let mut in_cache = cached(&places.cache)?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for known in &KNOWN {
+        let (mut same, rest): (Vec<_>, Vec<_>) =
+            in_cache.into_iter().partition(|(repository, _, _)| repository == known.repository);
+        in_cache = rest;
+        // The revision that `main` means comes first.
+        let here = if same.is_empty() { None } else { Some(same.remove(0).2) };
+        in_cache.extend(same);
+        entries.push(listed(known, here));
+    }
+    in_cache.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    entries.extend(in_cache.into_iter().map(|(repository, name, here)| Entry {
+        dim: dim(&here.path),
+        ..plain(name, Some(repository), here)
+    }));
+    for name in import::names(&places.imports) {
+        let path = places.imported(&name);
+        let bytes = files::bytes(&path);
+        let dim = dim(&path);
+        let here = Here { origin: Origin::Imported, path, revision: None, bytes, checked: None };
+        entries.push(Entry { dim, ..plain(name, None, here) });
+    }
+    Ok(entries)
+}
+
+fn listed(known: &'static Known, here: Option<Here>) -> Entry {
+    Entry {
+        name: known.name.to_owned(),
+        aliases: known.aliases.to_vec(),
+        repository: Some(known.repository.to_owned()),
+        dim: Some(known.dim as u64),
+        languages: Some(known.languages),
+        about: Some(known.about),
+        pinned: known.sha256.is_some(),
+        here,
+    }
+}
+
+fn plain(name: String, repository: Option<String>, here: Here) -> Entry {
+    Entry {
+        name,
+        aliases: Vec::new(),
+        repository,
+        dim: None,
+        languages: None,
+        about: None,
+        pinned: false,
+        here: Some(here),
+    }
+}
+
+/// The whole models in the cache: repository, the name that means this revision, and where it is.
+fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
+    let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for folder in entries.flatten().map(|entry| entry.path()) {
+        let Some(repository) = repository_of(&folder) else { continue };
+        let main = fs::read_to_string(folder.join("refs/main")).unwrap_or_default();
+        let mut revisions = names_in(&folder.join("snapshots"));
+        revisions.sort_by_key(|revision| (*revision != main.trim(), revision.clone()));
+        for revision in revisions.into_iter().filter(|r| cache::is_commit(r)) {
+            // What is in the cache belongs to others too: a model that cannot be used is not ours to report.
+            let Ok(Found::Whole(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
+            if !is_encoder(&snapshot.path) {
+                continue;
+            }
+            let name = match revision == main.trim() {
+                true => repository.clone(),
+                false => format!("{repository}@{revision}"),
+            };
+            let checked = snapshot.record.as_ref().and_then(|record| record.weights_checked());
+            let bytes = files::bytes(&snapshot.path);
+            let path = snapshot.path;
+            let here = Here { origin: Origin::Cache, path, revision: Some(revision), bytes, checked };
+            found.push((repository.clone(), name, here));
+        }
+    }
+    Ok(found)
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    model_type: String,
+    /// DistilBERT's name for the width comes second.
+    #[serde(alias = "dim")]
+    hidden_size: Option<u64>,
+}
+
+fn config(folder: &Path) -> Option<Config> {
+    serde_json::from_slice(&fs::read(folder.join(files::CONFIG)).ok()?).ok()
+}
+
+fn is_encoder(folder: &Path) -> bool {
+    config(folder).is_some_and(|config| Architecture::ALL.iter().any(|a| a.name() == config.model_type))
+}
+
+fn dim(folder: &Path) -> Option<u64> {
+    config(folder)?.hidden_size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_cached_and_imported_models_come_in_this_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
+        let model = |folder: PathBuf, kind: &str| {
+            fs::create_dir_all(&folder).unwrap();
+            let config = format!(r#"{{"model_type": "{kind}", "hidden_size": 24}}"#);
+            for (file, text) in [
+                ("config.json", config.as_str()),
+                ("model.safetensors", "123"),
+                ("vocab.txt", ""),
+                ("modules.json", "[]"),
+            ] {
+                fs::write(folder.join(file), text).unwrap();
+            }
+        };
+        let snapshot = |name: &str, revision: &str| places.repository(name).join("snapshots").join(revision);
+        let main = |name: &str, revision: &str| {
+            let refs = places.repository(name).join("refs");
+            fs::create_dir_all(&refs).unwrap();
+            fs::write(refs.join("main"), revision).unwrap();
+        };
+        assert_eq!(list(&places).unwrap().len(), KNOWN.len());
+        let default = KNOWN[0].repository;
+        model(snapshot(default, "aaa"), "bert");
+        model(snapshot(default, "bbb"), "bert");
+        main(default, "bbb");
+        model(snapshot("z/gpt", "ccc"), "gpt2");
+        model(snapshot("o/m", "ddd"), "roberta");
+        model(places.imported("mine"), "bert");
+        let entries = list(&places).unwrap();
+        assert_eq!(entries[0].here.as_ref().unwrap().revision.as_deref(), Some("bbb"));
+        assert!(entries[0].pinned && entries[1].here.is_none());
+        let rest: Vec<(&str, Option<u64>)> =
+            entries[KNOWN.len()..].iter().map(|e| (e.name.as_str(), e.dim)).collect();
+        let other = format!("{default}@aaa");
+        assert_eq!(rest, [("o/m@ddd", Some(24)), (other.as_str(), Some(24)), ("mine", Some(24))]);
+    }
+}

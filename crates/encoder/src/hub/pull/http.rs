@@ -1,0 +1,349 @@
+//! Requests to the hub: redirects by hand, so that the token stays with its host; waiting that can be stopped.
+
+use std::{
+    fs,
+    io::Read,
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ureq::{
+    Agent, Body,
+    http::{HeaderMap, Response, Uri},
+    tls::{PemItem, RootCerts, TlsConfig, parse_pem},
+};
+
+use super::{Hub, Watch, stopped};
+use turnwise_core::error::{Error, IoContext, Result};
+
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long nothing may come.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How often the watch is asked whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often the same is tried.
+const TRIES: u32 = 3;
+const MAX_REDIRECTS: usize = 10;
+/// The longest answer that is read as a text.
+const MAX_TEXT: usize = 32 << 20;
+
+/// Why a request came to nothing.
+pub(super) enum Trouble {
+    /// There is no way there, or what is there makes no sense; another source may help.
+    Unreachable(String),
+    /// Nothing helps.
+    Fatal(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Self {
+        Trouble::Fatal(e)
+    }
+}
+
+/// Asks one hub.
+pub(super) struct Client {
+    agent: Agent,
+    pub(super) endpoint: String,
+    token: Option<String>,
+}
+
+/// What came back: the head; the body is fetched piece by piece.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The bytes of the body, if that is told.
+    pub(super) length: Option<u64>,
+    /// Where in the file the body begins.
+    pub(super) from: u64,
+    headers: HeaderMap,
+    pieces: Receiver<Piece>,
+}
+
+enum Piece {
+    Head(Box<(u16, HeaderMap)>),
+    Bytes(Vec<u8>),
+    End,
+    Broken(String),
+}
+
+impl Client {
+    pub(super) fn new(hub: &Hub) -> Result<Self> {
+        let endpoint = hub.endpoint.trim_end_matches('/').to_owned();
+        if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
+            return Err(Error::Input {
+                message: format!("`{endpoint}` is no address of a hub"),
+                hint: Some("HF_ENDPOINT must begin with https:// or http://".to_owned()),
+            });
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT))
+            .timeout_resolve(Some(CONNECT))
+            .timeout_recv_response(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .user_agent(concat!("turnwise/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &hub.authorities {
+            let pem = fs::read(path).at("read", path)?;
+            let certificates = parse_pem(&pem).filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            });
+            let roots = RootCerts::from(certificates);
+            config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
+        }
+        Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
+    }
+
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Asks for a text. The status may be any but one that trying again can help.
+    pub(super) fn text(&self, url: &str, watch: &mut dyn Watch) -> Result<(Answer, Vec<u8>), Trouble> {
+        let mut patience = Patience::new();
+        loop {
+            let whole = self.get(url, 0, watch).and_then(|mut answer| {
+                let mut text = Vec::new();
+                while let Some(bytes) = answer.next(watch)? {
+                    text.extend(bytes);
+                    if text.len() > MAX_TEXT {
+                        return Err(Trouble::Unreachable("its answer has no end".to_owned()));
+                    }
+                }
+                Ok((answer, text))
+            });
+            match whole {
+                Ok(done) => return Ok(done),
+                Err(trouble) => patience.wait(trouble, watch)?,
+            }
+        }
+    }
+
+    /// Asks for a file from this byte on, once. A status that trying again can help is [`Trouble::Unreachable`].
+    pub(super) fn get(&self, url: &str, from: u64, watch: &mut dyn Watch) -> Result<Answer, Trouble> {
+        let (sender, pieces) = sync_channel(16);
+        let request =
+            Request { agent: self.agent.clone(), url: url.to_owned(), token: self.token.clone(), from };
+        thread::spawn(move || request.run(&sender));
+        match wait(&pieces, watch)? {
+            Piece::Head(head) => {
+                let (status, headers) = *head;
+                if status == 429 || status >= 500 {
+                    let later = number(&headers, "retry-after").map(|s| format!(", again after {s} s"));
+                    return Err(Trouble::Unreachable(format!(
+                        "it answers {status}{}",
+                        later.unwrap_or_default()
+                    )));
+                }
+                let length = number(&headers, "content-length");
+                let from = if status == 206 { range_start(&headers).unwrap_or(0) } else { 0 };
+                Ok(Answer { status, length, from, headers, pieces })
+            }
+            Piece::Broken(why) => Err(Trouble::Unreachable(why)),
+            Piece::Bytes(_) | Piece::End => Err(Error::Internal("a body came before its head".into()).into()),
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The next bytes of the body, or `None` at its end.
+    pub(super) fn next(&mut self, watch: &mut dyn Watch) -> Result<Option<Vec<u8>>, Trouble> {
+        match wait(&self.pieces, watch)? {
+            Piece::Bytes(bytes) => Ok(Some(bytes)),
+            Piece::End => Ok(None),
+            Piece::Broken(why) => Err(Trouble::Unreachable(why)),
+            Piece::Head(_) => Err(Error::Internal("a second head came".into()).into()),
+        }
+    }
+}
+
+fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Watch) -> Result<Piece, Trouble> {
+    loop {
+        if watch.stopped() {
+            return Err(stopped().into());
+        }
+        match pieces.recv_timeout(LOOK) {
+            Ok(piece) => return Ok(piece),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Internal("a request ended without a word".into()).into());
+            }
+        }
+    }
+}
+
+/// Tries again some times, each after a longer pause, and starts to count anew whenever there was progress.
+pub(super) struct Patience {
+    failed: u32,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Patience { failed: 0 }
+    }
+
+    pub(super) fn progressed(&mut self) {
+        self.failed = 0;
+    }
+
+    /// Returns once it is time to try again, and fails with the trouble when it is not worth it.
+    pub(super) fn wait(&mut self, trouble: Trouble, watch: &mut dyn Watch) -> Result<(), Trouble> {
+        self.failed += 1;
+        if matches!(trouble, Trouble::Fatal(_)) || self.failed >= TRIES {
+            return Err(trouble);
+        }
+        if let Trouble::Unreachable(why) = &trouble {
+            watch.say(&format!("the hub: {why}; trying again"));
+        }
+        let until = Instant::now() + Duration::from_millis(250) * 4u32.pow(self.failed - 1);
+        while Instant::now() < until {
+            if watch.stopped() {
+                return Err(stopped().into());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// A request on a thread of its own: reading from a socket cannot be stopped, but waiting for a thread can.
+struct Request {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+    from: u64,
+}
+
+impl Request {
+    fn run(self, to: &SyncSender<Piece>) {
+        // Whoever has stopped to listen has stopped to care.
+        let _ = match self.follow() {
+            Err(why) => to.send(Piece::Broken(why)),
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                let mut sent = to.send(Piece::Head(Box::new((head.status.as_u16(), head.headers))));
+                let mut body = body.into_reader();
+                while sent.is_ok() {
+                    let mut bytes = vec![0; 1 << 16];
+                    match body.read(&mut bytes) {
+                        Ok(0) => {
+                            let _ = to.send(Piece::End);
+                            return;
+                        }
+                        Ok(n) => {
+                            bytes.truncate(n);
+                            sent = to.send(Piece::Bytes(bytes));
+                        }
+                        Err(e) => {
+                            let _ = to.send(Piece::Broken(e.to_string()));
+                            return;
+                        }
+                    }
+                }
+                sent
+            }
+        };
+    }
+
+    fn follow(&self) -> Result<Response<Body>, String> {
+        let home = origin(&self.url)?;
+        let mut url = self.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.agent.get(&url);
+            if self.from > 0 {
+                request = request.header("Range", format!("bytes={}-", self.from));
+            }
+            if let Some(token) = self.token.as_ref().filter(|_| origin(&url).is_ok_and(|o| o == home)) {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let response = request.call().map_err(|e| reason(&e))?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok(response);
+            }
+            let target = response.headers().get("location").and_then(|l| l.to_str().ok());
+            let next = join(&url, target.ok_or("it redirects to nowhere")?)?;
+            if url.starts_with("https://") && !next.starts_with("https://") {
+                return Err("it redirects from https to an address without".to_owned());
+            }
+            url = next;
+        }
+        Err(format!("it redirects more than {MAX_REDIRECTS} times"))
+    }
+}
+
+/// The system's own words, without the client's in front.
+fn reason(e: &ureq::Error) -> String {
+    match e {
+        ureq::Error::Io(e) => e.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Scheme, host and port.
+fn origin(url: &str) -> Result<String, String> {
+    let uri: Uri = url.parse().map_err(|e| format!("`{url}` is no address: {e}"))?;
+    match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme), Some(authority)) => Ok(format!("{scheme}://{authority}").to_lowercase()),
+        _ => Err(format!("`{url}` is no address")),
+    }
+}
+
+/// The address that a redirect means.
+fn join(base: &str, target: &str) -> Result<String, String> {
+    if target.starts_with("https://") || target.starts_with("http://") {
+        return Ok(target.to_owned());
+    }
+    let home = origin(base)?;
+    if target.starts_with("//") {
+        let scheme = home.split("//").next().unwrap_or_default();
+        return Ok(format!("{scheme}{target}"));
+    }
+    if target.starts_with('/') {
+        return Ok(home + target);
+    }
+    let path = base.split(['?', '#']).next().unwrap_or(base);
+    let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+    Ok(format!("{folder}/{target}"))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The start of `bytes 100-199/200`.
+fn range_start(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get("content-range")?.to_str().ok()?;
+    range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_are_joined_as_browsers_do() {
+        let base = "https://Hub.example:1/a/b?x=/y";
+        let to = |target: &str| join(base, target).unwrap();
+        assert_eq!(to("https://other/z"), "https://other/z");
+        assert_eq!(to("//other/z"), "https://other/z");
+        assert_eq!(to("/z"), "https://hub.example:1/z");
+        assert_eq!(to("z"), "https://Hub.example:1/a/z");
+        assert!(origin("nonsense").is_err());
+        assert_ne!(origin("https://h/a"), origin("http://h/a"));
+        assert_ne!(origin("https://h/a"), origin("https://h.other/a"));
+    }
+
+    #[test]
+    fn the_place_of_a_part_is_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(range_start(&headers), None);
+        headers.insert("content-range", "bytes 100-199/200".parse().unwrap());
+        assert_eq!(range_start(&headers), Some(100));
+    }
+}

@@ -1,0 +1,256 @@
+//! A static encoder on the disk: a folder with `turnwise.json`, which says what it is and has the digests of the other
+//! two, `words.txt`, a word a line, and `model.safetensors`, the numbers.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::tensors::{self, Mapped};
+pub(super) use super::tensors::{Tensor, bytes_of};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+use turnwise_text::ANALYZER;
+
+const DESCRIPTION: &str = "turnwise.json";
+const WORDS: &str = "words.txt";
+const MODEL: &str = "model.safetensors";
+
+/// The version of this layout.
+const VERSION: u32 = 1;
+
+/// A description is a few hundred bytes; a file that is larger than this is none.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// How damage is mended.
+pub(super) const FIT_AGAIN: &str = "fit the encoder again, or take its folder from a backup";
+
+/// What an encoder says of itself.
+pub(super) struct Description {
+    pub kind: String,
+    /// The analysis of words that it was made with.
+    pub analysis: String,
+    pub settings: Value,
+    /// What it was made from.
+    pub about: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    kind: String,
+    version: u32,
+    analysis: String,
+    settings: Value,
+    about: Value,
+    /// BLAKE3 of the other files.
+    files: BTreeMap<String, String>,
+}
+
+/// What was read from a folder.
+pub(super) struct Contents {
+    pub kind: String,
+    pub words: Vec<Box<str>>,
+    settings: Value,
+    about: Value,
+    folder: PathBuf,
+    tensors: Mapped,
+}
+
+/// The kind that the folder's description names, if the folder has one.
+pub(super) fn kind(folder: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    let path = folder.join(DESCRIPTION);
+    if fs::metadata(&path).ok()?.len() > MOST_BYTES {
+        return None;
+    }
+    Some(serde_json::from_slice::<Kind>(&fs::read(path).ok()?).ok()?.kind)
+}
+
+/// As JSON; fails only if a type cannot be written at all.
+pub(super) fn to_json(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be written: {e}")))
+}
+
+/// Writes an encoder beside the folder, then puts it in its place, so that the folder is never half written.
+pub(super) fn save<'a>(
+    folder: &Path,
+    description: Description,
+    words: impl Iterator<Item = &'a str>,
+    tensors: &[Tensor],
+) -> Result<()> {
+    refuse_to_replace(folder)?;
+    let new = beside(folder, "new");
+    files::remove_folder(&new)?;
+    fs::create_dir_all(&new).at("create", &new)?;
+    let digests = BTreeMap::from([
+        (WORDS.to_owned(), write_words(&new.join(WORDS), words)?.to_string()),
+        (MODEL.to_owned(), tensors::write(&new.join(MODEL), tensors)?.to_string()),
+    ]);
+    let Description { kind, analysis, settings, about } = description;
+    let written = Written { kind, version: VERSION, analysis, settings, about, files: digests };
+    let mut text = serde_json::to_vec_pretty(&written)
+        .map_err(|e| Error::Internal(format!("the description cannot be written: {e}")))?;
+    text.push(b'\n');
+    files::replace(&new.join(DESCRIPTION), &text)?;
+    files::sync_folder(&new)?;
+    files::replace_folder(&new, folder, &beside(folder, "old"))
+}
+
+/// A folder beside another, under a name that is surely ours: what is left of it by a kill is removed.
+fn beside(folder: &Path, what: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".turnwise-{what}"));
+    folder.with_file_name(name)
+}
+
+/// Only an encoder of ours, or nothing, is replaced.
+fn refuse_to_replace(folder: &Path) -> Result<()> {
+    if folder.file_name().is_none() {
+        return Err(Error::input(format!("{} has no name of its own", folder.display()))
+            .with_hint("name a folder that may be made new"));
+    }
+    let known = kind(folder).is_some_and(|k| super::KINDS.contains(&k.as_str()));
+    let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    if known || !folder.exists() || empty() {
+        return Ok(());
+    }
+    Err(Error::input(format!("{} is there already, and it is no static encoder", folder.display()))
+        .with_hint("name another folder, or remove it first"))
+}
+
+fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut file = BufWriter::new(File::create(path).at("create", path)?);
+    for word in words {
+        for bytes in [word.as_bytes(), b"\n"] {
+            hasher.update(bytes);
+            file.write_all(bytes).at("write", path)?;
+        }
+    }
+    let file = file.into_inner().map_err(|e| e.into_error()).at("write", path)?;
+    file.sync_all().at("flush", path)?;
+    Ok(hasher.finalize())
+}
+
+/// Reads a folder and checks that its files are whole.
+pub(super) fn open(folder: &Path) -> Result<Contents> {
+    let path = folder.join(DESCRIPTION);
+    if !path.exists() {
+        return Err(Error::input(format!("there is no static encoder at {}", folder.display()))
+            .with_hint(format!("its folder holds {DESCRIPTION}, {WORDS} and {MODEL}")));
+    }
+    let bytes = fs::read(&path).at("read", &path)?;
+    let damaged = |path: &Path, what: String| Error::corrupt(path, what).with_hint(FIT_AGAIN);
+    // The version comes first: what another version writes may look different.
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    let version: Version = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
+    if version.version != VERSION {
+        let message = format!(
+            "{} has version {}, and this turnwise reads version {VERSION}",
+            path.display(),
+            version.version
+        );
+        return Err(
+            Error::input(message).with_hint("use the turnwise that wrote it, or fit the encoder again")
+        );
+    }
+    let written: Written = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
+    if written.analysis != ANALYZER {
+        let message = format!(
+            "{} was fitted with the text analysis `{}`, and this turnwise has `{ANALYZER}`",
+            folder.display(),
+            written.analysis
+        );
+        return Err(Error::input(message).with_hint("fit the encoder again"));
+    }
+    let check = |name: &str, digest: blake3::Hash| match written.files.get(name) {
+        Some(known) if *known == digest.to_string() => Ok(()),
+        _ => Err(damaged(
+            &folder.join(name),
+            format!("the file is damaged: its digest is not the one in {DESCRIPTION}"),
+        )),
+    };
+    let words_path = folder.join(WORDS);
+    let words = fs::read(&words_path).at("read", &words_path)?;
+    check(WORDS, blake3::hash(&words))?;
+    let tensors = Mapped::open(&folder.join(MODEL))?;
+    check(MODEL, tensors.digest())?;
+    let words =
+        String::from_utf8(words).map_err(|_| damaged(&words_path, "the words are not UTF-8".to_owned()))?;
+    Ok(Contents {
+        kind: written.kind,
+        words: words.split_terminator('\n').map(Box::from).collect(),
+        settings: written.settings,
+        about: written.about,
+        folder: folder.to_owned(),
+        tensors,
+    })
+}
+
+impl Contents {
+    /// The settings of the encoder.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
+        self.read(&self.settings)
+    }
+
+    /// What it was made from.
+    pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
+        self.read(&self.about)
+    }
+
+    fn read<T: DeserializeOwned>(&self, value: &Value) -> Result<T> {
+        T::deserialize(value)
+            .map_err(|e| Error::corrupt(self.folder.join(DESCRIPTION), e.to_string()).with_hint(FIT_AGAIN))
+    }
+
+    /// So many numbers in a row.
+    pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+        let path = self.folder.join(MODEL);
+        let (shape, numbers) = self.tensors.get(&path, name)?;
+        match shape == [length] {
+            true => Ok(numbers),
+            false => Err(Self::misshapen(&path, name, &shape, &length.to_string())),
+        }
+    }
+
+    /// So many rows of numbers, and their width.
+    pub fn rows(&self, name: &str, rows: usize) -> Result<(usize, Vec<f32>)> {
+        let path = self.folder.join(MODEL);
+        let (shape, numbers) = self.tensors.get(&path, name)?;
+        match shape.as_slice() {
+            [found, width] if *found == rows && rows > 0 && *width > 0 => Ok((*width, numbers)),
+            _ => Err(Self::misshapen(&path, name, &shape, &format!("{rows}, n"))),
+        }
+    }
+
+    /// Whether there is a tensor of this name.
+    pub fn has(&self, name: &str) -> Result<bool> {
+        self.tensors.has(&self.folder.join(MODEL), name)
+    }
+
+    /// Something that its parts contradict each other in.
+    pub fn damaged(&self, what: String) -> Error {
+        Error::corrupt(&self.folder, what).with_hint(FIT_AGAIN)
+    }
+
+    fn misshapen(path: &Path, name: &str, shape: &[usize], wanted: &str) -> Error {
+        Error::corrupt(
+            path,
+            format!("the tensor `{name}` has the shape {shape:?}, and it must have [{wanted}]"),
+        )
+        .with_hint(FIT_AGAIN)
+    }
+}

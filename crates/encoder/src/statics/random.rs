@@ -1,0 +1,29 @@
+//! Random numbers that depend on a seed and a place alone, so that threads can draw them in any order.
+
+use turnwise_core::random::mixed;
+
+/// The number at a place, from a normal distribution of mean 0 and deviation 1 (Box–Muller).
+pub(super) fn normal(seed: u64, place: u64) -> f64 {
+    // 53 bits, and never 0, whose logarithm is not finite.
+    let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let (a, b) = (unit(mixed(seed, 2 * place)), unit(mixed(seed, 2 * place + 1)));
+    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_normal_and_belong_to_seed_and_place() {
+        let of = |seed| (0..20_000).map(|n| normal(seed, n)).collect::<Vec<_>>();
+        let (one, two) = (of(1), of(2));
+        let mean = |v: &[f64], f: &dyn Fn(f64) -> f64| v.iter().map(|x| f(*x)).sum::<f64>() / v.len() as f64;
+        assert!(one.iter().all(|x| x.is_finite()));
+        assert!(mean(&one, &|x| x).abs() < 0.03);
+        assert!((mean(&one, &|x| x * x) - 1.0).abs() < 0.05);
+        assert!((mean(&one, &|x| x.powi(4)) - 3.0).abs() < 0.3);
+        assert_eq!(one, of(1));
+        assert_ne!(one[..3], two[..3]);
+    }
+}

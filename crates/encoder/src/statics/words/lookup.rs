@@ -1,0 +1,107 @@
+//! From a text to the rows of its words.
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::WordTable;
+use turnwise_core::script::is_unspaced;
+use turnwise_text as text;
+
+/// The rows of the words of a text that the table knows, in order.
+///
+/// A word is looked up as the search sees it (lower case, without apostrophes), then in lower case, then exactly as it
+/// is written. A run of letters of a script without spaces is cut greedily: at each letter the longest word that the
+/// table knows; a letter that begins none is passed over.
+pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
+    let mut rows = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let unspaced = is_unspaced(first);
+        let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        match unspaced {
+            true => cut(table, run, &mut rows),
+            false => rows.extend(
+                text::analyze(run).iter().filter_map(|t| word(table, &t.term, &run[t.range.clone()])),
+            ),
+        }
+        rest = after;
+    }
+    rows
+}
+
+fn word(table: &WordTable, term: &str, written: &str) -> Option<u32> {
+    let lower = || table.row_of(&written.to_lowercase());
+    table.row_of(term).or_else(lower).or_else(|| table.row_of(written))
+}
+
+fn cut(table: &WordTable, run: &str, rows: &mut Vec<u32>) {
+    let normal: String = run.nfkc().collect();
+    let mut rest = normal.as_str();
+    while let Some(first) = rest.chars().next() {
+        let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(table.longest());
+        let found = ends.filter_map(|end| Some((end, table.row_of(&rest[..end])?))).last();
+        let (end, row) = found.map_or((first.len_utf8(), None), |(end, row)| (end, Some(row)));
+        rows.extend(row);
+        rest = &rest[end..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table(words: &[&str]) -> WordTable {
+        let mut t = WordTable::new(1);
+        words.iter().for_each(|w| assert!(t.push(w, &[0.0])));
+        t
+    }
+
+    fn found(words: &[&str], text: &str) -> Vec<String> {
+        let t = table(words);
+        rows(&t, text).into_iter().map(|row| words[row as usize].to_owned()).collect()
+    }
+
+    #[test]
+    fn words_are_found_in_lower_case_first() {
+        assert_eq!(found(&["paris", "Paris", "in"], "Paris, IN Rome"), ["paris", "in"]);
+        assert_eq!(found(&["Paris"], "PARIS Paris paris"), ["Paris"]);
+        assert_eq!(found(&["don't", "can't"], "I DON'T, can\u{2019}t"), ["don't"]);
+        assert_eq!(found(&["dont", "don't"], "don't"), ["dont"]);
+    }
+
+    #[test]
+    fn unspaced_scripts_are_cut_greedily() {
+        let words = ["我", "要", "退款", "申请", "退款申请", "请"];
+        assert_eq!(found(&words, "我要退款申请书"), ["我", "要", "退款申请"]);
+        assert_eq!(found(&words, "退,申请abc请"), ["申请", "请"]);
+        assert_eq!(found(&["订单", "a12"], "订单A12已发"), ["订单", "a12"]);
+        assert_eq!(found(&["a"], "没有"), Vec::<String>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn greedy_is_the_longest_at_every_letter(text in "[甲乙丙丁]{0,12}", words in prop::collection::hash_set("[甲乙丙]{1,4}", 0..8)) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let letters: Vec<char> = text.chars().collect();
+            let (mut at, mut want) = (0, Vec::new());
+            while at < letters.len() {
+                let longest = (at + 1..=letters.len()).rev().map(|end| letters[at..end].iter().collect::<String>());
+                match longest.into_iter().find(|w| words.contains(&w.as_str())) {
+                    Some(word) => {
+                        at += word.chars().count();
+                        want.push(word);
+                    }
+                    None => at += 1,
+                }
+            }
+            prop_assert_eq!(found(&words, &text), want);
+        }
+
+        #[test]
+        fn any_text_can_be_looked_up(text in ".{0,60}") {
+            prop_assert!(rows(&table(&["a", "é", "订"]), &text).iter().all(|row| *row < 3));
+        }
+    }
+}

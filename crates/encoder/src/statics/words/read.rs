@@ -1,0 +1,387 @@
+//! Files of word vectors: which format, and what both have in common.
+
+use std::{
+    fmt,
+    io::{BufRead, Cursor, Read},
+    path::Path,
+};
+
+use super::{WordTable, binary, text};
+use turnwise_core::error::{Error, IoContext, Result};
+use turnwise_corpus::input::Input;
+
+/// How much of a file is looked at to tell its format.
+const HEAD_BYTES: usize = 256 * 1024;
+/// Vectors are never that wide; a header that says so is none.
+const MOST_COLUMNS: usize = 65_536;
+
+/// Which words are read.
+#[derive(Clone, Copy, Default)]
+pub struct WordSettings<'a> {
+    /// Only so many words, from the start of the file.
+    pub limit: Option<usize>,
+    /// Only words for which this holds.
+    pub keep: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
+}
+
+/// How a file writes its vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WordFormat {
+    /// A word and its numbers a line.
+    Glove,
+    /// The same after a line with the number of words and of columns.
+    Word2vecText,
+    /// After such a line, words with their numbers as bytes.
+    Word2vecBinary,
+}
+
+impl fmt::Display for WordFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WordFormat::Glove => "GloVe text",
+            WordFormat::Word2vecText => "word2vec text",
+            WordFormat::Word2vecBinary => "word2vec binary",
+        })
+    }
+}
+
+/// What was found in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WordReading {
+    /// Its format.
+    pub format: WordFormat,
+    /// Words that were looked at.
+    pub words: u64,
+    /// Words that came a second time; the first vector is kept.
+    pub duplicates: u64,
+    /// Words that are not UTF-8 and were left out.
+    pub not_utf8: u64,
+    /// Words that were not wanted.
+    pub left_out: u64,
+}
+
+/// Reads the vectors of a file; `.gz` and `.zst` are unpacked on the way, and only what is kept is held in memory.
+pub fn read_words(path: &Path, settings: &WordSettings) -> Result<(WordTable, WordReading)> {
+    let input = Input::open(path)?;
+    let name = input.name.clone();
+    read_words_from(&name, input.into_stream(), settings)
+}
+
+/// The same from any stream; `name` is for errors.
+pub fn read_words_from(
+    name: &str,
+    mut stream: impl BufRead,
+    settings: &WordSettings,
+) -> Result<(WordTable, WordReading)> {
+    let mut head = Vec::new();
+    // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
+    let broken = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
+    if head.iter().all(u8::is_ascii_whitespace) {
+        if let Some(e) = broken {
+            return Err(e).at("read", name);
+        }
+        return Err(wrong(
+            name,
+            "there are no word vectors in it: the file is empty",
+            "give a file in GloVe's or word2vec's format",
+        ));
+    }
+    let (format, header) = tell(name, &head)?;
+    let rest = Broken { error: broken, stream };
+    let stream = Cursor::new(head).chain(std::io::BufReader::with_capacity(HEAD_BYTES, rest));
+    let mut gathering = Gathering::new(format, settings);
+    match (format, header) {
+        (WordFormat::Word2vecBinary, Some(header)) => binary::read(name, stream, header, &mut gathering)?,
+        (_, header) => text::read(name, stream, header, &mut gathering)?,
+    }
+    let Gathering { table, reading, .. } = gathering;
+    if table.is_empty() {
+        let what = format!("none of its {} words was kept", reading.words);
+        return Err(wrong(name, &what, "ask for more words, or for words that are in the file"));
+    }
+    Ok((table, reading))
+}
+
+/// A stream after its head, which ends in the error that broke the head off.
+struct Broken<R> {
+    error: Option<std::io::Error>,
+    stream: R,
+}
+
+impl<R: Read> Read for Broken<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.error.take() {
+            Some(e) => Err(e),
+            None => self.stream.read(buffer),
+        }
+    }
+}
+
+/// The first line of word2vec's formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub words: u64,
+    pub columns: usize,
+}
+
+fn tell(name: &str, head: &[u8]) -> Result<(WordFormat, Option<Header>)> {
+    let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
+    let (first, rest) = (&head[..end], head.get(end + 1..).unwrap_or_default());
+    let Some((words, columns)) = two_counts(first) else { return Ok((WordFormat::Glove, None)) };
+    if columns == 0 || columns > MOST_COLUMNS as u64 || words == 0 {
+        let what = format!("line 1 promises {words} words with {columns} columns, which cannot be");
+        return Err(wrong(name, &what, "the line must hold the number of words and the columns of a vector"));
+    }
+    let header = Header { words, columns: columns as usize };
+    let format =
+        if is_text(rest, header.columns) { WordFormat::Word2vecText } else { WordFormat::Word2vecBinary };
+    Ok((format, Some(header)))
+}
+
+fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
+    let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let counts = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    fields.next().is_none().then_some(counts)
+}
+
+/// Numbers as bytes hold, within a few of them, what no text does. A first line that can be read settles it.
+fn is_text(rest: &[u8], columns: usize) -> bool {
+    let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+    let readable =
+        std::str::from_utf8(&rest[..end]).is_ok_and(|line| text::numbers_of(line, columns).is_some());
+    let start = &rest[..rest.len().min(4096)];
+    let cut_only = |e: std::str::Utf8Error| e.error_len().is_none() && start.len() < rest.len();
+    let is_utf8 = std::str::from_utf8(start).map_or_else(cut_only, |_| true);
+    let no_control = start.iter().all(|b| *b >= 0x20 || b.is_ascii_whitespace());
+    readable || (is_utf8 && no_control)
+}
+
+/// Words on their way into a table.
+pub(super) struct Gathering<'a> {
+    settings: &'a WordSettings<'a>,
+    pub table: WordTable,
+    pub reading: WordReading,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(format: WordFormat, settings: &'a WordSettings<'a>) -> Self {
+        let reading = WordReading { format, words: 0, duplicates: 0, not_utf8: 0, left_out: 0 };
+        Gathering { settings, table: WordTable::default(), reading }
+    }
+
+    /// Whether no more words are wanted.
+    pub fn is_full(&self) -> bool {
+        self.settings.limit.is_some_and(|limit| self.reading.words >= limit as u64)
+    }
+
+    /// Takes a word, or `None` for one that is not UTF-8.
+    pub fn take(&mut self, word: Option<&str>, vector: &[f32]) {
+        if self.table.dim() == 0 {
+            self.table = WordTable::new(vector.len());
+        }
+        self.reading.words += 1;
+        // A line end cannot be kept in a list of words, and no word that is looked up holds one.
+        let counter = match word.filter(|w| !w.contains('\n')) {
+            None => &mut self.reading.not_utf8,
+            Some(word) if self.settings.keep.is_some_and(|keep| !keep(word)) => &mut self.reading.left_out,
+            Some(word) => {
+                if !self.table.push(word, vector) {
+                    self.reading.duplicates += 1;
+                }
+                return;
+            }
+        };
+        *counter += 1;
+        self.table.pass();
+    }
+}
+
+/// Something that is wrong with a file.
+pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
+    Error::Data { message: format!("{name}: {what}"), hint: Some(hint.to_owned()) }
+}
+
+/// A stream that broke off.
+pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
+    wrong(
+        name,
+        &format!("the file breaks off in {place}: {source}"),
+        "fetch the file again: it is damaged or not whole",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<(WordTable, WordReading)> {
+        read_words_from("v", bytes, &WordSettings::default())
+    }
+
+    fn as_text(words: &[(String, Vec<f32>)], header: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        if header {
+            writeln!(out, "{} {}", words.len(), words[0].1.len()).unwrap();
+        }
+        for (word, vector) in words {
+            let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
+            writeln!(out, "{word} {}", numbers.join(" ")).unwrap();
+        }
+        out
+    }
+
+    fn as_binary(words: &[(String, Vec<f32>)], line_ends: bool) -> Vec<u8> {
+        let mut out = format!("{} {}\n", words.len(), words[0].1.len()).into_bytes();
+        for (word, vector) in words {
+            out.extend(word.as_bytes());
+            out.push(b' ');
+            vector.iter().for_each(|v| out.extend(v.to_le_bytes()));
+            if line_ends {
+                out.push(b'\n');
+            }
+        }
+        out
+    }
+
+    fn example() -> Vec<(String, Vec<f32>)> {
+        let row = |n: usize| (0..5).map(|k| ((n * 5 + k) as f32).sin() * 0.3).collect();
+        ["the", "of", "Paris", "don't", "退款"]
+            .iter()
+            .enumerate()
+            .map(|(n, w)| ((*w).to_owned(), row(n)))
+            .collect()
+    }
+
+    fn same(table: &WordTable, words: &[(String, Vec<f32>)]) {
+        assert_eq!(table.len(), words.len());
+        for (word, vector) in words {
+            assert_eq!(table.vector(table.row_of(word).unwrap()), vector, "{word}");
+        }
+    }
+
+    #[test]
+    fn all_formats_are_told_apart_and_give_the_same() {
+        let words = example();
+        for (bytes, format) in [
+            (as_text(&words, false), WordFormat::Glove),
+            (as_text(&words, true), WordFormat::Word2vecText),
+            (as_binary(&words, true), WordFormat::Word2vecBinary),
+            (as_binary(&words, false), WordFormat::Word2vecBinary),
+        ] {
+            let (table, reading) = read(&bytes).unwrap();
+            assert_eq!((reading.format, reading.words), (format, 5));
+            same(&table, &words);
+        }
+    }
+
+    #[test]
+    fn packed_files_are_unpacked() {
+        let words = example();
+        let folder = tempfile::tempdir().unwrap();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&as_binary(&words, true)).unwrap();
+        let gz = gz.finish().unwrap();
+        let zst = zstd::encode_all(as_text(&words, false).as_slice(), 1).unwrap();
+        for (name, bytes) in [("v.bin.gz", &gz), ("v.txt.zst", &zst)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            same(&read_words(&path, &WordSettings::default()).unwrap().0, &words);
+        }
+        let path = folder.path().join("cut.gz");
+        std::fs::write(&path, &gz[..gz.len() / 2]).unwrap();
+        let e = read_words(&path, &WordSettings::default()).unwrap_err();
+        assert!(e.to_string().contains("breaks off") || e.to_string().contains("ends"), "{e}");
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_kept() {
+        let bytes = as_text(&example(), true);
+        let with = |settings: &WordSettings| read_words_from("v", &bytes[..], settings).unwrap();
+        let (table, reading) = with(&WordSettings { limit: Some(2), keep: None });
+        assert_eq!((table.words(), reading.words), (vec!["the", "of"], 2));
+        let (table, reading) =
+            with(&WordSettings { limit: None, keep: Some(&|w| w == "of" || w == "Paris") });
+        assert_eq!((table.words(), reading.left_out), (vec!["of", "Paris"], 3));
+        let none = WordSettings { limit: None, keep: Some(&|_| false) };
+        assert!(
+            read_words_from("v", &bytes[..], &none).unwrap_err().to_string().contains("none of its 5 words")
+        );
+    }
+
+    #[test]
+    fn every_fault_is_named_with_its_place() {
+        for (bytes, want) in [
+            (&b""[..], "empty"),
+            (b" \n\n", "empty"),
+            (b"a 1 2\nb 1\n", "line 2: there are 1 numbers"),
+            (b"a 1 2\nb 1 2 3\n", "line 2: there are 3 numbers"),
+            (b"a 1 2\nb 1 x\n", "line 2: `x` is not a number"),
+            (b"a 1 2\nb NaN 2\n", "line 2: `NaN`"),
+            (b"a 1 2\nb 1 inf\n", "line 2: `inf`"),
+            (b"a 1 2\nb 1 1e99\n", "line 2: `1e99`"),
+            (b"word\n", "line 1: there are no numbers"),
+            (b"3 2\na 1 2\nb 1 2\n", "promises 3 words, and there are 2"),
+            (b"1 2\na 1 2\nb 1 2\n", "promises 1 words, and there are more"),
+            (b"2 2\na 1 2\nb 1\n", "line 3: there are 1 numbers"),
+            (b"0 300\n", "line 1 promises"),
+            (b"5 99999999999\n", "line 1 promises"),
+            (b"2 1\na \0\0\0\0\nb \0\0", "breaks off in word 2"),
+            (b"2 1\na \0\0\0\0\nb", "breaks off in word 2"),
+            (b"2 1\na \0\0\0\0\n", "breaks off in word 2"),
+            (b"1 1\na \0\0\xc0\x7f\n", "word 1 (`a`): number 1 is NaN"),
+            (b"1 1\na \0\0\0\0\nb \0\0\0\0", "goes on after the 1 words"),
+        ] {
+            let e = read(bytes).unwrap_err();
+            assert!(e.to_string().starts_with("v: "), "{e}");
+            assert!(e.to_string().contains(want), "{e} is not {want}");
+            assert!(e.hint().is_some(), "{e}");
+        }
+    }
+
+    #[test]
+    fn odd_but_usable_files_are_read() {
+        let (table, reading) = read(b"a 1 2 \r\n. . . 3 4\na 5 6\n\xff\xfe 7 8\n\nb\t9\t1").unwrap();
+        assert_eq!(table.words(), ["a", ". . .", "b"]);
+        assert_eq!((reading.words, reading.duplicates, reading.not_utf8), (5, 1, 1));
+        assert_eq!(table.vector(0), [1.0, 2.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), header in any::<bool>()) {
+            let bytes = if header { [b"3 2\n".to_vec(), bytes].concat() } else { bytes };
+            if let Ok((table, _)) = read(&bytes) {
+                prop_assert!(table.vectors().iter().all(|v| v.is_finite()));
+            }
+        }
+
+        #[test]
+        fn random_text_never_panics(text in "[ab0-9. \n\t-]{0,80}") {
+            let _ = read(text.as_bytes());
+        }
+
+        #[test]
+        fn what_is_written_is_read(
+            words in prop::collection::btree_map("[a-zéß退款]{1,6}", prop::collection::vec(-1e6f32..1e6, 8), 1..12),
+            line_ends: bool,
+            header: bool,
+        ) {
+            let words: Vec<(String, Vec<f32>)> = words.into_iter().collect();
+            same(&read(&as_text(&words, header)).unwrap().0, &words);
+            let (table, reading) = read(&as_binary(&words, line_ends)).unwrap();
+            prop_assert_eq!(reading.format, WordFormat::Word2vecBinary);
+            same(&table, &words);
+        }
+
+        #[test]
+        fn a_truncated_binary_is_never_taken_for_whole(cut in 1usize..130) {
+            let bytes = as_binary(&example(), true);
+            let end = (bytes.len() - 1).saturating_sub(cut).max(4);
+            prop_assert!(read(&bytes[..end]).is_err());
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Encoders that are transformers: tokenizer, network, pooling and what the model does afterwards, put together.
+
+mod finish;
+mod item;
+mod run;
+mod settings;
+mod tokens;
+mod windows;
+
+pub use settings::{Layers, Settings, Tokens};
+
+use std::sync::atomic::AtomicUsize;
+
+use rayon::prelude::*;
+
+use crate::{
+    Backend, DialogueMode, DialogueOptions, DialoguePooling, Encoded, Encoder, Fingerprint, Network, Spent,
+    TextOptions, TokenVectors, Vectors,
+    fingerprint::Fingerprinter,
+    folder::{ModelFolder, Pipeline, PoolingMode, Tokenizer},
+};
+use item::{Item, parts};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+use windows::{Framing, by_speakers, speakers};
+
+/// A transformer that encodes texts and dialogues.
+pub struct Transformer {
+    name: String,
+    tokenizer: Tokenizer,
+    pipeline: Pipeline,
+    /// How token states become vectors; what stands side by side in the result.
+    modes: Vec<PoolingMode>,
+    layers: Vec<(usize, f32)>,
+    normalize: bool,
+    dim: usize,
+    /// The width before anything is cut off.
+    full: usize,
+    max_tokens: usize,
+    /// Rows of the tables of turns and roles, where the network has them.
+    turns: Option<usize>,
+    roles: Option<usize>,
+    fingerprint: Fingerprint,
+    notices: Vec<String>,
+    backend: Box<dyn Backend>,
+    /// Tokens a batch; shrinks where a device runs out of memory.
+    budget: AtomicUsize,
+}
+
+impl Transformer {
+    /// Loads a model under the name by which it was asked for. `engine` brings its network to where it is to run.
+    pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
+        Self::with(name, folder, &folder.network()?, settings, engine)
+    }
+
+    /// The same, with another network of the same shape in the place of the folder's.
+    pub fn with(
+        name: &str,
+        folder: &ModelFolder,
+        network: &Network,
+        settings: &Settings,
+        engine: &OpenEngine,
+    ) -> Result<Self> {
+        let tokenizer = folder.tokenizer()?;
+        let pipeline = folder.pipeline().clone();
+        let layers = settings.tokens.layers.clone().unwrap_or_default();
+        let layers = layers.weights(network.layers.len()).ok_or_else(|| Error::Input {
+            message: format!("{name} has no layer {layers}"),
+            hint: Some(format!("its layers are 0 (the embeddings) to {}", network.layers.len())),
+        })?;
+        let max_tokens = match settings.tokens.max {
+            None => tokenizer.max_tokens(),
+            Some(n)
+                if n > tokenizer.before().len() + tokenizer.after().len() && n <= network.max_tokens() =>
+            {
+                n
+            }
+            Some(n) => {
+                return Err(Error::Input {
+                    message: format!("{name} cannot take texts of {n} tokens"),
+                    hint: Some(format!("it takes 3 to {}", network.max_tokens())),
+                });
+            }
+        };
+        let modes = settings.tokens.pooling.map_or_else(|| pipeline.pooling.modes.clone(), |mode| vec![mode]);
+        let full = finish::width(&pipeline, modes.len() * network.shape.hidden, name)?;
+        let dim = match settings.dim.or(pipeline.truncate_dim) {
+            None => full,
+            Some(dim) if (1..=full).contains(&dim) => dim,
+            Some(dim) => {
+                return Err(Error::Input {
+                    message: format!("{name} cannot give vectors of {dim} numbers"),
+                    hint: Some(format!("it gives {full}, which can be cut to fewer")),
+                });
+            }
+        };
+        let model = folder.fingerprint()?;
+        let fingerprint = fingerprint(model, settings);
+        let rows = |table: &Option<crate::network::Table>| table.as_ref().map(|t| t.rows);
+        let (turns, roles) = (rows(&network.embeddings.turns), rows(&network.embeddings.roles));
+        let backend = engine(network, model)?;
+        let notices = folder.notices().iter().chain(tokenizer.notices()).cloned().collect();
+        let budget = AtomicUsize::new(backend.best_batch());
+        Ok(Transformer {
+            name: name.to_owned(),
+            tokenizer: tokenizer.with_max_tokens(max_tokens)?,
+            pipeline,
+            modes,
+            layers,
+            normalize: settings.normalize,
+            dim,
+            full,
+            max_tokens,
+            turns,
+            roles,
+            fingerprint,
+            notices,
+            backend,
+            budget,
+        })
+    }
+
+    /// The tokens of a text as an item, and how many were cut off.
+    fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
+        let tokens = match prompt.text.is_empty() {
+            true => self.tokenizer.encode(text)?,
+            false => self.tokenizer.encode(&format!("{}{text}", prompt.text))?,
+        };
+        Ok((self.item(input, tokens.ids, prompt), tokens.cut))
+    }
+
+    /// The same of a text that was cut into tokens elsewhere.
+    fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
+        let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
+        let known = self.tokenizer.vocabulary() as u32;
+        if let Some(id) = ids.iter().find(|id| **id >= known) {
+            return Err(Error::Input {
+                message: format!("there is no token {id}: {} has {known}", self.name),
+                hint: Some(
+                    "token ids are those of this model's own tokenizer; others are sent as text".to_owned(),
+                ),
+            });
+        }
+        let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
+        let prompting = match prompt.text.is_empty() {
+            true => Vec::new(),
+            false => self.tokenizer.pieces(&prompt.text)?,
+        };
+        let room = self.max_tokens.saturating_sub(before.len() + prompting.len() + after.len());
+        let kept = &own[..own.len().min(room)];
+        let ids = [before, &prompting, kept, after].concat();
+        Ok((self.item(input, ids, prompt), own.len() - kept.len()))
+    }
+
+    fn item(&self, input: usize, ids: Vec<u32>, prompt: &Prompt) -> Item {
+        let rows = prompt.pooled_from.min(ids.len())..ids.len();
+        let pools = self.modes.iter().map(|mode| parts(*mode, rows.clone(), 0, rows.len())).collect();
+        Item { input, sequence: crate::Sequence::new(ids), pools }
+    }
+
+    fn of_items(&self, made: Vec<(Item, usize)>) -> Result<Encoded> {
+        let mut spent = Spent::default();
+        let mut items = Vec::with_capacity(made.len());
+        for (item, cut) in made {
+            spent.tokens += item.sequence.len() as u64;
+            spent.cut_tokens += cut as u64;
+            spent.cut_texts += u64::from(cut > 0);
+            spent.unknown += u64::from(item.sequence.is_empty());
+            items.push(item);
+        }
+        let reductions = self.reductions();
+        let pooled =
+            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reductions, &items, items.len())?;
+        Ok(Encoded { vectors: self.finish(pooled)?, spent })
+    }
+
+    fn prompt(&self, name: Option<&str>) -> Result<Prompt> {
+        let text = self.pipeline.prompts.text(name)?.to_owned();
+        let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
+            true => 0,
+            // The tokens of the prompt alone and what stands in front of them, as sentence-transformers counts.
+            false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
+        };
+        Ok(Prompt { text, pooled_from })
+    }
+
+    /// The windows of a dialogue as items.
+    fn dialogue_items(
+        &self,
+        input: usize,
+        dialogue: &Dialogue,
+        prompt: &str,
+        by: DialoguePooling,
+    ) -> Result<Vec<Item>> {
+        let framing = Framing {
+            before: self.tokenizer.before(),
+            after: self.tokenizer.after(),
+            max_tokens: self.max_tokens,
+            turns: self.turns,
+            roles: self.roles,
+        };
+        let windows = framing.windows(dialogue, prompt, &|text| self.tokenizer.pieces(text))?;
+        let total: usize = windows.iter().map(|w| w.sequence.len()).sum();
+        let by_speaker = by_speakers(&windows, by);
+        let mut before = 0;
+        let mut items = Vec::with_capacity(windows.len());
+        for (window, by_speaker) in windows.into_iter().zip(by_speaker) {
+            let length = window.sequence.len();
+            let pools = match by {
+                DialoguePooling::Mean => {
+                    self.modes.iter().map(|mode| parts(*mode, 0..length, before, total)).collect()
+                }
+                _ => vec![by_speaker; self.modes.len()],
+            };
+            before += length;
+            items.push(Item { input, sequence: window.sequence, pools });
+        }
+        Ok(items)
+    }
+
+    fn of_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?.text;
+        let items: Vec<Vec<Item>> = dialogues
+            .par_iter()
+            .enumerate()
+            .map(|(n, d)| self.dialogue_items(n, d, &prompt, options.pooling))
+            .collect::<Result<_>>()?;
+        let windowed = items.iter().filter(|i| i.len() > 1).count() as u64;
+        let items: Vec<Item> = items.into_iter().flatten().collect();
+        let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
+        let reduction = match options.pooling {
+            DialoguePooling::Mean => self.reductions(),
+            // A sum over speakers, whatever the model pools texts by.
+            _ => vec![crate::Reduction::Sum; self.modes.len()],
+        };
+        let pooled =
+            run::run(self.backend.as_ref(), &self.budget, &self.layers, &reduction, &items, dialogues.len())?;
+        let vectors = self.finish(pooled)?;
+        Ok(Encoded { vectors, spent: Spent { tokens, windowed, ..Spent::default() } })
+    }
+
+    fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        let said = |d: &&Dialogue| -> Vec<usize> {
+            let spoken: Vec<usize> =
+                (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
+            // A dialogue of nothing but silence still has a vector: that of its silence.
+            if spoken.is_empty() { (0..d.turns.len()).collect() } else { spoken }
+        };
+        let chosen: Vec<Vec<usize>> = dialogues.iter().map(said).collect();
+        let texts: Vec<&str> = dialogues
+            .iter()
+            .zip(&chosen)
+            .flat_map(|(d, turns)| turns.iter().map(|n| d.turns[*n].text.as_str()))
+            .collect();
+        let encoded = self.encode(&texts, &TextOptions { prompt: options.prompt.clone() })?;
+        let mut vectors = Vectors::zeros(dialogues.len(), self.dim);
+        let mut next = 0;
+        for (n, (dialogue, turns)) in dialogues.iter().zip(&chosen).enumerate() {
+            let speakers = speakers(dialogue);
+            let group = |turn: &usize| options.pooling.group(speakers[*turn]);
+            let mut counts = vec![0usize; speakers.iter().max().map_or(0, |m| m + 1)];
+            turns.iter().filter_map(group).for_each(|group| counts[group] += 1);
+            for turn in turns {
+                let row = encoded.vectors.row(next);
+                next += 1;
+                let Some(count) = group(turn).map(|group| counts[group]) else { continue };
+                vectors.row_mut(n).iter_mut().zip(row).for_each(|(o, v)| *o += v / count as f32);
+            }
+        }
+        if self.normalize || self.pipeline.normalizes() {
+            vectors.normalize();
+        }
+        Ok(Encoded { vectors, spent: encoded.spent })
+    }
+
+    fn reductions(&self) -> Vec<crate::Reduction> {
+        self.modes.iter().map(|mode| item::reduction(*mode)).collect()
+    }
+
+    fn finish(&self, pooled: Vectors) -> Result<Vectors> {
+        finish::finish(pooled, &self.pipeline, self.dim, self.normalize)
+    }
+}
+
+/// What stands in front of a text.
+struct Prompt {
+    text: String,
+    /// The first token that is pooled.
+    pooled_from: usize,
+}
+
+/// Makes what runs a model's network, of which the fingerprint is told.
+pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
+
+/// What the caller changed belongs to the encoder's identity as the files do; device and precision do not.
+fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
+    let layers = settings.tokens.layers.clone().unwrap_or_default();
+    // Asking for the last layer is asking for nothing else.
+    let tokens =
+        Tokens { layers: Some(layers.clone()).filter(|l| *l != Layers::Last), ..settings.tokens.clone() };
+    let plain = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
+    if (Settings { tokens, ..settings.clone() }) == plain {
+        return model;
+    }
+    let mut changed = Fingerprinter::new("transformer");
+    changed.text("model", model);
+    if let Some(mode) = settings.tokens.pooling {
+        changed.text("pooling", mode.name());
+    }
+    changed.text("layers", layers).text("normalize", settings.normalize);
+    if let Some(dim) = settings.dim {
+        changed.text("dim", dim);
+    }
+    if let Some(max) = settings.tokens.max {
+        changed.text("max_tokens", max);
+    }
+    changed.finish()
+}
+
+impl Encoder for Transformer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    fn describe(&self) -> String {
+        self.backend.describe()
+    }
+
+    fn max_tokens(&self) -> Option<usize> {
+        Some(self.max_tokens)
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    fn chunks_at_once(&self) -> usize {
+        if self.backend.wants_threads() { 1 } else { 2 }
+    }
+
+    fn normalizes(&self) -> bool {
+        self.normalize || (self.pipeline.normalizes() && self.dim == self.full)
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        match self.backend.wants_threads() {
+            // Two or three seconds for every thread.
+            true => (32 << 10) * rayon::current_num_threads().max(2),
+            // A few of a device's batches, so that each has sequences of similar length.
+            false => 512 << 10,
+        }
+    }
+
+    fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
+        // One query is not worth waking other threads for.
+        let made: Vec<(Item, usize)> = match texts.len() {
+            0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
+            _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,
+        };
+        self.of_items(made)
+    }
+
+    fn encode_ids(&self, texts: &[&[u32]], options: &TextOptions) -> Result<Encoded> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let items = texts.iter().enumerate().map(|(n, ids)| self.ids_item(n, ids, &prompt));
+        self.of_items(items.collect::<Result<_>>()?)
+    }
+
+    fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
+        match options.mode {
+            DialogueMode::Sequence => self.of_sequences(dialogues, options),
+            DialogueMode::Utterances => self.of_utterances(dialogues, options),
+        }
+    }
+
+    fn encode_tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
+        self.tokens(texts, options)
+    }
+}
+
+#[cfg(test)]
+mod tests;

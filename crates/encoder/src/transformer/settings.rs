@@ -1,0 +1,155 @@
+//! What a caller may want otherwise than a model's files say.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DeviceChoice, Precision, folder::PoolingMode};
+
+/// How a transformer is to run. The defaults are the model's own.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// Where it runs.
+    pub device: DeviceChoice,
+    /// In which numbers; without it the fastest that costs no quality on that device.
+    pub precision: Option<Precision>,
+    /// What becomes of a text's tokens.
+    pub tokens: Tokens,
+    /// Scale vectors to length 1 even if the model does not.
+    pub normalize: bool,
+    /// Cut vectors to their first numbers, for models that were trained for it.
+    pub dim: Option<usize>,
+}
+
+/// What becomes of a text's tokens. The defaults are the model's own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tokens {
+    /// How they become one vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<PoolingMode>,
+    /// Which layers are pooled, and what each counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Layers>,
+    /// How many a text or a window of a dialogue may have, within what the model takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<usize>,
+}
+
+impl Tokens {
+    /// These, and where they say nothing, the others.
+    pub fn or(self, others: &Tokens) -> Self {
+        Tokens {
+            pooling: self.pooling.or(others.pooling),
+            layers: self.layers.or_else(|| others.layers.clone()),
+            max: self.max.or(others.max),
+        }
+    }
+}
+
+impl std::fmt::Display for Tokens {
+    /// What is asked for, for people; nothing if nothing is.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let asked = [
+            self.pooling.map(|mode| format!("{} pooling", mode.name())),
+            self.layers.as_ref().map(|layers| format!("layers {layers}")),
+            self.max.map(|max| format!("at most {max} tokens")),
+        ];
+        f.write_str(&asked.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Which layers are pooled.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Layers {
+    /// The last.
+    #[default]
+    Last,
+    /// One of them; 0 is the embeddings.
+    One(usize),
+    /// The first (not the embeddings) and the last, with weights.
+    FirstLast(f32, f32),
+}
+
+impl Layers {
+    /// Layers and weights for a network of `count` layers, growing; `None` if there is no such layer.
+    pub(super) fn weights(&self, count: usize) -> Option<Vec<(usize, f32)>> {
+        match *self {
+            Layers::Last => Some(vec![(count, 1.0)]),
+            Layers::One(layer) => (layer <= count).then(|| vec![(layer, 1.0)]),
+            Layers::FirstLast(first, last) if count > 1 => Some(vec![(1, first), (count, last)]),
+            Layers::FirstLast(first, last) => Some(vec![(count, first + last)]),
+        }
+    }
+}
+
+impl std::str::FromStr for Layers {
+    type Err = turnwise_core::Error;
+
+    /// `last`, `first-last`, `first-last=0.4,0.6` or a number.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || turnwise_core::Error::Input {
+            message: format!("`{text}` names no layers"),
+            hint: Some("write last, a number (0 is the embeddings), or first-last=0.4,0.6".to_owned()),
+        };
+        match text {
+            "last" => return Ok(Layers::Last),
+            "first-last" => return Ok(Layers::FirstLast(0.5, 0.5)),
+            _ => {}
+        }
+        if let Some(weights) = text.strip_prefix("first-last=") {
+            let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
+            let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
+            let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+            // Nothing of either layer is no vector.
+            return if (first, last) == (0.0, 0.0) {
+                Err(wrong())
+            } else {
+                Ok(Layers::FirstLast(first, last))
+            };
+        }
+        text.parse().map(Layers::One).map_err(|_| wrong())
+    }
+}
+
+impl TryFrom<String> for Layers {
+    type Error = turnwise_core::Error;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Layers> for String {
+    fn from(layers: Layers) -> Self {
+        layers.to_string()
+    }
+}
+
+impl std::fmt::Display for Layers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Layers::Last => f.write_str("last"),
+            Layers::One(layer) => write!(f, "{layer}"),
+            Layers::FirstLast(first, last) => write!(f, "first-last={first},{last}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_told_as_they_are_printed() {
+        for text in ["last", "0", "6", "first-last=0.4,0.6"] {
+            assert_eq!(text.parse::<Layers>().unwrap().to_string(), text);
+        }
+        assert_eq!("first-last".parse::<Layers>().unwrap(), Layers::FirstLast(0.5, 0.5));
+        for text in ["", "-1", "first-last=1", "first-last=a,b", "first-last=0,0", "all"] {
+            assert!(text.parse::<Layers>().is_err(), "{text}");
+        }
+        assert_eq!(Layers::One(7).weights(6), None);
+        assert_eq!(Layers::FirstLast(0.25, 0.75).weights(6), Some(vec![(1, 0.25), (6, 0.75)]));
+        assert_eq!(Layers::FirstLast(0.25, 0.75).weights(1), Some(vec![(1, 1.0)]));
+    }
+}

@@ -1,0 +1,281 @@
+//! A small network in a folder of its own; the default model is compared with Python in `tests/agreement`.
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    CandleEngine, Device, Precision,
+    cpu::{CpuEngine, SimdChoice},
+    folder::tests::builder::Builder,
+};
+use turnwise_core::ids::DialogueId;
+use turnwise_core::vectors::cosine;
+use turnwise_corpus::Role;
+
+const TEXTS: [&str; 5] = ["hello world", "", "a b c hello worlds !", "你好", "abc hello . world é"];
+
+fn on_cpu(network: &Network, _: Fingerprint) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(CpuEngine::new(network, Precision::F32, SimdChoice::Auto)?))
+}
+
+fn with(settings: &Settings) -> Result<Transformer> {
+    let mut builder = Builder::bert();
+    Transformer::load("small", &builder.open()?, settings, &on_cpu)
+}
+
+fn tokens(tokens: Tokens) -> Settings {
+    Settings { tokens, ..Settings::default() }
+}
+
+fn plain() -> Transformer {
+    with(&Settings::default()).unwrap()
+}
+
+fn vectors(encoder: &Transformer, texts: &[&str]) -> Vectors {
+    encoder.encode(texts, &TextOptions::default()).unwrap().vectors
+}
+
+fn dialogue(turns: &[(&str, &str)]) -> Dialogue {
+    let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
+    for (speaker, text) in turns {
+        dialogue.push(*speaker, Role::User, *text);
+    }
+    dialogue
+}
+
+fn of_dialogue(
+    encoder: &Transformer,
+    d: &Dialogue,
+    mode: DialogueMode,
+    pooling: DialoguePooling,
+) -> Vec<f32> {
+    let options = DialogueOptions { mode, pooling, prompt: None };
+    encoder.encode_dialogues(&[d], &options).unwrap().vectors.row(0).to_vec()
+}
+
+#[track_caller]
+fn assert_near(a: &[f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 1e-5, "differs by {worst}");
+}
+
+#[test]
+fn our_kernels_give_what_candle_gives() {
+    let mut builder = Builder::bert();
+    let folder = builder.open().unwrap();
+    for layers in [Layers::Last, Layers::One(0), Layers::FirstLast(0.4, 0.6)] {
+        for pooling in PoolingMode::ALL {
+            let settings = tokens(Tokens { layers: Some(layers.clone()), pooling: Some(pooling), max: None });
+            let ours = Transformer::load("small", &folder, &settings, &on_cpu).unwrap();
+            let candle = Transformer::load("small", &folder, &settings, &|network, _| {
+                Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
+            })
+            .unwrap();
+            assert_near(vectors(&ours, &TEXTS).flat(), vectors(&candle, &TEXTS).flat());
+        }
+    }
+}
+
+#[test]
+fn company_and_order_change_nothing() {
+    let encoder = plain();
+    let all = vectors(&encoder, &TEXTS);
+    for (n, text) in TEXTS.iter().enumerate() {
+        assert_near(vectors(&encoder, &[text]).row(0), all.row(n));
+    }
+}
+
+#[test]
+fn what_is_cut_is_counted() {
+    let settings = tokens(Tokens { max: Some(4), ..Tokens::default() });
+    let encoded = with(&settings).unwrap().encode(&TEXTS, &TextOptions::default()).unwrap();
+    assert!(encoded.spent.cut_texts >= 2 && encoded.spent.cut_tokens > encoded.spent.cut_texts);
+    assert_eq!(plain().encode(&TEXTS, &TextOptions::default()).unwrap().spent.cut_texts, 0);
+}
+
+#[test]
+fn one_turn_is_a_text_and_windows_are_one_vector() {
+    let encoder = plain();
+    let one = dialogue(&[("ann", "hello world")]);
+    let sequence = of_dialogue(&encoder, &one, DialogueMode::Sequence, DialoguePooling::Mean);
+    assert_near(&sequence, vectors(&encoder, &["hello world"]).row(0));
+    let long =
+        dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]);
+    let options = DialogueOptions::default();
+    let encoded = encoder.encode_dialogues(&[&one, &long], &options).unwrap();
+    assert_eq!((encoded.spent.windowed, encoded.vectors.len()), (1, 2));
+    assert_near(encoded.vectors.row(0), &sequence);
+}
+
+#[test]
+fn interlocutors_are_the_sum_of_each_ones_mean() {
+    let encoder = plain();
+    let d = dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c"), ("cy", "你好")]);
+    let said = vectors(&encoder, &["hello", "world a", "c", "你好"]);
+    let sum: Vec<f32> =
+        (0..8).map(|i| (said.row(0)[i] + said.row(2)[i]) / 2.0 + said.row(1)[i] + said.row(3)[i]).collect();
+    let found = of_dialogue(&encoder, &d, DialogueMode::Utterances, DialoguePooling::Interlocutors);
+    assert!((cosine(&found, &sum) - 1.0).abs() < 1e-5);
+    let all: Vec<f32> = (0..8).map(|i| said.rows().map(|row| row[i]).sum::<f32>() / 4.0).collect();
+    let mean = of_dialogue(&encoder, &d, DialogueMode::Utterances, DialoguePooling::Mean);
+    assert_near(&mean, &all);
+    assert!(mean.iter().zip(&sum).any(|(a, b)| (a - b).abs() > 1e-3));
+}
+
+#[test]
+fn one_speaker_alone_and_all_others_have_vectors_too() {
+    let encoder = plain();
+    let d = dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c"), ("cy", "你好")]);
+    let said = vectors(&encoder, &["hello", "world a", "c", "你好"]);
+    let half = |a: usize, b: usize| -> Vec<f32> {
+        (0..8).map(|i| (said.row(a)[i] + said.row(b)[i]) / 2.0).collect()
+    };
+    let of = |mode, pooling| of_dialogue(&encoder, &d, mode, pooling);
+    assert_near(&of(DialogueMode::Utterances, DialoguePooling::FirstSpeaker), &half(0, 2));
+    assert_near(&of(DialogueMode::Utterances, DialoguePooling::OtherSpeakers), &half(1, 3));
+    // Of two speakers the sum of both is interlocutor-level pooling, in one sequence and in several windows.
+    for d in [
+        dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c")]),
+        dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]),
+    ] {
+        let of = |pooling| of_dialogue(&encoder, &d, DialogueMode::Sequence, pooling);
+        let (first, others) = (of(DialoguePooling::FirstSpeaker), of(DialoguePooling::OtherSpeakers));
+        let sum: Vec<f32> = first.iter().zip(&others).map(|(a, b)| a + b).collect();
+        assert_near(&of(DialoguePooling::Interlocutors), &sum);
+        assert!(first.iter().zip(&others).any(|(a, b)| (a - b).abs() > 1e-3));
+    }
+    // Nobody else said anything.
+    let alone = dialogue(&[("ann", "hello")]);
+    let others = of_dialogue(&encoder, &alone, DialogueMode::Sequence, DialoguePooling::OtherSpeakers);
+    assert!(others.iter().all(|v| *v == 0.0), "{others:?}");
+}
+
+#[test]
+fn vectors_are_cut_and_scaled_as_asked() {
+    let settings = Settings { dim: Some(3), normalize: true, ..Settings::default() };
+    let cut = vectors(&with(&settings).unwrap(), &TEXTS);
+    let whole = vectors(&plain(), &TEXTS);
+    for (cut, whole) in cut.rows().zip(whole.rows()) {
+        assert!((cosine(cut, &whole[..3]) - 1.0).abs() < 1e-5);
+        assert!((cut.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+    let says = |settings: &Settings| with(settings).unwrap().normalizes();
+    assert!(says(&settings) && !says(&Settings { dim: Some(3), ..Settings::default() }));
+}
+
+#[test]
+fn what_a_model_cannot_do_is_said() {
+    let message = |settings: Settings| with(&settings).err().unwrap().to_string();
+    let no_layer = tokens(Tokens { layers: Some(Layers::One(3)), ..Tokens::default() });
+    assert_eq!(message(no_layer), "small has no layer 3");
+    let too_wide = Settings { dim: Some(9), ..Settings::default() };
+    assert_eq!(message(too_wide), "small cannot give vectors of 9 numbers");
+    let too_long = tokens(Tokens { max: Some(19), ..Tokens::default() });
+    assert_eq!(message(too_long), "small cannot take texts of 19 tokens");
+    let unknown = TextOptions { prompt: Some("querry".to_owned()) };
+    assert_eq!(plain().encode(&["a"], &unknown).err().unwrap().hint().unwrap(), "did you mean `query`?");
+}
+
+#[test]
+fn settings_that_change_vectors_change_the_fingerprint() {
+    let of = |settings: Settings| with(&settings).unwrap().fingerprint();
+    let base = of(Settings::default());
+    assert_eq!(base, of(Settings { precision: Some(Precision::Int8), ..Settings::default() }));
+    assert_eq!(base, of(tokens(Tokens { layers: Some(Layers::Last), ..Tokens::default() })));
+    let others = [
+        tokens(Tokens { pooling: Some(PoolingMode::Max), ..Tokens::default() }),
+        tokens(Tokens { layers: Some(Layers::One(1)), ..Tokens::default() }),
+        Settings { dim: Some(4), ..Settings::default() },
+        tokens(Tokens { max: Some(9), ..Tokens::default() }),
+        Settings { normalize: true, ..Settings::default() },
+    ];
+    let mut seen = vec![base];
+    for settings in others {
+        let fingerprint = of(settings);
+        assert!(!seen.contains(&fingerprint));
+        seen.push(fingerprint);
+    }
+}
+
+/// The mean over the rows of each text, through what the model does afterwards.
+fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
+    let mut means = Vectors::zeros(tokens.len(), 8);
+    for (n, text) in tokens.iter().enumerate() {
+        for row in text.vectors.rows() {
+            let count = text.vectors.len() as f32;
+            means.row_mut(n).iter_mut().zip(row).for_each(|(m, v)| *m += v / count);
+        }
+    }
+    encoder.finish(means).unwrap()
+}
+
+/// A model that knows a prompt, whose tokens it pools or does not.
+fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
+    let mut builder = Builder::bert();
+    builder.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "hello: " } }));
+    let library = "sentence_transformers.models.";
+    builder.modules(&[("", &format!("{library}Transformer")), ("1_Pooling", &format!("{library}Pooling"))]);
+    let pooling = json!({ "pooling_mode": "mean", "include_prompt": include_prompt });
+    builder.json("1_Pooling/config.json", &pooling);
+    Transformer::load("small", &builder.open().unwrap(), settings, &on_cpu).unwrap()
+}
+
+#[test]
+fn the_mean_of_the_tokens_is_the_text() {
+    let first_last = Settings {
+        tokens: Tokens { layers: Some(Layers::FirstLast(0.4, 0.6)), max: Some(6), ..Tokens::default() },
+        normalize: true,
+        dim: Some(5),
+        ..Settings::default()
+    };
+    for (settings, include_prompt) in [(Settings::default(), true), (first_last, false)] {
+        let encoder = with_prompt(include_prompt, &settings);
+        for prompt in [None, Some("query".to_owned())] {
+            let options = TextOptions { prompt };
+            let encoded = encoder.encode(&TEXTS, &options).unwrap();
+            let tokens = encoder.encode_tokens(&TEXTS, &options).unwrap();
+            assert_near(pooled_by_hand(&encoder, &tokens).flat(), encoded.vectors.flat());
+            assert_eq!(tokens.iter().map(|t| t.cut as u64).sum::<u64>(), encoded.spent.cut_tokens);
+        }
+    }
+}
+
+#[test]
+fn tokens_are_the_same_in_any_company_and_on_candle() {
+    let encoder = plain();
+    let all = encoder.encode_tokens(&TEXTS, &TextOptions::default()).unwrap();
+    let mut builder = Builder::bert();
+    let candle = Transformer::load("small", &builder.open().unwrap(), &Settings::default(), &|network, _| {
+        Ok(Box::new(CandleEngine::new(network, Device::cpu(), Precision::F32)?))
+    });
+    let on_candle = candle.unwrap().encode_tokens(&TEXTS, &TextOptions::default()).unwrap();
+    for (n, text) in TEXTS.iter().enumerate() {
+        let alone = encoder.encode_tokens(&[text], &TextOptions::default()).unwrap().remove(0);
+        assert_near(alone.vectors.flat(), all[n].vectors.flat());
+        assert_near(on_candle[n].vectors.flat(), all[n].vectors.flat());
+        assert_eq!((alone.ranges, alone.cut), (all[n].ranges.clone(), 0));
+    }
+    assert!(encoder.encode_tokens(&[], &TextOptions::default()).unwrap().is_empty());
+}
+
+#[test]
+fn tokens_know_what_they_stand_for() {
+    let said = |include_prompt: bool, prompt: Option<&str>| -> Vec<Vec<&str>> {
+        let options = TextOptions { prompt: prompt.map(str::to_owned) };
+        let encoder = with_prompt(include_prompt, &Settings::default());
+        let of = |(text, t): (&&'static str, TokenVectors)| {
+            assert_eq!(t.ranges.len(), t.vectors.len());
+            t.ranges.iter().map(|range| &text[range.clone()]).collect()
+        };
+        TEXTS.iter().zip(encoder.encode_tokens(&TEXTS, &options).unwrap()).map(of).collect()
+    };
+    let bare = said(true, None);
+    assert_eq!(bare[0], ["", "hello", "world", ""]);
+    assert_eq!(bare[1], ["", ""]);
+    assert_eq!(bare[2], ["", "a", "b", "c", "hello", "world", "s", "!", ""]);
+    assert_eq!(bare[3], ["", "你", "好", ""]);
+    // The words of a prompt are none of the text's, and are there only where they are pooled.
+    assert_eq!(said(true, Some("query"))[0], ["", "", "", "hello", "world", ""]);
+    assert_eq!(said(false, Some("query"))[0], ["hello", "world", ""]);
+}

@@ -1,0 +1,78 @@
+//! The vectors of single tokens, as they are before pooling makes one of them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{Prompt, Transformer, item::Item, run::in_packs};
+use crate::{Sequence, TextOptions, TokenVectors, Vectors};
+use turnwise_core::error::{Error, Result};
+
+/// A text on its way to the vectors of its tokens.
+struct Wanted {
+    item: Item,
+    /// The tokens that would be pooled.
+    rows: Range<usize>,
+    /// What each of them stands for.
+    ranges: Vec<Range<usize>>,
+    cut: usize,
+}
+
+impl Transformer {
+    pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
+        let prompt = self.prompt(options.prompt.as_deref())?;
+        let wanted: Vec<Wanted> = texts
+            .par_iter()
+            .enumerate()
+            .map(|(n, text)| self.wanted(n, text, &prompt))
+            .collect::<Result<_>>()?;
+        let width = self.backend.hidden();
+        let mut made: Vec<TokenVectors> = Vec::with_capacity(texts.len());
+        let mut items = Vec::with_capacity(texts.len());
+        let mut rows = Vec::with_capacity(texts.len());
+        for text in wanted {
+            let vectors = Vectors::new(width);
+            made.push(TokenVectors { vectors, ranges: text.ranges, cut: text.cut });
+            items.push(text.item);
+            rows.push(text.rows);
+        }
+        let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
+            let mut vectors = Vec::with_capacity(pack.len());
+            self.backend.mixed(batch, &self.layers, &mut |states| {
+                let mut start = 0;
+                for item in pack {
+                    let of_this = &states[start * width..(start + item.sequence.len()) * width];
+                    let rows = &rows[item.input];
+                    vectors.push(of_this[rows.start * width..rows.end * width].to_vec());
+                    start += item.sequence.len();
+                }
+            })?;
+            Ok(vectors)
+        })?;
+        for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
+            if vectors.iter().any(|v| !v.is_finite()) {
+                return Err(Error::data(format!(
+                    "the model gives numbers that are not finite for the tokens of input {}",
+                    n + 1
+                ))
+                .with_hint("take --precision f32; if that fails too, the model's weights are at fault"));
+            }
+            made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+        }
+        Ok(made)
+    }
+
+    fn wanted(&self, input: usize, text: &str, prompt: &Prompt) -> Result<Wanted> {
+        let (tokens, mut ranges) = match prompt.text.is_empty() {
+            true => self.tokenizer.encode_with_ranges(text)?,
+            false => self.tokenizer.encode_with_ranges(&format!("{}{text}", prompt.text))?,
+        };
+        let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
+        ranges.drain(..rows.start);
+        // What belongs to the prompt stands for nothing in the text.
+        let shift = |at: usize| at.saturating_sub(prompt.text.len());
+        ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
+        let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };
+        Ok(Wanted { item, rows, ranges, cut: tokens.cut })
+    }
+}

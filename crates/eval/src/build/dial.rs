@@ -1,0 +1,184 @@
+//! dial2vec's sets: the dialogues of one domain out of a corpus, and whether they are as many as the paper has.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::Serialize;
+
+use crate::tasks::Skipped;
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::Dialogue;
+
+/// What the paper's Table 1 has of a corpus.
+struct Corpus {
+    name: &'static str,
+    /// Dialogues of train, dev and test.
+    dialogues: [usize; 3],
+    domains: usize,
+}
+
+const CORPORA: [Corpus; 6] = [
+    Corpus { name: "bitod", dialogues: [2_952, 70, 106], domains: 6 },
+    Corpus { name: "doc2dial", dialogues: [3_474, 661, 661], domains: 4 },
+    Corpus { name: "metalwoz", dialogues: [30_307, 3_788, 3_789], domains: 47 },
+    Corpus { name: "multiwoz", dialogues: [8_437, 1_077, 1_084], domains: 7 },
+    Corpus { name: "self-dialogue", dialogues: [19_331, 2_416, 2_417], domains: 28 },
+    Corpus { name: "sgd", dialogues: [16_142, 836, 1_331], domains: 45 },
+];
+const SPLITS: [&str; 3] = ["train", "dev", "test"];
+
+/// One of the sets that the paper counts, as `sgd/dev`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    corpus: usize,
+    split: usize,
+}
+
+impl FromStr for Published {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (corpus, split) = text.split_once('/').unwrap_or((text, ""));
+        let names = || CORPORA.iter().map(|corpus| corpus.name);
+        let corpus = names().position(|name| name == corpus);
+        let corpus =
+            corpus.ok_or_else(|| Error::unknown_name("corpus of dial2vec's paper", text, names()))?;
+        let split = SPLITS.iter().position(|name| *name == split);
+        let split = split.ok_or_else(|| Error::Input {
+            message: format!("`{text}` names no part of a corpus"),
+            hint: Some(format!(
+                "for example {0}/dev; there are {0}/train, {0}/dev and {0}/test",
+                CORPORA[corpus].name
+            )),
+        })?;
+        Ok(Published { corpus, split })
+    }
+}
+
+impl fmt::Display for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", CORPORA[self.corpus].name, SPLITS[self.split])
+    }
+}
+
+impl Published {
+    /// How many dialogues the paper has there.
+    pub fn dialogues(&self) -> usize {
+        CORPORA[self.corpus].dialogues[self.split]
+    }
+
+    /// How many domains the paper has in all three parts of the corpus.
+    pub fn domains(&self) -> usize {
+        CORPORA[self.corpus].domains
+    }
+
+    /// In what is trained on, no domain is looked at, so that dialogues of several stay.
+    fn keeps_all(&self) -> bool {
+        self.split == 0
+    }
+}
+
+/// What was kept and what was not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DialogueSet {
+    /// The dialogues, each of one domain (for training: of any number).
+    pub dialogues: Vec<Dialogue>,
+    /// What was left out, and why.
+    pub skipped: Vec<Skipped>,
+    /// So many dialogues a domain.
+    pub domains: BTreeMap<String, usize>,
+}
+
+/// How a set differs from the paper's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Differs {
+    /// Dialogues and domains here.
+    pub here: (usize, usize),
+    /// In the paper.
+    pub paper: (usize, usize),
+}
+
+/// Keeps the dialogues of one domain.
+pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> Result<DialogueSet> {
+    let mut set = DialogueSet { dialogues: Vec::new(), skipped: Vec::new(), domains: BTreeMap::new() };
+    let all = published.is_some_and(|published| published.keeps_all());
+    for dialogue in dialogues {
+        let id = || dialogue.id.to_string();
+        match dialogue.domains.len() {
+            0 if !all => Skipped::count(&mut set.skipped, "dialogues without a domain", id),
+            2.. if !all => Skipped::count(&mut set.skipped, "dialogues of several domains", id),
+            _ => {
+                dialogue.domains.iter().for_each(|d| *set.domains.entry(d.clone()).or_default() += 1);
+                set.dialogues.push(dialogue);
+            }
+        }
+    }
+    match set.dialogues.is_empty() {
+        false => Ok(set),
+        true => Err(Error::Data {
+            message: "no dialogue has one domain".to_owned(),
+            hint: Some("`turnwise corpus stats PATH` lists domains; they are labels of dialogues".to_owned()),
+        }),
+    }
+}
+
+impl DialogueSet {
+    /// How it differs from the paper's, if it does. The paper counts domains over all parts of a corpus: a part may
+    /// have fewer, and none more.
+    pub fn differs(&self, published: Published) -> Option<Differs> {
+        let here = (self.dialogues.len(), self.domains.len());
+        let paper = (published.dialogues(), published.domains());
+        (here.0 != paper.0 || here.1 > paper.1).then_some(Differs { here, paper })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
+
+    fn dialogue(n: usize, domains: &[&str]) -> Dialogue {
+        let mut dialogue = Dialogue::new(DialogueId::new(format!("d{n}")).unwrap());
+        dialogue.push("Ann", Role::User, "hello");
+        dialogue.domains = domains.iter().map(|d| (*d).to_owned()).collect();
+        dialogue
+    }
+
+    #[test]
+    fn only_dialogues_of_one_domain_are_judged_and_any_are_trained_on() {
+        let given =
+            || vec![dialogue(1, &["a"]), dialogue(2, &["a", "b"]), dialogue(3, &[]), dialogue(4, &["b"])];
+        let set = dialogue_set(given(), None).unwrap();
+        assert_eq!((set.dialogues.len(), set.domains.len(), set.skipped.len()), (2, 2, 2));
+        let train = dialogue_set(given(), Some("sgd/train".parse().unwrap())).unwrap();
+        assert_eq!((train.dialogues.len(), train.skipped.len(), train.domains["b"]), (4, 0, 2));
+        assert!(dialogue_set(vec![dialogue(1, &[])], None).is_err());
+    }
+
+    #[test]
+    fn the_papers_sizes_are_asserted() {
+        let dev: Published = "bitod/dev".parse().unwrap();
+        let of = |n: usize, domains: usize| {
+            let names: Vec<String> = (0..domains).map(|d| d.to_string()).collect();
+            dialogue_set((0..n).map(|n| dialogue(n, &[&names[n % domains]])).collect(), Some(dev)).unwrap()
+        };
+        assert_eq!(of(70, 6).differs(dev), None);
+        assert_eq!(of(70, 3).differs(dev), None);
+        assert_eq!(of(70, 7).differs(dev), Some(Differs { here: (70, 7), paper: (70, 6) }));
+        assert_eq!(of(69, 6).differs(dev), Some(Differs { here: (69, 6), paper: (70, 6) }));
+    }
+
+    #[test]
+    fn a_published_set_is_named_by_corpus_and_part() {
+        let set: Published = "self-dialogue/test".parse().unwrap();
+        assert_eq!(
+            (set.to_string().as_str(), set.dialogues(), set.domains()),
+            ("self-dialogue/test", 2_417, 28)
+        );
+        assert_eq!(
+            "sdg/dev".parse::<Published>().unwrap_err().to_string(),
+            "unknown corpus of dial2vec's paper `sdg/dev`"
+        );
+        assert_eq!("sgd".parse::<Published>().unwrap_err().to_string(), "`sgd` names no part of a corpus");
+    }
+}

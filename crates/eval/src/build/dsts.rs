@@ -1,0 +1,234 @@
+//! Pairs of sentences for people to score: mostly neighbours, so that enough of them are alike (Cer et al., 2017, as
+//! DialogueCSE does it).
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io::{self, Write},
+};
+
+use crate::{
+    data::Sentence,
+    rank::{Items, Pool, Ranker, Scorer, Step, Watch},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    random::Random,
+};
+
+/// A neighbour is one of so many nearest, drawn by chance.
+const NEAREST: usize = 10;
+/// For each wanted pair so many draws; what has fewer different pairs has run dry.
+const DRAWS: usize = 50;
+/// What stands in the place of a score that is yet to be given.
+pub const UNSCORED: &str = "?";
+
+/// Two sentences, and how they came together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The one.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// The ranker that found them near each other, or `intent`.
+    pub by: String,
+}
+
+/// Pairs on their way: in equal parts neighbours by each ranker and, where sentences have intents, two of one intent.
+pub struct Drawing {
+    pool: Pool,
+    /// The sentences of each intent that has several.
+    intents: Vec<Vec<usize>>,
+    wanted: usize,
+    /// How many ways of drawing there are, and how many have been gone.
+    ways: usize,
+    gone: usize,
+    seed: u64,
+    taken: HashSet<(usize, usize)>,
+    pairs: Vec<Pair>,
+}
+
+impl Drawing {
+    /// Of different sentences, by so many rankers.
+    pub fn new(sentences: &[Sentence], rankers: usize, wanted: usize, seed: u64) -> Result<Self> {
+        let (mut seen, mut texts) = (HashSet::new(), Vec::new());
+        let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for sentence in sentences.iter().filter(|s| seen.insert(s.text.as_str())) {
+            if let Some(intent) = &sentence.intent {
+                members.entry(intent).or_default().push(texts.len());
+            }
+            texts.push(sentence.text.clone());
+        }
+        let intents: Vec<Vec<usize>> = members.into_values().filter(|of| of.len() > 1).collect();
+        let ways = rankers + usize::from(!intents.is_empty());
+        if texts.len() < 2 || ways == 0 {
+            return Err(Error::Data {
+                message: format!("{} different sentences: there is nothing to pair", texts.len()),
+                hint: Some("pairs are drawn of utterances in dialogues, or of labelled sentences".to_owned()),
+            });
+        }
+        let pool = Pool::of(Items::Texts(texts));
+        let (taken, pairs) = (HashSet::new(), Vec::new());
+        Ok(Drawing { pool, intents, wanted, ways, gone: 0, seed, taken, pairs })
+    }
+
+    /// A sentence and one of the nearest to it by a ranker.
+    pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Watch) -> Result<()> {
+        let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
+        let scorer = ranker.prepare(&pool, watch)?;
+        let all = pool.documents.len();
+        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all };
+        let of_one = |random: &mut Random| {
+            let a = random.below(all);
+            Ok(neighbours.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
+        };
+        let drawn = self.draw(&ranker.name(), &pool, watch, of_one);
+        drop(scorer);
+        self.pool = pool;
+        drawn
+    }
+
+    /// Draws two of an intent, where there are intents, and gives all pairs in an order drawn by chance, so that nobody who
+    /// scores them can tell how they were found.
+    pub fn finish(mut self, watch: &dyn Watch) -> Result<Vec<Pair>> {
+        let intents = std::mem::take(&mut self.intents);
+        if !intents.is_empty() {
+            let pool = self.pool.clone();
+            self.draw("intent", &pool, watch, |random| {
+                let of = &intents[random.below(intents.len())];
+                Ok(Some((of[random.below(of.len())], of[random.below(of.len())])))
+            })?;
+        }
+        Random::new(self.seed, u64::MAX).shuffle(&mut self.pairs);
+        Ok(self.pairs)
+    }
+
+    /// Draws the share of one way: until there are enough new pairs, or nothing new comes for long.
+    fn draw(
+        &mut self,
+        by: &str,
+        pool: &Pool,
+        watch: &dyn Watch,
+        mut draw: impl FnMut(&mut Random) -> Result<Option<(usize, usize)>>,
+    ) -> Result<()> {
+        // What cannot be divided evenly goes to the first.
+        let share = self.wanted / self.ways + usize::from(self.gone < self.wanted % self.ways);
+        let mut random = Random::new(self.seed, self.gone as u64);
+        self.gone += 1;
+        let before = self.pairs.len();
+        for _ in 0..DRAWS * share {
+            let done = self.pairs.len() - before;
+            watch.done(Step::Ranking, done, share);
+            if done == share {
+                break;
+            }
+            watch.check()?;
+            let Some((a, b)) = draw(&mut random)?.filter(|(a, b)| a != b) else { continue };
+            if self.taken.insert((a.min(b), a.max(b))) {
+                let text = |n: usize| pool.documents.text(n).into_owned();
+                self.pairs.push(Pair { a: text(a), b: text(b), by: by.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Who is nearest to a sentence.
+struct Neighbours<'s> {
+    scorer: &'s dyn Scorer,
+    scores: Vec<f32>,
+    all: usize,
+}
+
+impl Neighbours<'_> {
+    /// The nearest, the best first; those that have nothing in common with it are none.
+    fn of(&mut self, sentence: usize) -> Result<Vec<usize>> {
+        let all: Vec<u32> = (0..self.all as u32).collect();
+        self.scorer.scores(sentence, &all, &mut self.scores)?;
+        let scores = &self.scores;
+        let mut others: Vec<usize> = (0..self.all).filter(|n| *n != sentence && scores[*n] > 0.0).collect();
+        let better = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then_with(|| a.cmp(b));
+        if others.len() > NEAREST {
+            others.select_nth_unstable_by(NEAREST, better);
+            others.truncate(NEAREST);
+        }
+        others.sort_unstable_by(better);
+        Ok(others)
+    }
+}
+
+/// Writes pairs as `sts.txt` has them, the scores yet to be given.
+pub fn write_pairs(pairs: &[Pair], out: &mut dyn Write) -> io::Result<()> {
+    let cell = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+    pairs.iter().try_for_each(|pair| writeln!(out, "{UNSCORED}\t{}\t{}", cell(&pair.a), cell(&pair.b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rank::{Bm25, Tfidf};
+
+    fn drawn(sentences: &[Sentence], rankers: &[&dyn Ranker], wanted: usize, seed: u64) -> Result<Vec<Pair>> {
+        let mut drawing = Drawing::new(sentences, rankers.len(), wanted, seed)?;
+        rankers.iter().try_for_each(|ranker| drawing.neighbours(*ranker, &()))?;
+        drawing.finish(&())
+    }
+
+    fn sentences() -> Vec<Sentence> {
+        let of = |word: &str, n: usize| Sentence {
+            text: format!("{word} number {n} of {}", n / 4),
+            intent: Some(word.to_owned()),
+        };
+        (0..40).map(|n| of("card", n)).chain((0..40).map(|n| of("parcel", n))).collect()
+    }
+
+    #[test]
+    fn pairs_are_drawn_in_equal_parts_and_none_twice() {
+        let (bm25, tfidf) = (Bm25::default(), Tfidf::default());
+        let of_seed = |seed| drawn(&sentences(), &[&bm25, &tfidf], 31, seed).unwrap();
+        let pairs = of_seed(7);
+        let by = |name: &str| pairs.iter().filter(|pair| pair.by == name).count();
+        assert_eq!((by(&bm25.name()), by(&tfidf.name()), by("intent")), (11, 10, 10));
+        let both = |pair: &Pair| {
+            let mut both = [pair.a.clone(), pair.b.clone()];
+            both.sort();
+            both
+        };
+        assert!(pairs.iter().all(|pair| pair.a != pair.b));
+        assert_eq!(pairs.iter().map(both).collect::<HashSet<_>>().len(), 31);
+        assert_eq!(pairs, of_seed(7));
+        assert_ne!(pairs, of_seed(8));
+        let word = |text: &str| text.split(' ').next().unwrap().to_owned();
+        assert!(pairs.iter().filter(|p| p.by == "intent").all(|p| word(&p.a) == word(&p.b)));
+        // Not one way after the other.
+        assert!(pairs[..11].iter().any(|p| p.by == "intent"));
+    }
+
+    #[test]
+    fn a_neighbour_is_among_the_nearest() {
+        let bm25 = Bm25::default();
+        let texts: Vec<String> = sentences().into_iter().map(|s| s.text).collect();
+        let pool = Pool::of(Items::Texts(texts));
+        let scorer = bm25.prepare(&pool, &()).unwrap();
+        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
+        let all: Vec<u32> = (0..80).collect();
+        for sentence in [0, 17, 79] {
+            let nearest = neighbours.of(sentence).unwrap();
+            let mut scores = Vec::new();
+            scorer.scores(sentence, &all, &mut scores).unwrap();
+            let mut naive: Vec<usize> = (0..80).filter(|n| *n != sentence && scores[*n] > 0.0).collect();
+            naive.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+            assert_eq!(nearest, naive[..NEAREST]);
+        }
+    }
+
+    #[test]
+    fn few_sentences_give_few_pairs() {
+        let three: Vec<Sentence> =
+            ["a b", "a c", "a b"].map(|text| Sentence { text: text.to_owned(), intent: None }).into();
+        let bm25 = Bm25::default();
+        let pairs = drawn(&three, &[&bm25], 9, 1).unwrap();
+        assert_eq!(pairs.len(), 1, "{pairs:?}");
+        assert!(drawn(&three[..1], &[&bm25], 9, 1).is_err());
+        assert!(drawn(&three, &[], 9, 1).is_err());
+    }
+}

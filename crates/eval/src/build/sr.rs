@@ -1,0 +1,186 @@
+//! Semantic retrieval out of sentences with intents.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    order,
+    rank::{Bm25, Items, Pool, Ranker, Step, Terms, Watch},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    random::Random,
+};
+
+/// How candidates are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recipe {
+    /// As DialogueCSE's text has it: the first hundred by BM25, positive where the intent agrees, at most thirty of these.
+    Text,
+    /// As its released files are: thirty drawn of the same intent, and the first forty of others by BM25.
+    Released,
+}
+
+impl Recipe {
+    /// Its name, as it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Recipe::Text => "text",
+            Recipe::Released => "released",
+        }
+    }
+}
+
+/// Candidates by the text's recipe, and how many of them may be positive.
+const CANDIDATES: usize = 100;
+const POSITIVE: usize = 30;
+/// Negative ones by the recipe of the released files.
+const NEGATIVE: usize = 40;
+
+/// Sentences with their candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetrievalSet {
+    /// Sentences and their intents.
+    pub sentences: Vec<(String, String)>,
+    /// Of each, the positive candidates and the negative ones.
+    pub lists: Vec<(Vec<u32>, Vec<u32>)>,
+}
+
+/// Chooses the candidates of each sentence. BM25 takes words as `terms` says.
+pub fn retrieval_set(
+    sentences: Vec<(String, String)>,
+    recipe: Recipe,
+    terms: Terms,
+    seed: u64,
+    watch: &dyn Watch,
+) -> Result<RetrievalSet> {
+    let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (n, (_, intent)) in sentences.iter().enumerate() {
+        members.entry(intent).or_default().push(n as u32);
+    }
+    if members.len() < 2 {
+        return Err(Error::Data {
+            message: format!(
+                "{} sentences of {} intents: there is nothing to tell apart",
+                sentences.len(),
+                members.len()
+            ),
+            hint: Some("each sentence needs a label, and there must be two of them at least".to_owned()),
+        });
+    }
+    let pool = Pool::of(Items::Texts(sentences.iter().map(|(text, _)| text.clone()).collect()));
+    let bm25 = Bm25 { terms, ..Bm25::default() };
+    let scorer = bm25.prepare(&pool, watch)?;
+    let all: Vec<u32> = (0..sentences.len() as u32).collect();
+    let places = order::places(&all.iter().map(u32::to_string).collect::<Vec<_>>());
+    let chosen = |n: &u32| -> Result<(Vec<u32>, Vec<u32>)> {
+        watch.check()?;
+        let mut scores = Vec::new();
+        scorer.scores(*n as usize, &all, &mut scores)?;
+        let mut ranked: Vec<u32> = all.iter().copied().filter(|other| other != n).collect();
+        let by_score = |a: &u32, b: &u32| {
+            let (x, y) = (scores[*a as usize], scores[*b as usize]);
+            y.total_cmp(&x).then_with(|| places[*a as usize].cmp(&places[*b as usize]))
+        };
+        ranked.sort_unstable_by(by_score);
+        let intent = &sentences[*n as usize].1;
+        let same = |other: &u32| sentences[*other as usize].1 == *intent;
+        Ok(match recipe {
+            Recipe::Text => {
+                ranked.truncate(CANDIDATES);
+                let (mut positive, negative): (Vec<u32>, Vec<u32>) = ranked.into_iter().partition(same);
+                positive.truncate(POSITIVE);
+                (positive, negative)
+            }
+            Recipe::Released => {
+                let mut positive: Vec<u32> =
+                    members[intent.as_str()].iter().copied().filter(|other| other != n).collect();
+                Random::new(seed, u64::from(*n)).shuffle(&mut positive);
+                positive.truncate(POSITIVE);
+                (positive, ranked.into_iter().filter(|other| !same(other)).take(NEGATIVE).collect())
+            }
+        })
+    };
+    let lists: Vec<(Vec<u32>, Vec<u32>)> = all.par_iter().map(chosen).collect::<Result<_>>()?;
+    watch.done(Step::Ranking, lists.len(), lists.len());
+    drop(scorer);
+    Ok(RetrievalSet { sentences, lists })
+}
+
+impl RetrievalSet {
+    /// How many sentences have no positive candidate: a task counts them and leaves them out.
+    pub fn without_positive(&self) -> usize {
+        self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
+    }
+
+    /// Writes it as DialogueCSE's select.txt.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let listed = |ids: &[u32]| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+        };
+        let cell = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+        for (n, ((text, intent), (positive, negative))) in self.sentences.iter().zip(&self.lists).enumerate()
+        {
+            writeln!(
+                out,
+                "{n}\t{}\t{}\t{}\t{}",
+                cell(text),
+                cell(intent),
+                listed(positive),
+                listed(negative)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentences() -> Vec<(String, String)> {
+        let of =
+            |intent: &str, word: &str, n: usize| (format!("{word} number {n} please"), intent.to_owned());
+        (0..60).map(|n| of("a", "card", n)).chain((0..60).map(|n| of("b", "parcel", n))).collect()
+    }
+
+    #[test]
+    fn the_texts_recipe_takes_the_first_by_words() {
+        let set = retrieval_set(sentences(), Recipe::Text, Terms::default(), 1, &()).unwrap();
+        let (positive, negative) = &set.lists[0];
+        // All 59 cards come before any parcel but the one with the same number; thirty of them are kept.
+        assert_eq!((positive.len(), negative.len()), (30, 41));
+        assert!(positive.iter().all(|n| *n < 60 && *n != 0) && negative.iter().all(|n| *n >= 60));
+        assert!(negative.contains(&60));
+        assert_eq!(set.without_positive(), 0);
+    }
+
+    #[test]
+    fn the_released_recipe_draws_thirty_and_takes_forty() {
+        let set = |seed| retrieval_set(sentences(), Recipe::Released, Terms::default(), seed, &()).unwrap();
+        let (one, again, other) = (set(1), set(1), set(2));
+        assert!(one.lists.iter().all(|(positive, negative)| (positive.len(), negative.len()) == (30, 40)));
+        assert_eq!(one, again);
+        assert_ne!(one.lists, other.lists);
+        let mut out = Vec::new();
+        one.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 120);
+        assert_eq!(text.lines().next().unwrap().split('\t').count(), 5);
+    }
+
+    #[test]
+    fn one_intent_is_nothing_to_tell_apart() {
+        let one = vec![("a".to_owned(), "x".to_owned()), ("b".to_owned(), "x".to_owned())];
+        let e = retrieval_set(one, Recipe::Text, Terms::default(), 1, &()).unwrap_err();
+        assert_eq!(e.to_string(), "2 sentences of 1 intents: there is nothing to tell apart");
+    }
+}

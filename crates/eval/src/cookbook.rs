@@ -1,0 +1,156 @@
+//! All recipes: those that come with the program, or those of a folder.
+
+use std::path::{Path, PathBuf};
+
+use super::recipe::{Paper, Recipe};
+use turnwise_core::error::{Error, IoContext, Result, nearest};
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        /// The recipes that come with the program: name and text.
+        const BUILT_IN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../benchmarks/", $name, ".toml")))),*];
+    };
+}
+
+built_in!(
+    "dial2vec-bitod",
+    "dial2vec-doc2dial",
+    "dial2vec-interlocutors",
+    "dial2vec-metalwoz",
+    "dial2vec-multiwoz",
+    "dial2vec-pooling",
+    "dial2vec-self-dialogue",
+    "dial2vec-sgd",
+    "dialoguecse-banking77",
+    "dialoguecse-ecd-dsts",
+    "dialoguecse-ecd-sr",
+    "dialoguecse-jddc-dsts",
+    "dialoguecse-jddc-sr",
+    "dialoguecse-mdc-dsts",
+    "dialoguecse-mdc-sr",
+    "dialoguecse-negatives-ecd",
+    "dialoguecse-negatives-jddc",
+    "dialoguecse-scale",
+    "dialoguecse-temperature-ecd",
+    "dialoguecse-temperature-jddc",
+    "dialoguecse-turns",
+    "response-inner",
+    "response-inter",
+    "response-long",
+    "response-mixing",
+    "response-pooling",
+    "response-ubuntu",
+);
+
+/// A recipe and its name, which is that of its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The recipe.
+    pub recipe: Recipe,
+}
+
+impl Named {
+    /// The first of its files that is not there.
+    pub fn missing(&self, data: &Path) -> Option<PathBuf> {
+        self.recipe.task.files().into_iter().map(|file| data.join(file)).find(|path| !path.exists())
+    }
+
+    /// Whether it has the name of one that comes with the program, and is another.
+    pub fn is_changed(&self) -> Result<bool> {
+        let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
+        built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
+    }
+
+    /// Out of a text; `from` is for messages.
+    fn parse(name: &str, text: &str, from: &str) -> Result<Self> {
+        let recipe: Recipe = toml::from_str(text).map_err(|e| Error::Data {
+            message: format!("{from}: {}", e.message()),
+            // What is not there is in no line.
+            hint: e
+                .span()
+                .filter(|span| span.start > 0)
+                .map(|span| format!("in line {}", text[..span.start].matches('\n').count() + 1)),
+        })?;
+        recipe.check(name)?;
+        Ok(Named { name: name.to_owned(), recipe })
+    }
+
+    /// Out of a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let from = path.display().to_string();
+        let text = String::from_utf8(std::fs::read(path).at("read", path)?).map_err(|e| {
+            Error::data(format!("{from}: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+        })?;
+        Named::parse(&name, &text, &from)
+    }
+}
+
+/// Recipes by name: those of a folder, else those that come with the program.
+pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
+    let Some(folder) = folder else {
+        return BUILT_IN.iter().map(|(name, text)| Named::parse(name, text, name)).collect();
+    };
+    let entries = std::fs::read_dir(folder).at("read", folder)?;
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()
+        .at("read", folder)?;
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    files.sort();
+    match files.is_empty() {
+        false => files.iter().map(|path| Named::read(path)).collect(),
+        true => Err(Error::Input {
+            message: format!("there are no recipes in {}", folder.display()),
+            hint: Some("without --recipes those that come with turnwise are taken".to_owned()),
+        }),
+    }
+}
+
+/// Those of some papers (of none: of all) with one of some texts in their names (of none: all).
+pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<Vec<Named>> {
+    if let Some(unknown) =
+        only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))
+    {
+        let names = recipes.iter().map(|named| named.name.as_str());
+        let hint = nearest(unknown, names).map_or_else(
+            || "`turnwise bench list` names them".to_owned(),
+            |name| format!("did you mean `{name}`?"),
+        );
+        return Err(Error::Input {
+            message: format!("no recipe has `{unknown}` in its name"),
+            hint: Some(hint),
+        });
+    }
+    let chosen = |named: &Named| {
+        (papers.is_empty() || papers.contains(&named.recipe.paper))
+            && (only.is_empty() || only.iter().any(|only| named.name.contains(only)))
+    };
+    Ok(recipes.into_iter().filter(chosen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipes_of_the_folder_come_with_the_program() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks");
+        assert_eq!(all(Some(&folder)).unwrap(), all(None).unwrap());
+    }
+
+    #[test]
+    fn recipes_are_chosen_by_paper_and_name() {
+        let names = |papers: &[Paper], only: &[&str]| -> Vec<String> {
+            let only: Vec<String> = only.iter().map(|o| (*o).to_owned()).collect();
+            chosen(all(None).unwrap(), papers, &only).unwrap().into_iter().map(|n| n.name).collect()
+        };
+        assert_eq!(names(&[], &[]).len(), BUILT_IN.len());
+        assert_eq!(names(&[Paper::Dial2vec], &["sgd", "jddc"]), ["dial2vec-sgd"]);
+        assert!(names(&[Paper::Dialoguecse], &[]).iter().all(|name| name.starts_with("dialoguecse")));
+        assert!(chosen(all(None).unwrap(), &[], &["nothing".to_owned()]).is_err());
+    }
+}

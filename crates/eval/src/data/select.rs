@@ -1,0 +1,121 @@
+//! DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ ids that mean the same ⇥ ids that do not`, ids divided by commas.
+
+use std::{collections::HashMap, io::BufRead, path::Path};
+
+use super::{each_line, each_line_of};
+use crate::{
+    rank::{Items, Pool},
+    tasks::{Candidates, ListTask, Skipped},
+    trec::Measure,
+};
+use turnwise_core::error::{Error, IoContext, Result};
+
+/// The sentences alone.
+pub fn sentences(path: &Path) -> Result<Vec<String>> {
+    let mut sentences = Vec::new();
+    each_line(path, |_, text| {
+        let text = text
+            .split('\t')
+            .nth(1)
+            .ok_or_else(|| "a line of select.txt has a text in its second column".to_owned())?;
+        sentences.push(text.to_owned());
+        Ok(())
+    })?;
+    Ok(sentences)
+}
+
+/// Semantic retrieval: for each labelled sentence its candidates, positive and negative, are put into an order.
+pub fn semantic_retrieval(path: &Path) -> Result<ListTask> {
+    let file = std::fs::File::open(path).at("read", path)?;
+    semantic_retrieval_of(std::io::BufReader::new(file), path)
+}
+
+/// The same of what has been opened, or made, already; `path` is for messages.
+pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTask> {
+    let mut rows: Vec<(u64, String, String)> = Vec::new();
+    let (mut ids, mut texts) = (Vec::new(), Vec::new());
+    let mut numbers: HashMap<String, u32> = HashMap::new();
+    each_line_of(reader, path, |line, text| {
+        let fields: Vec<&str> = text.split('\t').collect();
+        let [id, text, _, positive, negative] = fields[..] else {
+            return Err(format!(
+                "a line of select.txt has 5 columns (id, text, intent, positive ids, negative ids), this has {}",
+                fields.len()
+            ));
+        };
+        if numbers.insert(id.to_owned(), ids.len() as u32).is_some() {
+            return Err(format!("the id `{id}` stands here for the second time"));
+        }
+        ids.push(id.to_owned());
+        texts.push(text.to_owned());
+        rows.push((line, positive.to_owned(), negative.to_owned()));
+        Ok(())
+    })?;
+    if ids.is_empty() {
+        return Err(Error::data(format!("{} is empty", path.display())));
+    }
+    let (mut queries, mut places, mut lists) = (Vec::new(), Vec::new(), Vec::new());
+    let mut skipped = Vec::new();
+    for (n, (line, positive, negative)) in rows.iter().enumerate() {
+        let mut list: Vec<(u32, i32)> = Vec::new();
+        for (listed, grade) in [(positive, 1), (negative, 0)] {
+            for id in listed.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+                let Some(document) = numbers.get(id).copied() else {
+                    Skipped::count(&mut skipped, "candidates whose id no line has", || {
+                        format!("{id} of line {line}")
+                    });
+                    continue;
+                };
+                match list.iter().find(|(listed, _)| *listed == document) {
+                    Some((_, before)) if *before != grade => {
+                        return Err(Error::data(format!(
+                            "{}:{line}: the id `{id}` is both positive and negative",
+                            path.display()
+                        )));
+                    }
+                    Some(_) => Skipped::count(&mut skipped, "candidates that a list has twice", || {
+                        format!("{id} of line {line}")
+                    }),
+                    None if document as usize == n => {
+                        Skipped::count(&mut skipped, "sentences among their own candidates", || {
+                            id.to_owned()
+                        });
+                    }
+                    None => list.push((document, grade)),
+                }
+            }
+        }
+        let count = list.iter().filter(|(_, grade)| *grade > 0).count();
+        let why = if list.is_empty() {
+            "sentences without candidates"
+        } else if count == 0 {
+            "queries without a positive candidate"
+        } else if count == list.len() {
+            "queries without a negative candidate"
+        } else {
+            queries.push(ids[n].clone());
+            places.push(n as u32);
+            lists.push(list);
+            continue;
+        };
+        Skipped::count(&mut skipped, why, || ids[n].clone());
+    }
+    if queries.is_empty() {
+        let told = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
+        return Err(Error::Data {
+            message: format!("{} has no query with a positive and a negative candidate", path.display()),
+            hint: Some(format!("left out: {}", told.collect::<Vec<_>>().join("; "))),
+        });
+    }
+    Ok(ListTask {
+        name: "sr",
+        about: "semantic retrieval (SR, DialogueCSE)",
+        pool: Pool::of(Items::Texts(texts)),
+        documents: ids,
+        queries,
+        places,
+        candidates: Candidates::Given(lists),
+        measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],
+        skipped,
+    })
+}

@@ -1,0 +1,35 @@
+//! Any order at all.
+
+use super::{Pool, Ranker, Scorer, Watch};
+use turnwise_core::{error::Result, random::mixed};
+
+/// Scores by chance, from a seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Chance {
+    /// Which chance.
+    pub seed: u64,
+}
+
+impl Ranker for Chance {
+    fn name(&self) -> String {
+        "random order".to_owned()
+    }
+
+    fn identity(&self) -> String {
+        format!("random/{}", self.seed)
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Pool, _: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        Ok(Box::new(*self))
+    }
+}
+
+impl Scorer for Chance {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let seed = mixed(self.seed, query as u64);
+        scores.clear();
+        // 24 bits are what a score can hold.
+        scores.extend(documents.iter().map(|document| (mixed(seed, u64::from(*document)) >> 40) as f32));
+        Ok(())
+    }
+}

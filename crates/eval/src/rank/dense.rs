@@ -1,0 +1,163 @@
+//! By meaning: the cosine of an encoder's vectors.
+
+use std::borrow::Cow;
+
+use super::{Items, Pool, Ranker, Scorer, Spread, Step, Watch};
+use turnwise_core::error::Result;
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::{Encoder, Vectors, ahead::Options};
+
+/// An encoder, and how it is asked.
+#[derive(Clone)]
+pub struct Dense<'e> {
+    /// Who makes the vectors.
+    pub encoder: &'e dyn Encoder,
+    /// How.
+    pub options: Options,
+    /// Of a dialogue its last turns alone, so many at most.
+    pub last_turns: Option<usize>,
+    /// What is done to all vectors.
+    pub spread: Spread,
+    /// What is asked otherwise than usual, in words, behind the encoder's name.
+    pub otherwise: String,
+}
+
+impl<'e> Dense<'e> {
+    /// An encoder, asked as usual.
+    pub fn new(encoder: &'e dyn Encoder) -> Self {
+        Dense {
+            encoder,
+            options: Options::default(),
+            last_turns: None,
+            spread: Spread::AsIs,
+            otherwise: String::new(),
+        }
+    }
+}
+
+impl Ranker for Dense<'_> {
+    fn name(&self) -> String {
+        format!("{}{}", self.encoder.name(), self.otherwise)
+    }
+
+    fn identity(&self) -> String {
+        // How it runs changes the last digits, and they the order of what is nearly equal.
+        let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.spread);
+        let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
+        format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        Ok(Box::new(Prepared::new(self, pool, watch)?))
+    }
+}
+
+pub(super) struct Prepared {
+    documents: Vectors,
+    queries: Option<Vectors>,
+}
+
+impl Prepared {
+    pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Watch) -> Result<Self> {
+        let mut documents = encoded(dense, &pool.documents, watch)?;
+        let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
+        if let Some(learnt) = dense.spread.learn(&documents) {
+            learnt.apply(&mut documents);
+            queries.iter_mut().for_each(|queries| learnt.apply(queries));
+        }
+        Ok(Prepared { documents, queries })
+    }
+
+    /// Vectors of length 1 that there are already.
+    pub(super) fn given(documents: Vectors, queries: Option<Vectors>) -> Self {
+        Prepared { documents, queries }
+    }
+}
+
+/// The vectors of all, each of length 1.
+fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vectors> {
+    let encoder = dense.encoder;
+    let mut vectors = Vectors::new(encoder.dim());
+    let (mut at, all) = (0, items.len());
+    while at < all {
+        watch.check()?;
+        let mut bytes = 0;
+        let fits = |n: &usize| {
+            let before = bytes;
+            bytes += items.text(*n).len();
+            before < encoder.chunk_bytes()
+        };
+        let chunk = (at..all).take_while(fits).collect::<Vec<usize>>();
+        let encoded = match items {
+            Items::Texts(texts) => {
+                let texts: Vec<&str> = chunk.iter().map(|n| texts[*n].as_str()).collect();
+                encoder.encode(&texts, &dense.options.texts)?
+            }
+            Items::Dialogues(dialogues) => {
+                let dialogues: Vec<Cow<'_, Dialogue>> =
+                    chunk.iter().map(|n| end_of(&dialogues[*n], dense.last_turns)).collect();
+                let dialogues: Vec<&Dialogue> = dialogues.iter().map(AsRef::as_ref).collect();
+                encoder.encode_dialogues(&dialogues, &dense.options.dialogues)?
+            }
+        };
+        encoded.vectors.rows().for_each(|row| vectors.push(row));
+        at += chunk.len();
+        watch.done(Step::Encoding, at, all);
+    }
+    vectors.normalize();
+    Ok(vectors)
+}
+
+/// The last turns of a dialogue, so many at most.
+fn end_of(dialogue: &Dialogue, last: Option<usize>) -> Cow<'_, Dialogue> {
+    let too_many = last.map_or(0, |last| dialogue.turns.len().saturating_sub(last));
+    match too_many {
+        0 => Cow::Borrowed(dialogue),
+        n => Cow::Owned(Dialogue { turns: dialogue.turns[n..].to_vec(), ..dialogue.clone() }),
+    }
+}
+
+impl Scorer for Prepared {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let query = self.queries.as_ref().unwrap_or(&self.documents).row(query);
+        scores.clear();
+        // All of them lie one after the other.
+        if documents.len() == self.documents.len()
+            && documents.iter().enumerate().all(|(n, d)| n == *d as usize)
+        {
+            turnwise_nearest::products(query, self.documents.flat(), self.documents.dim(), scores);
+            return Ok(());
+        }
+        let mut one = Vec::new();
+        for document in documents {
+            turnwise_nearest::products(query, self.documents.row(*document as usize), query.len(), &mut one);
+            scores.extend(&one);
+        }
+        Ok(())
+    }
+
+    fn vectors(&self) -> Option<&Vectors> {
+        Some(&self.documents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::Role;
+
+    #[test]
+    fn the_end_of_a_dialogue_are_its_last_turns() {
+        let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
+        for text in ["a", "b", "c"] {
+            dialogue.push("x", Role::User, text);
+        }
+        let said = |last| -> Vec<String> {
+            end_of(&dialogue, last).turns.iter().map(|turn| turn.text.clone()).collect()
+        };
+        assert_eq!(said(Some(2)), ["b", "c"]);
+        assert_eq!(said(Some(3)), ["a", "b", "c"]);
+        assert_eq!(said(Some(9)), said(None));
+    }
+}

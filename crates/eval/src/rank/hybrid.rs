@@ -1,0 +1,55 @@
+//! By meaning and by words: the weighted sum of both, by the formula of a search.
+
+use super::{Bm25, Dense, Pool, Ranker, Scorer, Watch};
+use turnwise_core::error::Result;
+use turnwise_encoder::Vectors;
+use turnwise_search::Fusion;
+
+/// An encoder and BM25.
+#[derive(Clone)]
+pub struct Hybrid<'e> {
+    /// By meaning.
+    pub dense: Dense<'e>,
+    /// By words.
+    pub words: Bm25,
+    /// What both weigh; unasked, what they weigh in a search.
+    pub fusion: Fusion,
+}
+
+impl Ranker for Hybrid<'_> {
+    fn name(&self) -> String {
+        format!("{} + {} × {}", self.dense.name(), self.fusion.bm25, self.words.name())
+    }
+
+    fn identity(&self) -> String {
+        format!("hybrid/{:?}/{}/{}", self.fusion, self.dense.identity(), self.words.identity())
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        let (dense, words) = (self.dense.prepare(pool, watch)?, self.words.prepare(pool, watch)?);
+        Ok(Box::new(Prepared { dense, words, fusion: self.fusion }))
+    }
+}
+
+struct Prepared<'a> {
+    dense: Box<dyn Scorer + 'a>,
+    words: Box<dyn Scorer + 'a>,
+    fusion: Fusion,
+}
+
+impl Scorer for Prepared<'_> {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let mut words = Vec::new();
+        self.words.scores(query, documents, &mut words)?;
+        self.dense.scores(query, documents, scores)?;
+        scores
+            .iter_mut()
+            .zip(&words)
+            .for_each(|(score, words)| *score = self.fusion.weighted(*score, *words));
+        Ok(())
+    }
+
+    fn vectors(&self) -> Option<&Vectors> {
+        self.dense.vectors()
+    }
+}

@@ -1,0 +1,151 @@
+//! By topics: latent Dirichlet allocation, fitted on what is to be ranked by collapsed Gibbs sampling (Griffiths and Steyvers).
+
+use super::{Pool, Ranker, Scorer, Step, Terms, Watch, bm25::Words};
+use turnwise_core::{
+    error::{Error, Result},
+    random::Random,
+};
+use turnwise_encoder::Vectors;
+
+/// How the topics are found.
+#[derive(Debug, Clone, Copy)]
+pub struct Lda {
+    /// How many.
+    pub topics: usize,
+    /// How many times each word's topic is drawn anew.
+    pub rounds: usize,
+    /// What its words are.
+    pub terms: Terms,
+    /// Which chance.
+    pub seed: u64,
+}
+
+/// Words in more than this part of the documents tell no topic,
+const COMMON: f64 = 0.5;
+/// and words in fewer documents neither.
+const RARE: u32 = 2;
+/// What every word has of every topic before any is seen.
+const BETA: f64 = 0.01;
+/// Over the last so many rounds a document's topics are averaged.
+const AVERAGED: usize = 20;
+
+impl Lda {
+    /// So many topics.
+    pub fn new(topics: usize, seed: u64) -> Self {
+        Lda { topics, rounds: 200, terms: Terms::default(), seed }
+    }
+}
+
+impl Ranker for Lda {
+    fn name(&self) -> String {
+        format!("LDA-{}", self.topics)
+    }
+
+    fn identity(&self) -> String {
+        format!("lda/{}/{}/{}/{}", self.topics, self.rounds, self.terms, self.seed)
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        if self.topics < 2 || pool.queries.is_some() {
+            return Err(Error::Input {
+                message: "LDA needs at least two topics, and tells the topics of what is ranked only"
+                    .to_owned(),
+                hint: Some("it is a baseline of the dialogue tasks".to_owned()),
+            });
+        }
+        let words = Words::of(pool, self.terms);
+        let most = (words.documents.len() as f64 * COMMON).max(1.0);
+        let kept = |word: u32| {
+            let with = words.documents_with[word as usize];
+            with >= RARE && f64::from(with) <= most
+        };
+        let documents: Vec<Vec<u32>> = words
+            .documents
+            .iter()
+            .map(|document| {
+                let kept = document.iter().filter(|(word, _)| kept(*word));
+                kept.flat_map(|(word, times)| std::iter::repeat_n(*word, *times as usize)).collect()
+            })
+            .collect();
+        let mut vectors = self.mixtures(&documents, words.documents_with.len(), watch)?;
+        vectors.normalize();
+        Ok(Box::new(Topics { vectors }))
+    }
+}
+
+impl Lda {
+    /// What part of each document is about each topic.
+    fn mixtures(&self, documents: &[Vec<u32>], words: usize, watch: &dyn Watch) -> Result<Vectors> {
+        let k = self.topics;
+        let alpha = 5.0 / k as f64;
+        let mut random = Random::new(self.seed, 0);
+        let mut of_word = vec![0u32; words * k];
+        let mut of_topic = vec![0u32; k];
+        let mut of_document = vec![0u32; documents.len() * k];
+        let mut topics: Vec<Vec<u32>> = documents.iter().map(|words| vec![0; words.len()]).collect();
+        for (d, document) in documents.iter().enumerate() {
+            for (topic, word) in topics[d].iter_mut().zip(document) {
+                *topic = random.below(k) as u32;
+                of_word[*word as usize * k + *topic as usize] += 1;
+                of_topic[*topic as usize] += 1;
+                of_document[d * k + *topic as usize] += 1;
+            }
+        }
+        let mut sums = Vectors::zeros(documents.len(), k);
+        let mut chances = vec![0.0; k];
+        for round in 0..self.rounds {
+            watch.check()?;
+            for (d, document) in documents.iter().enumerate() {
+                for (topic, word) in topics[d].iter_mut().zip(document) {
+                    let word = *word as usize * k;
+                    let old = *topic as usize;
+                    of_word[word + old] -= 1;
+                    of_topic[old] -= 1;
+                    of_document[d * k + old] -= 1;
+                    let mut sum = 0.0;
+                    for t in 0..k {
+                        sum += (f64::from(of_word[word + t]) + BETA)
+                            / (f64::from(of_topic[t]) + BETA * words as f64)
+                            * (f64::from(of_document[d * k + t]) + alpha);
+                        chances[t] = sum;
+                    }
+                    let drawn = random.unit() * sum;
+                    let new = chances.iter().position(|chance| drawn < *chance).unwrap_or(k - 1);
+                    *topic = new as u32;
+                    of_word[word + new] += 1;
+                    of_topic[new] += 1;
+                    of_document[d * k + new] += 1;
+                }
+            }
+            if round + AVERAGED >= self.rounds {
+                for d in 0..documents.len() {
+                    let row = sums.row_mut(d);
+                    (0..k).for_each(|t| row[t] += of_document[d * k + t] as f32 + alpha as f32);
+                }
+            }
+            watch.done(Step::FindingTopics, round + 1, self.rounds);
+        }
+        Ok(sums)
+    }
+}
+
+struct Topics {
+    vectors: Vectors,
+}
+
+impl Scorer for Topics {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let query = self.vectors.row(query);
+        let cosine = |document: &u32| {
+            let pairs = query.iter().zip(self.vectors.row(*document as usize));
+            pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+        };
+        scores.clear();
+        scores.extend(documents.iter().map(cosine));
+        Ok(())
+    }
+
+    fn vectors(&self) -> Option<&Vectors> {
+        Some(&self.vectors)
+    }
+}

@@ -1,0 +1,208 @@
+//! By meaning first, and the best of that token by token, as a search ranks again.
+
+use std::cmp::Ordering;
+
+use super::{Dense, Items, Pool, Ranker, Scorer, Step, Watch};
+use turnwise_core::error::Result;
+use turnwise_encoder::{Encoder, TextOptions, TokenVectors};
+use turnwise_search::late::{matching_guided, maxsim};
+
+/// So many texts have their tokens made at a time.
+const AT_ONCE: usize = 64;
+/// Above what any cosine is, so that what was ranked again stands before what was not.
+const ABOVE: f32 = 2.0;
+
+/// How texts are compared token by token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// Each token of the query with the one of the document that is most like it. Of a context, the last turn is the query.
+    Maxsim,
+    /// DialogueCSE's matching-guided embedding: the document as the turns of the context see it.
+    Matching,
+}
+
+/// An encoder that ranks twice.
+#[derive(Clone)]
+pub struct Reranked<'e> {
+    /// By its vectors,
+    pub dense: Dense<'e>,
+    /// and then by those of its tokens,
+    pub by: Tokens,
+    /// so many of the best.
+    pub top: usize,
+}
+
+impl Ranker for Reranked<'_> {
+    fn name(&self) -> String {
+        let by = match self.by {
+            Tokens::Maxsim => "maxsim",
+            Tokens::Matching => "matching",
+        };
+        format!("{}, best {} by {by}", self.dense.name(), self.top)
+    }
+
+    fn identity(&self) -> String {
+        format!("rerank/{:?}/{}/{}", self.by, self.top, self.dense.identity())
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        let (encoder, options) = (self.dense.encoder, &self.dense.options.texts);
+        let documents = tokens_of(encoder, &turns(&pool.documents), options, watch)?;
+        let queries =
+            pool.queries.as_ref().map(|queries| tokens_of(encoder, &turns(queries), options, watch));
+        Ok(Box::new(Prepared {
+            by: self.by,
+            top: self.top,
+            first: self.dense.prepare(pool, watch)?,
+            documents: documents.into_iter().map(joined).collect(),
+            queries: queries.transpose()?,
+        }))
+    }
+}
+
+/// What is said in each: a text is one turn.
+fn turns(items: &Items) -> Vec<Vec<&str>> {
+    match items {
+        Items::Texts(texts) => texts.iter().map(|text| vec![text.as_str()]).collect(),
+        Items::Dialogues(dialogues) => dialogues
+            .iter()
+            .map(|dialogue| dialogue.turns.iter().map(|turn| turn.text.as_str()).collect())
+            .collect(),
+    }
+}
+
+/// The tokens of every turn of all, each with its own; all turns go through the encoder in one go.
+fn tokens_of(
+    encoder: &dyn Encoder,
+    items: &[Vec<&str>],
+    options: &TextOptions,
+    watch: &dyn Watch,
+) -> Result<Vec<Vec<TokenVectors>>> {
+    let flat: Vec<&str> = items.iter().flatten().copied().collect();
+    let mut tokens = tokens(encoder, &flat, options, watch)?.into_iter();
+    Ok(items.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect())
+}
+
+/// The tokens of all turns as those of one text.
+fn joined(turns: Vec<TokenVectors>) -> TokenVectors {
+    let mut all = turns.into_iter();
+    let Some(mut joined) = all.next() else { return TokenVectors::default() };
+    for turn in all {
+        turn.vectors.rows().for_each(|row| joined.vectors.push(row));
+        joined.ranges.extend(turn.ranges);
+        joined.cut += turn.cut;
+    }
+    joined
+}
+
+fn tokens(
+    encoder: &dyn Encoder,
+    texts: &[&str],
+    options: &TextOptions,
+    watch: &dyn Watch,
+) -> Result<Vec<TokenVectors>> {
+    let mut tokens = Vec::with_capacity(texts.len());
+    for chunk in texts.chunks(AT_ONCE) {
+        watch.check()?;
+        tokens.extend(encoder.encode_tokens(chunk, options)?);
+        watch.done(Step::Encoding, tokens.len(), texts.len());
+    }
+    Ok(tokens)
+}
+
+struct Prepared<'a> {
+    by: Tokens,
+    top: usize,
+    first: Box<dyn Scorer + 'a>,
+    documents: Vec<TokenVectors>,
+    queries: Option<Vec<Vec<TokenVectors>>>,
+}
+
+impl Scorer for Prepared<'_> {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        self.first.scores(query, documents, scores)?;
+        let mut order: Vec<usize> = (0..documents.len()).collect();
+        order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+        let turns: Vec<&TokenVectors> = match &self.queries {
+            Some(queries) => queries[query].iter().collect(),
+            None => vec![&self.documents[query]],
+        };
+        for at in order.into_iter().take(self.top) {
+            let document = &self.documents[documents[at] as usize];
+            let score = match self.by {
+                Tokens::Maxsim => turns.last().map_or(0.0, |last| maxsim(last, document)),
+                Tokens::Matching => matching_guided(&turns, document),
+            };
+            scores[at] = ABOVE + score;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::{Dialogue, Role};
+    use turnwise_encoder::{Vectors, testing::HashEncoder};
+
+    fn pool() -> Pool {
+        let texts = ["my card is gone", "card is lost", "the parcel is late", "is my card gone", "good bye"];
+        Pool::of(Items::Texts(texts.map(str::to_owned).to_vec()))
+    }
+
+    #[test]
+    fn the_best_are_ranked_again_and_stand_before_the_others() {
+        let encoder = HashEncoder::default();
+        let dense = Dense::new(&encoder);
+        let (pool, all) = (pool(), [0, 1, 2, 3, 4]);
+        let texts: Vec<String> = (0..5).map(|n| pool.documents.text(n).into_owned()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let tokens = encoder.encode_tokens(&texts, &TextOptions::default()).unwrap();
+        let mut first = Vec::new();
+        dense.prepare(&pool, &()).unwrap().scores(0, &all, &mut first).unwrap();
+        for (by, naive) in [
+            (Tokens::Maxsim, maxsim as fn(&TokenVectors, &TokenVectors) -> f32),
+            (Tokens::Matching, |query, document| matching_guided(&[query], document)),
+        ] {
+            let ranker = Reranked { dense: dense.clone(), by, top: 3 };
+            let mut scores = Vec::new();
+            ranker.prepare(&pool, &()).unwrap().scores(0, &all, &mut scores).unwrap();
+            let mut order = all;
+            order.sort_by(|a, b| first[*b as usize].total_cmp(&first[*a as usize]));
+            for (place, n) in order.iter().map(|n| *n as usize).enumerate() {
+                let expected = if place < 3 { ABOVE + naive(&tokens[0], &tokens[n]) } else { first[n] };
+                assert_eq!(scores[n], expected, "{by:?} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_dialogue_is_the_tokens_of_its_turns() {
+        let encoder = HashEncoder::default();
+        let dialogue = |id: &str, said: &[&str]| {
+            let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+            for text in said {
+                dialogue.push("Ann", Role::User, *text);
+            }
+            dialogue
+        };
+        let said: [&[&str]; 3] =
+            [&["my card is gone", "blocked"], &["card lost"], &["the parcel", "is late", "bye"]];
+        let dialogues = said.iter().enumerate().map(|(n, said)| dialogue(&format!("d{n}"), said));
+        let pool = Pool::of(Items::Dialogues(dialogues.collect()));
+        let ranker = Reranked { dense: Dense::new(&encoder), by: Tokens::Maxsim, top: 3 };
+        let mut scores = Vec::new();
+        ranker.prepare(&pool, &()).unwrap().scores(0, &[0, 1, 2], &mut scores).unwrap();
+        let tokens = |n: usize| {
+            let turns = encoder.encode_tokens(said[n], &TextOptions::default()).unwrap();
+            let mut all = TokenVectors { vectors: Vectors::new(encoder.dim()), ..TokenVectors::default() };
+            turns.iter().for_each(|turn| turn.vectors.rows().for_each(|row| all.vectors.push(row)));
+            all
+        };
+        for (n, score) in scores.iter().enumerate() {
+            assert_eq!(*score, ABOVE + maxsim(&tokens(0), &tokens(n)), "{n}");
+        }
+        assert_eq!(joined(Vec::new()), TokenVectors::default());
+    }
+}

@@ -1,0 +1,164 @@
+//! Moving vectors so that they fill their space: less their mean, or whitened (Su et al., 2021).
+
+use rayon::prelude::*;
+
+use turnwise_encoder::Vectors;
+
+/// What is done to all vectors before they are compared, by what the documents' are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spread {
+    /// Nothing.
+    #[default]
+    AsIs,
+    /// The mean is taken off.
+    Centred,
+    /// The mean is taken off, and what remains varies as much in every direction, and in no two together.
+    Whitened,
+}
+
+/// To the variance of each direction so much of the mean variance is added: fewer vectors than directions have none in some.
+const LEAST: f64 = 1e-6;
+
+/// What was learnt of some vectors.
+pub(super) struct Learnt {
+    mean: Vec<f64>,
+    /// The lower triangle whose product with itself, turned over, is the covariance. To divide by it whitens: not along the
+    /// same axes as by eigenvectors, but the cosines of the two are the same.
+    triangle: Option<Vec<f64>>,
+}
+
+impl Spread {
+    /// Looks at the documents' vectors. Nothing if nothing is to be done.
+    pub(super) fn learn(self, vectors: &Vectors) -> Option<Learnt> {
+        let mean = match self {
+            Spread::AsIs => return None,
+            _ => mean(vectors),
+        };
+        let triangle = (self == Spread::Whitened).then(|| triangle(covariance(vectors, &mean), mean.len()));
+        Some(Learnt { mean, triangle })
+    }
+}
+
+fn mean(vectors: &Vectors) -> Vec<f64> {
+    let mut sum = vec![0.0f64; vectors.dim()];
+    vectors.rows().for_each(|row| sum.iter_mut().zip(row).for_each(|(s, v)| *s += f64::from(*v)));
+    sum.iter().map(|s| s / vectors.len().max(1) as f64).collect()
+}
+
+/// Row after row; each is summed up on its own, so that the sums do not depend on the threads.
+fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
+    let dim = mean.len();
+    let of_row = |i: usize| {
+        let mut row = vec![0.0; dim];
+        for vector in vectors.rows() {
+            let own = f64::from(vector[i]) - mean[i];
+            for ((sum, v), m) in row.iter_mut().zip(vector).zip(mean) {
+                *sum += own * (f64::from(*v) - m);
+            }
+        }
+        row.iter_mut().for_each(|sum| *sum /= vectors.len().max(1) as f64);
+        row
+    };
+    let rows: Vec<Vec<f64>> = (0..dim).into_par_iter().map(of_row).collect();
+    let mut all = rows.concat();
+    let least = LEAST * (0..dim).map(|i| all[i * dim + i]).sum::<f64>() / dim.max(1) as f64;
+    (0..dim).for_each(|i| all[i * dim + i] += least.max(f64::MIN_POSITIVE));
+    all
+}
+
+/// Cholesky's triangle of a symmetric matrix.
+fn triangle(mut a: Vec<f64>, n: usize) -> Vec<f64> {
+    for i in 0..n {
+        for j in 0..=i {
+            let product: f64 = (0..j).map(|k| a[i * n + k] * a[j * n + k]).sum();
+            let left = a[i * n + j] - product;
+            a[i * n + j] = if i == j { left.max(f64::MIN_POSITIVE).sqrt() } else { left / a[j * n + j] };
+        }
+    }
+    a
+}
+
+impl Learnt {
+    /// Moves vectors, and gives them length 1 again.
+    pub(super) fn apply(&self, vectors: &mut Vectors) {
+        let dim = self.mean.len();
+        let moved: Vec<Vec<f32>> = (0..vectors.len())
+            .into_par_iter()
+            .map(|n| {
+                let mut row: Vec<f64> =
+                    vectors.row(n).iter().zip(&self.mean).map(|(v, m)| f64::from(*v) - m).collect();
+                if let Some(triangle) = &self.triangle {
+                    for i in 0..dim {
+                        let known: f64 =
+                            triangle[i * dim..i * dim + i].iter().zip(&row).map(|(a, b)| a * b).sum();
+                        row[i] = (row[i] - known) / triangle[i * dim + i];
+                    }
+                }
+                row.into_iter().map(|v| v as f32).collect()
+            })
+            .collect();
+        moved.iter().enumerate().for_each(|(n, row)| vectors.row_mut(n).copy_from_slice(row));
+        vectors.normalize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_core::random::Random;
+
+    fn skewed(n: usize) -> Vectors {
+        let mut random = Random::new(1, 0);
+        let mut draw = || random.below(2001) as f32 / 1000.0 - 1.0;
+        let mut vectors = Vectors::new(3);
+        for _ in 0..n {
+            let (a, b, c) = (draw(), draw(), draw());
+            vectors.push(&[1.0 + 3.0 * a, a + 0.5 * b, 0.1 * c - a]);
+        }
+        vectors
+    }
+
+    #[test]
+    fn whitened_vectors_vary_alike_in_every_direction() {
+        let vectors = skewed(400);
+        let learnt = Spread::Whitened.learn(&vectors).unwrap();
+        // Length is taken away at the end; here it must stay.
+        let whiten = |row: &[f32]| -> Vec<f64> {
+            let triangle = learnt.triangle.as_ref().unwrap();
+            let mut row: Vec<f64> = row.iter().zip(&learnt.mean).map(|(v, m)| f64::from(*v) - m).collect();
+            for i in 0..3 {
+                let known: f64 = (0..i).map(|k| triangle[i * 3 + k] * row[k]).sum();
+                row[i] = (row[i] - known) / triangle[i * 3 + i];
+            }
+            row
+        };
+        let white: Vec<Vec<f64>> = vectors.rows().map(whiten).collect();
+        for i in 0..3 {
+            for j in 0..3 {
+                let covariance = white.iter().map(|row| row[i] * row[j]).sum::<f64>() / 400.0;
+                assert!((covariance - f64::from(u8::from(i == j))).abs() < 1e-3, "{i} {j} {covariance}");
+            }
+        }
+        let mut moved = vectors.clone();
+        learnt.apply(&mut moved);
+        for (row, white) in moved.rows().zip(&white) {
+            let length = white.iter().map(|v| v * v).sum::<f64>().sqrt();
+            assert!(row.iter().zip(white).all(|(a, b)| (f64::from(*a) - b / length).abs() < 1e-5));
+        }
+    }
+
+    #[test]
+    fn centred_vectors_have_no_mean_and_few_vectors_are_no_harm() {
+        let vectors = skewed(50);
+        assert!(Spread::AsIs.learn(&vectors).is_none());
+        let learnt = Spread::Centred.learn(&vectors).unwrap();
+        let mut sum = [0.0; 3];
+        vectors.rows().for_each(|row| (0..3).for_each(|i| sum[i] += f64::from(row[i]) - learnt.mean[i]));
+        assert!(sum.iter().all(|s| s.abs() < 1e-6), "{sum:?}");
+        for n in 1..4 {
+            let mut few = skewed(n);
+            Spread::Whitened.learn(&few).unwrap().apply(&mut few);
+            assert!(few.flat().iter().all(|v| v.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! By words: the cosine of their weights, as they are or after a singular value decomposition.
+
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+
+use super::{
+    Dense, Items, Pool, Ranker, Scorer, Terms, Watch,
+    bm25::{Words, both},
+    dense,
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{
+    Vectors,
+    statics::{
+        TfidfSettings, fit_tfidf,
+        svd::{self, Effort, Sparse},
+    },
+};
+
+/// TF-IDF and the cosine, with scikit-learn's smoothed logarithm and sublinear counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tfidf {
+    /// What its words are.
+    pub terms: Terms,
+}
+
+impl Ranker for Tfidf {
+    fn name(&self) -> String {
+        self.terms.named("TF-IDF")
+    }
+
+    fn identity(&self) -> String {
+        format!("tfidf/{}", self.terms)
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        let words = Words::of(pool, self.terms);
+        watch.check()?;
+        let rare = rarity(&words);
+        let weigh = |words: &Vec<(u32, u32)>| weights(words, &rare);
+        Ok(Box::new(Prepared {
+            documents: words.documents.par_iter().map(weigh).collect(),
+            queries: words.queries.as_ref().map(|queries| queries.par_iter().map(weigh).collect()),
+        }))
+    }
+}
+
+struct Prepared {
+    documents: Vec<Vec<(u32, f64)>>,
+    queries: Option<Vec<Vec<(u32, f64)>>>,
+}
+
+impl Scorer for Prepared {
+    fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
+        let query = &self.queries.as_ref().unwrap_or(&self.documents)[query];
+        scores.clear();
+        let product = |document: &u32| both(query, &self.documents[*document as usize], |a, b| a * b) as f32;
+        scores.extend(documents.iter().map(product));
+        Ok(())
+    }
+}
+
+/// TF-IDF and a truncated singular value decomposition, both of what is to be ranked.
+#[derive(Debug, Clone, Copy)]
+pub struct TfidfThenSvd {
+    /// How wide its vectors are.
+    pub dim: usize,
+    /// Another seed gives slightly different vectors.
+    pub seed: u64,
+    /// What its words are; unasked it is the encoder of `turnwise model fit`, with its own settings.
+    pub terms: Option<Terms>,
+}
+
+impl Ranker for TfidfThenSvd {
+    fn name(&self) -> String {
+        let terms = self.terms.map(|terms| format!(" {terms}")).unwrap_or_default();
+        format!("TF-IDF+SVD-{}{terms}", self.dim)
+    }
+
+    fn identity(&self) -> String {
+        format!("tfidf-svd/{}/{}/{:?}", self.dim, self.seed, self.terms)
+    }
+
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        match self.terms {
+            None => self.fitted(pool, watch),
+            Some(terms) => self.plain(terms, pool),
+        }
+    }
+}
+
+impl TfidfThenSvd {
+    fn fitted<'a>(&self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+        let settings = TfidfSettings { dim: self.dim, seed: self.seed, ..TfidfSettings::default() };
+        // What stands twice among utterances would weigh twice.
+        let texts: Vec<String> = match &pool.documents {
+            Items::Texts(texts) => texts.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect(),
+            dialogues => (0..dialogues.len()).map(|n| dialogues.text(n).into_owned()).collect(),
+        };
+        let encoder = fit_tfidf(texts.into_iter(), &settings)?;
+        let dense = Dense::new(&encoder);
+        Ok(Box::new(dense::Prepared::new(&dense, pool, watch)?))
+    }
+
+    /// As scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` and `TruncatedSVD` would have it.
+    fn plain(&self, terms: Terms, pool: &Pool) -> Result<Box<dyn Scorer>> {
+        let words = Words::of(pool, terms);
+        let mut kept = 0;
+        let columns: Vec<Option<u32>> =
+            words.documents_with.iter().map(|with| (*with >= 2).then(|| (kept += 1, kept - 1).1)).collect();
+        let rare = rarity(&words);
+        let row = |document: &Vec<(u32, u32)>| {
+            let known: Vec<(u32, u32)> =
+                document.iter().filter(|(word, _)| columns[*word as usize].is_some()).copied().collect();
+            let weights = weights(&known, &rare).into_iter();
+            weights
+                .filter_map(|(word, weight)| Some((columns[word as usize]?, weight as f32)))
+                .collect::<Vec<_>>()
+        };
+        let mut matrix = Sparse::new(kept as usize);
+        words.documents.iter().for_each(|document| matrix.push(row(document)));
+        let effort = if terms == Terms::Scikit { Effort::SCIKIT } else { Effort::THOROUGH };
+        let svd = svd::truncated_with(&matrix, self.dim, effort, self.seed);
+        let dim = svd.values.len();
+        if dim == 0 {
+            return Err(Error::data(
+                "no word is in two of the documents, so that there is nothing to decompose",
+            ));
+        }
+        let project = |document: &Vec<(u32, u32)>| {
+            let mut vector = vec![0.0f32; dim];
+            for (column, weight) in row(document) {
+                let component = &svd.components[column as usize * dim..][..dim];
+                vector.iter_mut().zip(component).for_each(|(v, c)| *v += weight * c);
+            }
+            vector
+        };
+        let vectors = |rows: &Vec<Vec<(u32, u32)>>| {
+            let flat = rows.par_iter().map(project).collect::<Vec<_>>().concat();
+            let mut vectors = Vectors::from_flat(dim, flat).unwrap_or_default();
+            vectors.normalize();
+            vectors
+        };
+        Ok(Box::new(dense::Prepared::given(vectors(&words.documents), words.queries.as_ref().map(vectors))))
+    }
+}
+
+/// How much each word weighs for being rare: scikit-learn's smoothed logarithm.
+fn rarity(words: &Words) -> Vec<f64> {
+    let count = words.count as f64;
+    words.documents_with.iter().map(|with| ((1.0 + count) / (1.0 + f64::from(*with))).ln() + 1.0).collect()
+}
+
+/// The weights of a text's words, of length 1 as a whole.
+fn weights(words: &[(u32, u32)], rare: &[f64]) -> Vec<(u32, f64)> {
+    let weigh = |(word, times): &(u32, u32)| (*word, (1.0 + f64::from(*times).ln()) * rare[*word as usize]);
+    let mut weights: Vec<(u32, f64)> = words.iter().map(weigh).collect();
+    let length = weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt();
+    weights.iter_mut().for_each(|(_, weight)| *weight /= length.max(1e-12));
+    weights
+}

@@ -1,0 +1,112 @@
+//! What a difference is worth: tests and intervals by drawing again, from a seed.
+
+use rayon::prelude::*;
+
+pub use turnwise_core::average::mean_and_deviation;
+use turnwise_core::random::Random;
+
+/// Draws of a test or an interval.
+pub const DRAWS: usize = 10_000;
+
+/// How probable so great a difference of two systems' mean is if it does not matter which is which: the paired
+/// randomisation test, two-sided, where each query's two values change places by chance.
+pub fn randomisation(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
+    let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
+    // Where nothing differs nothing can be told.
+    if apart.is_empty() {
+        return 1.0;
+    }
+    let seen = apart.iter().sum::<f64>().abs();
+    // What should be as great may be less by rounding.
+    let least = seen - 1e-9 * apart.iter().map(|d| d.abs()).sum::<f64>();
+    let as_great = (0..draws as u64)
+        .into_par_iter()
+        .filter(|draw| {
+            let mut random = Random::new(seed, *draw);
+            let (mut bits, mut left, mut sum) = (0u64, 0, 0.0);
+            for d in &apart {
+                if left == 0 {
+                    (bits, left) = (random.bits(), 64);
+                }
+                sum += if bits & 1 == 1 { *d } else { -d };
+                bits >>= 1;
+                left -= 1;
+            }
+            sum.abs() >= least
+        })
+        .count();
+    (as_great + 1) as f64 / (draws + 1) as f64
+}
+
+/// Between which two numbers the mean lies in so great a part of the draws with replacement: the bootstrap's percentiles.
+pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, f64) {
+    if values.is_empty() {
+        return (0.0, 0.0);
+    }
+    let mut means: Vec<f64> = (0..draws as u64)
+        .into_par_iter()
+        .map(|draw| {
+            let mut random = Random::new(seed, draw);
+            (0..values.len()).map(|_| values[random.below(values.len())]).sum::<f64>() / values.len() as f64
+        })
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let at = |part: f64| means[((draws as f64 * part) as usize).min(draws.saturating_sub(1))];
+    (at((1.0 - within) / 2.0), at((1.0 + within) / 2.0))
+}
+
+/// Probabilities of several tests, corrected for their being several (Holm's step-down), in their order.
+pub fn holm(probabilities: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).collect();
+    order.sort_unstable_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
+    let mut corrected = vec![0.0; probabilities.len()];
+    let mut least: f64 = 0.0;
+    for (step, n) in order.iter().enumerate() {
+        least = least.max(probabilities[*n] * (probabilities.len() - step) as f64).min(1.0);
+        corrected[*n] = least;
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_deviation_of_a_sample() {
+        assert_eq!(mean_and_deviation(&[1.0, 3.0]), (2.0, 2f64.sqrt()));
+        assert_eq!((mean_and_deviation(&[4.0]), mean_and_deviation(&[])), ((4.0, 0.0), (0.0, 0.0)));
+    }
+
+    #[test]
+    fn the_randomisation_test_is_what_all_changes_of_places_give() {
+        // Of 2^10 changes of places two are as great: 1/512.
+        let (a, b): (Vec<f64>, Vec<f64>) = ((1..=10).map(f64::from).collect(), vec![0.0; 10]);
+        let p = randomisation(&a, &b, 100_000, 3);
+        assert!((p - 2.0 / 1024.0).abs() < 0.0005, "{p}");
+        let p = randomisation(&[1.0, -1.0, 1.0], &[0.0; 3], 20_000, 3);
+        assert!((p - 1.0).abs() < 1e-9, "{p}");
+        assert_eq!(randomisation(&a, &a, 100, 3), 1.0);
+        assert_eq!(randomisation(&a, &b, 1000, 3), randomisation(&b, &a, 1000, 3));
+    }
+
+    #[test]
+    fn an_interval_covers_the_mean_as_wide_as_its_error() {
+        let values: Vec<f64> = (0..400).map(|n| f64::from(n % 2)).collect();
+        let (low, high) = bootstrap(&values, 0.95, DRAWS, 1);
+        // 1.96 standard errors of a coin.
+        assert!((low - 0.451).abs() < 0.006 && (high - 0.549).abs() < 0.006, "{low} {high}");
+        assert_eq!(bootstrap(&values, 0.95, 500, 1), bootstrap(&values, 0.95, 500, 1));
+        assert_eq!(bootstrap(&[], 0.95, 500, 1), (0.0, 0.0));
+    }
+
+    #[test]
+    fn holm_by_hand() {
+        let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (corrected, expected) in corrected.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((corrected - expected).abs() < 1e-12);
+        }
+        assert!(holm(&[]).is_empty());
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+    }
+}

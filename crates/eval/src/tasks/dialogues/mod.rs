@@ -1,0 +1,205 @@
+//! dial2vec's three tasks, over one set of dialogues with a domain each.
+
+mod domains;
+mod related;
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Candidates, Columns, ListTask, Map, Outcome, Skipped, Task, Value};
+use crate::{
+    rank::{Items, Pool, Scorer, Step, Watch},
+    trec::Measure,
+};
+use domains::categorization;
+use related::relatedness;
+use turnwise_core::{
+    error::{Error, Result},
+    random::Random,
+};
+use turnwise_corpus::Dialogue;
+use turnwise_encoder::Vectors;
+use turnwise_measures::{plane::plane, space::space};
+
+/// As the paper's text has it, or as its released code does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The text: ten runs of k-means, one correlation over random pairs.
+    Paper,
+    /// The code: max(3, 10 − n/500) runs, and the mean over the dialogues of the correlation with all others.
+    Code,
+}
+
+impl Profile {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Paper => "paper",
+            Profile::Code => "code",
+        }
+    }
+}
+
+/// How often what is drawn is drawn.
+const DRAWS: usize = 10;
+/// Dialogues on a map, at most: more take longer to draw than to look at.
+const MAPPED: usize = 1_000;
+/// From how many beginnings k-means takes the best.
+const BEGINNINGS: usize = 10;
+
+/// Domain categorization, semantic relatedness and dialogue retrieval.
+pub struct DialogueTask {
+    retrieval: ListTask,
+    /// The domain of each dialogue, by number.
+    labels: Vec<usize>,
+    domains: Vec<String>,
+    profile: Profile,
+    seed: u64,
+}
+
+impl DialogueTask {
+    /// Of dialogues with a domain each. Those with none or several are left out, and counted.
+    pub fn new(dialogues: Vec<Dialogue>, profile: Profile, seed: u64) -> Result<Self> {
+        let mut skipped = Vec::new();
+        let mut kept = Vec::new();
+        for dialogue in dialogues {
+            match dialogue.domains.len() {
+                1 => kept.push(dialogue),
+                0 => Skipped::count(&mut skipped, "dialogues without a domain", || dialogue.id.to_string()),
+                _ => Skipped::count(&mut skipped, "dialogues of several domains", || dialogue.id.to_string()),
+            }
+        }
+        let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (n, dialogue) in kept.iter().enumerate() {
+            members.entry(&dialogue.domains[0]).or_default().push(n as u32);
+        }
+        if members.len() < 2 {
+            return Err(Error::Data {
+                message: format!(
+                    "{} of one domain each; the tasks need at least two domains",
+                    match members.len() {
+                        0 => "there are no dialogues".to_owned(),
+                        _ => format!("all {} dialogues have one domain", kept.len()),
+                    }
+                ),
+                hint: Some(
+                    "the domain is a label of each dialogue; `turnwise corpus stats` lists them".to_owned(),
+                ),
+            });
+        }
+        let numbers: HashMap<&str, usize> =
+            members.keys().enumerate().map(|(n, domain)| (*domain, n)).collect();
+        let labels: Vec<usize> = kept.iter().map(|dialogue| numbers[dialogue.domains[0].as_str()]).collect();
+        let domains = members.keys().map(|domain| (*domain).to_owned()).collect();
+        let mut judged = Vec::new();
+        let mut places = Vec::new();
+        for (n, dialogue) in kept.iter().enumerate() {
+            let same = &members[dialogue.domains[0].as_str()];
+            if same.len() < 2 {
+                Skipped::count(&mut skipped, "dialogues that are alone in their domain, as queries", || {
+                    dialogue.id.to_string()
+                });
+                continue;
+            }
+            judged.push(same.iter().filter(|other| **other != n as u32).map(|other| (*other, 1)).collect());
+            places.push(n as u32);
+        }
+        let documents: Vec<String> = kept.iter().map(|dialogue| dialogue.id.to_string()).collect();
+        let retrieval = ListTask {
+            name: "dialogues",
+            about: "dialogue retrieval, semantic relatedness and domain categorization (dial2vec)",
+            queries: places.iter().map(|n| documents[*n as usize].clone()).collect(),
+            documents,
+            places,
+            candidates: Candidates::All { judged, depth: usize::MAX },
+            pool: Pool::of(Items::Dialogues(kept)),
+            measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],
+            skipped,
+        };
+        Ok(DialogueTask { retrieval, labels, domains, profile, seed })
+    }
+
+    fn space(&self, scorer: &dyn Scorer) -> Vec<Value> {
+        let same = |a: usize, b: usize| self.labels[a] == self.labels[b];
+        let found = scorer.vectors().and_then(|vectors| space(vectors, same));
+        let Some(found) = found else { return Vec::new() };
+        let named = [
+            ("alignment", found.alignment),
+            ("adjusted alignment", found.adjusted_alignment),
+            ("uniformity", found.uniformity),
+        ];
+        let value = |(name, value): (&str, f64)| Value {
+            measure: name.to_owned(),
+            value,
+            deviation: None,
+            floor: None,
+            each: Vec::new(),
+        };
+        named.into_iter().map(value).collect()
+    }
+
+    /// Where the dialogues lie; of many, so many drawn by chance.
+    fn map(&self, scorer: &dyn Scorer, watch: &dyn Watch) -> Result<Option<Map>> {
+        let Some(vectors) = scorer.vectors() else { return Ok(None) };
+        let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
+        Random::new(self.seed, u64::MAX).shuffle(&mut drawn);
+        drawn.truncate(MAPPED);
+        drawn.sort_unstable();
+        let mut of_drawn = Vectors::new(vectors.dim());
+        drawn.iter().for_each(|n| of_drawn.push(vectors.row(*n)));
+        let points = plane(&of_drawn, self.seed, |done, all| {
+            watch.done(Step::Mapping, done, all);
+            !watch.stop()
+        });
+        watch.check()?;
+        Ok(points.map(|points| Map {
+            names: self.domains.clone(),
+            labels: drawn.iter().map(|n| self.labels[*n]).collect(),
+            ids: drawn.iter().map(|n| self.retrieval.documents[*n].clone()).collect(),
+            // More digits than anybody can see make the file longer.
+            points: points.iter().map(|point| point.map(|v| (v * 1e3).round() / 1e3)).collect(),
+        }))
+    }
+}
+
+impl Task for DialogueTask {
+    fn name(&self) -> &'static str {
+        self.retrieval.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.retrieval.about
+    }
+
+    fn size(&self) -> String {
+        format!("{} dialogues of {} domains", self.labels.len(), self.domains.len())
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.retrieval.pool
+    }
+
+    fn skipped(&self) -> &[Skipped] {
+        &self.retrieval.skipped
+    }
+
+    fn classes(&self) -> Option<usize> {
+        Some(self.domains.len())
+    }
+
+    fn identity(&self) -> String {
+        format!("dialogues/{}/{}/{DRAWS}/{BEGINNINGS}", self.profile.name(), self.seed)
+    }
+
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
+        let mut outcome = self.retrieval.run(scorer, keep, watch)?;
+        let (related, pairs) = relatedness(self, scorer, keep)?;
+        outcome.values.push(related);
+        let (categorized, clusters) = categorization(self, scorer, keep, watch)?;
+        outcome.values.extend(categorized);
+        outcome.columns.extend(pairs.into_iter().chain(clusters));
+        outcome.values.extend(self.space(scorer));
+        outcome.map = self.map(scorer, watch)?;
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,249 @@
+//! Tasks in which documents are put into an order for each query.
+
+use std::{cmp::Ordering, collections::HashMap};
+
+use rayon::prelude::*;
+
+use super::{Outcome, Ranked, Skipped, Task, Value};
+use crate::{
+    order,
+    rank::{Pool, Scorer, Step, Watch, must_be_numbers},
+    trec::Measure,
+};
+use turnwise_core::error::Result;
+use turnwise_measures::{chance::Chance, ranking::Ranking};
+
+/// Queries that a thread ranks before it tells how far it is.
+const CHUNK: usize = 64;
+
+/// What is ranked for each query, and its grades.
+#[derive(Debug, Clone)]
+pub enum Candidates {
+    /// These, each judged.
+    Given(Vec<Vec<(u32, i32)>>),
+    /// All of the pool; those that are not judged are not relevant. So many are kept of a ranking.
+    All {
+        /// Of each query, the documents that were judged.
+        judged: Vec<HashMap<u32, i32>>,
+        /// How many are looked at.
+        depth: usize,
+    },
+}
+
+/// A task of rankings.
+#[derive(Debug, Clone)]
+pub struct ListTask {
+    /// A short name.
+    pub name: &'static str,
+    /// What it is, with its paper.
+    pub about: &'static str,
+    /// What is ranked.
+    pub pool: Pool,
+    /// The ids of the documents, which settle ties.
+    pub documents: Vec<String>,
+    /// The ids of the queries.
+    pub queries: Vec<String>,
+    /// The place of each query in the pool.
+    pub places: Vec<u32>,
+    /// What is ranked for each of them.
+    pub candidates: Candidates,
+    /// What it is judged by, with the names that papers have for them.
+    pub measures: Vec<(&'static str, Measure)>,
+    /// What was left out.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Task for ListTask {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn size(&self) -> String {
+        let queries = self.queries.len();
+        match &self.candidates {
+            Candidates::All { .. } => format!("{queries} queries, {} documents", self.documents.len()),
+            Candidates::Given(lists) => {
+                let sizes = lists.iter().map(Vec::len);
+                let positive = lists.iter().map(|list| list.iter().filter(|(_, grade)| *grade > 0).count());
+                format!(
+                    "{queries} queries, {} candidates each, {} of them positive",
+                    span(sizes),
+                    span(positive)
+                )
+            }
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    fn identity(&self) -> String {
+        let measures: Vec<String> = self.measures.iter().map(|(_, measure)| measure.to_string()).collect();
+        format!("{}/{}", self.name, measures.join(","))
+    }
+
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
+        let places = order::places(&self.documents);
+        let all: Vec<u32> = (0..self.documents.len() as u32).collect();
+        let mut rows = Vec::with_capacity(self.queries.len());
+        let numbers: Vec<usize> = (0..self.queries.len()).collect();
+        for chunk in numbers.chunks(CHUNK * rayon::current_num_threads()) {
+            watch.check()?;
+            let ranked = |n: &usize| self.ranked(*n, scorer, &places, &all, keep);
+            let done: Vec<Row> =
+                chunk.par_iter().with_min_len(CHUNK / 8).map(ranked).collect::<Result<_>>()?;
+            rows.extend(done);
+            watch.done(Step::Ranking, rows.len(), self.queries.len());
+        }
+        let values = self.measures.iter().enumerate().map(|(m, (name, _))| {
+            let each: Vec<f64> = rows.iter().map(|row| row.values[m]).collect();
+            let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / rows.len().max(1) as f64;
+            Value {
+                measure: (*name).to_owned(),
+                value: mean(&mut each.iter().copied()),
+                deviation: None,
+                floor: rows
+                    .iter()
+                    .all(|row| row.by_chance[m].is_some())
+                    .then(|| mean(&mut rows.iter().filter_map(|row| row.by_chance[m]))),
+                each,
+            }
+        });
+        Ok(Outcome {
+            values: values.collect(),
+            queries: self.queries.clone(),
+            rankings: if keep { rows.into_iter().map(|row| row.ranked).collect() } else { Vec::new() },
+            ..Outcome::default()
+        })
+    }
+}
+
+/// What came of a query.
+struct Row {
+    values: Vec<f64>,
+    by_chance: Vec<Option<f64>>,
+    ranked: Ranked,
+}
+
+impl ListTask {
+    fn ranked(&self, n: usize, scorer: &dyn Scorer, places: &[u32], all: &[u32], keep: bool) -> Result<Row> {
+        let own = self.places[n];
+        let documents: Vec<u32> = match &self.candidates {
+            Candidates::Given(lists) => lists[n].iter().map(|(document, _)| *document).collect(),
+            Candidates::All { .. } => all.to_vec(),
+        };
+        let grade = |at: usize| match &self.candidates {
+            Candidates::Given(lists) => Some(lists[n][at].1),
+            Candidates::All { judged, .. } => judged[n].get(&documents[at]).copied(),
+        };
+        let mut scores = Vec::new();
+        scorer.scores(own as usize, &documents, &mut scores)?;
+        must_be_numbers("the ranker", &self.queries[n], &scores)?;
+        // A document that is its own query is no candidate.
+        let is_itself = |at: &u32| {
+            let whole = matches!(self.candidates, Candidates::All { .. });
+            whole && self.pool.queries.is_none() && documents[*at as usize] == own
+        };
+        let mut order: Vec<u32> = (0..documents.len() as u32).filter(|at| !is_itself(at)).collect();
+        let ranked_among = order.len();
+        let better = |a: &u32, b: &u32| {
+            let (a, b) = (*a as usize, *b as usize);
+            let place = |at: usize| places[documents[at] as usize];
+            scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal).then_with(|| place(a).cmp(&place(b)))
+        };
+        let depth = match &self.candidates {
+            Candidates::All { depth, .. } => *depth,
+            Candidates::Given(_) => usize::MAX,
+        };
+        if order.len() > depth {
+            order.select_nth_unstable_by(depth, better);
+            order.truncate(depth);
+        }
+        order.sort_unstable_by(better);
+        let given: Vec<i32> = match &self.candidates {
+            Candidates::Given(lists) => {
+                lists[n].iter().map(|(_, grade)| *grade).filter(|grade| *grade > 0).collect()
+            }
+            Candidates::All { judged, .. } => {
+                judged[n].values().copied().filter(|grade| *grade > 0).collect()
+            }
+        };
+        let ranking = Ranking {
+            grades: order.iter().map(|at| grade(*at as usize)).collect(),
+            given,
+            judged_not: 0,
+            level: 1,
+        };
+        let chance = Chance { all: ranked_among, relevant: ranking.relevant() };
+        let ranked = if keep {
+            let documents = order.iter().map(|at| {
+                let document = documents[*at as usize];
+                (self.documents[document as usize].clone(), scores[*at as usize], grade(*at as usize))
+            });
+            Ranked { query: self.queries[n].clone(), documents: documents.collect() }
+        } else {
+            Ranked::default()
+        };
+        Ok(Row {
+            values: self.measures.iter().map(|(_, measure)| measure.of(&ranking)).collect(),
+            by_chance: self.measures.iter().map(|(_, measure)| measure.by_chance(chance)).collect(),
+            ranked,
+        })
+    }
+}
+
+/// `30`, or `21 to 30`.
+fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
+    match (sizes.clone().min(), sizes.max()) {
+        (Some(least), Some(most)) if least == most => most.to_string(),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        _ => "0".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        data::semantic_retrieval_of,
+        rank::{Dense, Ranker},
+    };
+    use turnwise_encoder::testing::HashEncoder;
+
+    fn done(encoder: &HashEncoder, keep: bool) -> Result<Outcome> {
+        let lines =
+            "b\tlost card\tx\tc,a\td\na\tcard lost\tx\tb\tc,d\nc\tcard\tx\ta\td\nd\tparcel\ty\t\ta,b\n";
+        let task = semantic_retrieval_of(lines.as_bytes(), std::path::Path::new("made up")).unwrap();
+        let dense = Dense::new(encoder);
+        task.run(dense.prepare(task.pool(), &()).unwrap().as_ref(), keep, &())
+    }
+
+    #[test]
+    fn a_score_that_is_no_number_is_an_error_that_names_the_query() {
+        let e = done(&HashEncoder { not_finite_on: Some("parcel"), ..HashEncoder::default() }, false)
+            .unwrap_err();
+        assert_eq!(e.to_string(), "the ranker gave a score that is no finite number for the query b");
+    }
+
+    #[test]
+    fn rankings_are_kept_if_asked_for_and_ties_go_by_id() {
+        let outcome = done(&HashEncoder::default(), true).unwrap();
+        assert_eq!(outcome.queries, ["b", "a", "c"]);
+        // "lost card" and "card lost" have one vector, so that both are as near to "card".
+        let of_c = &outcome.rankings[2];
+        assert_eq!(of_c.documents.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["a", "d"]);
+        let of_b: Vec<(&str, Option<i32>)> =
+            outcome.rankings[0].documents.iter().map(|(id, _, g)| (id.as_str(), *g)).collect();
+        assert_eq!((of_b[0], of_b.len()), (("a", Some(1)), 3));
+        assert!(done(&HashEncoder::default(), false).unwrap().rankings.is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! A run by its judgments.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{Measure, Qrels, Run};
+use turnwise_measures::ranking::{RELEVANT, Ranking};
+
+/// How a run is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// From which grade on a document is relevant.
+    pub level: i32,
+    /// Whether judged queries that the run does not have count, as 0.
+    pub complete: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { level: RELEVANT, complete: false }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Evaluation {
+    /// The run's own name.
+    pub tag: String,
+    /// The measures, in their order.
+    pub measures: Vec<Measure>,
+    /// The values of each query.
+    pub queries: BTreeMap<String, Vec<f64>>,
+    /// Queries of the run that nobody judged: left out.
+    pub unjudged: Vec<String>,
+    /// Judged queries that the run does not have.
+    pub missing: Vec<String>,
+}
+
+/// Judges a run.
+pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options) -> Evaluation {
+    let mut evaluation =
+        Evaluation { tag: run.tag.clone(), measures: measures.to_vec(), ..Evaluation::default() };
+    let nothing = Vec::new();
+    for (query, judged) in &qrels.queries {
+        let documents = run.queries.get(query);
+        if documents.is_none() {
+            evaluation.missing.push(query.clone());
+            if !options.complete {
+                continue;
+            }
+        }
+        let ranking = Ranking {
+            grades: documents.unwrap_or(&nothing).iter().map(|(id, _)| judged.get(id).copied()).collect(),
+            given: judged.values().copied().filter(|grade| *grade > 0).collect(),
+            judged_not: judged.values().filter(|grade| (0..options.level).contains(*grade)).count(),
+            level: options.level,
+        };
+        evaluation.queries.insert(query.clone(), measures.iter().map(|m| m.of(&ranking)).collect());
+    }
+    let unjudged = run.queries.keys().filter(|query| !qrels.queries.contains_key(*query));
+    evaluation.unjudged.extend(unjudged.cloned());
+    evaluation
+}
+
+impl Evaluation {
+    /// The values of all queries together.
+    pub fn of_all(&self) -> Vec<f64> {
+        let column = |n: usize| self.queries.values().map(|values| values[n]).collect::<Vec<f64>>();
+        self.measures.iter().enumerate().map(|(n, measure)| measure.of_all(&column(n))).collect()
+    }
+
+    /// The lines that trec_eval prints of each query, if asked for, and of all.
+    pub fn lines(&self, each: bool) -> impl Iterator<Item = String> + '_ {
+        let queries = self.queries.iter().filter(move |_| each).flat_map(|(query, values)| {
+            let of_query = self.measures.iter().zip(values).filter(|(measure, _)| !measure.is_of_all());
+            of_query.map(move |(measure, value)| line(measure, query, *value))
+        });
+        // trec_eval names the run with its own measures.
+        let named =
+            self.measures.contains(&Measure::NumQ).then(|| format!("{:<22}\tall\t{}", "runid", self.tag));
+        let all = self.of_all();
+        queries
+            .chain(named)
+            .chain((0..self.measures.len()).map(move |n| line(&self.measures[n], "all", all[n])))
+    }
+}
+
+fn line(measure: &Measure, query: &str, value: f64) -> String {
+    let name: &dyn fmt::Display = &measure.to_string();
+    match measure.is_count() {
+        true => format!("{name:<22}\t{query}\t{value:.0}"),
+        false => format!("{name:<22}\t{query}\t{value:6.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trec::asked;
+
+    fn sample() -> (Qrels, Run) {
+        let mut qrels = Qrels::default();
+        for (query, document, grade) in [("1", "a", 1), ("1", "b", 0), ("2", "c", 2), ("3", "d", 1)] {
+            qrels.queries.entry(query.into()).or_default().insert(document.into(), grade);
+        }
+        let mut run = Run { tag: "me".into(), ..Run::default() };
+        run.queries.insert("1".into(), vec![("b".into(), 2.0), ("a".into(), 1.0)]);
+        run.queries.insert("2".into(), vec![("c".into(), 2.0)]);
+        run.queries.insert("9".into(), vec![("c".into(), 2.0)]);
+        (qrels, run)
+    }
+
+    #[test]
+    fn queries_that_one_side_lacks_are_told_and_count_only_if_asked() {
+        let (qrels, run) = sample();
+        let measures = asked(&["map", "num_q"]).unwrap();
+        let evaluation = evaluate(&qrels, &run, &measures, Options::default());
+        assert_eq!(
+            (evaluation.unjudged.as_slice(), evaluation.missing.as_slice()),
+            (&["9".to_owned()][..], &["3".to_owned()][..])
+        );
+        assert_eq!(evaluation.of_all(), [2.0, 0.75]);
+        let complete = evaluate(&qrels, &run, &measures, Options { complete: true, ..Options::default() });
+        assert_eq!(complete.of_all(), [3.0, 0.5]);
+    }
+
+    #[test]
+    fn lines_are_those_of_trec_eval() {
+        let (qrels, run) = sample();
+        let measures = asked(&["map", "num_ret", "num_q"]).unwrap();
+        let evaluation = evaluate(&qrels, &run, &measures, Options::default());
+        let lines: Vec<String> = evaluation.lines(true).collect();
+        assert_eq!(
+            lines,
+            [
+                "num_ret               \t1\t2",
+                "map                   \t1\t0.5000",
+                "num_ret               \t2\t1",
+                "map                   \t2\t1.0000",
+                "runid                 \tall\tme",
+                "num_q                 \tall\t2",
+                "num_ret               \tall\t3",
+                "map                   \tall\t0.7500",
+            ]
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! The measures by trec_eval's names.
+
+use std::fmt;
+
+use turnwise_core::error::{Error, Result};
+use turnwise_measures::{chance::Chance, ranking::Ranking};
+
+/// A measure of one query, in the order in which trec_eval prints them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// How many queries; of all only.
+    NumQ,
+    /// How many documents were returned.
+    NumRet,
+    /// How many are relevant.
+    NumRel,
+    /// How many of them were returned.
+    NumRelRet,
+    /// Average precision.
+    Map,
+    /// The geometric mean of average precision; of all only.
+    GmMap,
+    /// Precision at as many places as there are relevant ones.
+    Rprec,
+    /// Relevant ones before those judged not to be.
+    Bpref,
+    /// One over the place of the first relevant one.
+    RecipRank,
+    /// Interpolated precision at so many hundredths of recall.
+    IprecAtRecall(u32),
+    /// Precision of the first so many.
+    P(u32),
+    /// Recall of the first so many.
+    Recall(u32),
+    /// Normalised discounted gain of all.
+    Ndcg,
+    /// And of the first so many.
+    NdcgCut(u32),
+    /// Average precision of the first so many.
+    MapCut(u32),
+    /// Whether one of the first so many is relevant.
+    Success(u32),
+}
+
+/// A name, the measure of a place, and trec_eval's places.
+type WithPlaces = (&'static str, fn(u32) -> Measure, &'static [u32]);
+
+/// trec_eval's places.
+const CUTS: [u32; 9] = [5, 10, 15, 20, 30, 100, 200, 500, 1000];
+const SUCCESS: [u32; 3] = [1, 5, 10];
+const RECALLS: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/// trec_eval's least average precision in a geometric mean.
+const LEAST: f64 = 0.00001;
+
+impl Measure {
+    const PLAIN: [(&'static str, Measure); 10] = [
+        ("num_q", Measure::NumQ),
+        ("num_ret", Measure::NumRet),
+        ("num_rel", Measure::NumRel),
+        ("num_rel_ret", Measure::NumRelRet),
+        ("map", Measure::Map),
+        ("gm_map", Measure::GmMap),
+        ("Rprec", Measure::Rprec),
+        ("bpref", Measure::Bpref),
+        ("recip_rank", Measure::RecipRank),
+        ("ndcg", Measure::Ndcg),
+    ];
+
+    /// The measures that have a place in their name, with the places that are meant where none is given.
+    const CUT: [WithPlaces; 6] = [
+        ("iprec_at_recall", Measure::IprecAtRecall, &RECALLS),
+        ("P", Measure::P, &CUTS),
+        ("recall", Measure::Recall, &CUTS),
+        ("ndcg_cut", Measure::NdcgCut, &CUTS),
+        ("map_cut", Measure::MapCut, &CUTS),
+        ("success", Measure::Success, &SUCCESS),
+    ];
+
+    /// What trec_eval prints unasked.
+    fn official() -> Vec<Measure> {
+        let plain = Measure::PLAIN.iter().map(|(_, measure)| *measure).filter(|m| *m != Measure::Ndcg);
+        plain.chain(RECALLS.map(Measure::IprecAtRecall)).chain(CUTS.map(Measure::P)).collect()
+    }
+
+    /// Whether it is a count, which has no mean but a sum.
+    pub fn is_count(self) -> bool {
+        matches!(self, Measure::NumQ | Measure::NumRet | Measure::NumRel | Measure::NumRelRet)
+    }
+
+    /// Whether it is told of all queries together only.
+    pub fn is_of_all(self) -> bool {
+        matches!(self, Measure::NumQ | Measure::GmMap)
+    }
+
+    /// Its value for a query.
+    pub fn of(self, ranking: &Ranking) -> f64 {
+        let all = usize::MAX;
+        match self {
+            Measure::NumQ => 1.0,
+            Measure::NumRet => ranking.grades.len() as f64,
+            Measure::NumRel => ranking.relevant() as f64,
+            Measure::NumRelRet => ranking.found(all) as f64,
+            Measure::Map => ranking.average_precision(all),
+            Measure::GmMap => ranking.average_precision(all).max(LEAST).ln(),
+            Measure::Rprec => ranking.r_precision(),
+            Measure::Bpref => ranking.bpref(),
+            Measure::RecipRank => ranking.reciprocal_rank(),
+            Measure::IprecAtRecall(hundredths) => {
+                ranking.interpolated_precision(f64::from(hundredths) / 100.0)
+            }
+            Measure::P(k) => ranking.precision(k as usize),
+            Measure::Recall(k) => ranking.recall(k as usize),
+            Measure::Ndcg => ranking.ndcg(all),
+            Measure::NdcgCut(k) => ranking.ndcg(k as usize),
+            Measure::MapCut(k) => ranking.average_precision(k as usize),
+            Measure::Success(k) => ranking.success(k as usize),
+        }
+    }
+
+    /// What a ranking in any order would have; `None` where nobody has worked it out.
+    pub fn by_chance(self, chance: Chance) -> Option<f64> {
+        match self {
+            Measure::Map => Some(chance.average_precision(usize::MAX)),
+            Measure::MapCut(k) => Some(chance.average_precision(k as usize)),
+            Measure::RecipRank => Some(chance.reciprocal_rank()),
+            Measure::P(k) => Some(chance.precision(k as usize)),
+            Measure::Recall(k) => Some(chance.recall(k as usize)),
+            Measure::NdcgCut(k) => Some(chance.ndcg(k as usize)),
+            Measure::Ndcg => Some(chance.ndcg(usize::MAX)),
+            _ => None,
+        }
+    }
+
+    /// Its value for all queries together.
+    pub fn of_all(self, values: &[f64]) -> f64 {
+        let sum: f64 = values.iter().sum();
+        let mean = if values.is_empty() { 0.0 } else { sum / values.len() as f64 };
+        match self {
+            _ if self.is_count() => sum,
+            Measure::GmMap if !values.is_empty() => mean.exp(),
+            _ => mean,
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::IprecAtRecall(hundredths) => {
+                write!(f, "iprec_at_recall_{:.2}", f64::from(*hundredths) / 100.0)
+            }
+            Measure::P(k) => write!(f, "P_{k}"),
+            Measure::Recall(k) => write!(f, "recall_{k}"),
+            Measure::NdcgCut(k) => write!(f, "ndcg_cut_{k}"),
+            Measure::MapCut(k) => write!(f, "map_cut_{k}"),
+            Measure::Success(k) => write!(f, "success_{k}"),
+            plain => {
+                let name = Measure::PLAIN.iter().find(|(_, measure)| measure == plain);
+                f.write_str(name.map_or("", |(name, _)| name))
+            }
+        }
+    }
+}
+
+/// The measures that some names ask for, each once, in trec_eval's order: `map`, `P.5,10` or `P_5`, `P` for all of its
+/// places, `official` for what trec_eval prints unasked.
+pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
+    let mut measures = Vec::new();
+    for name in names {
+        let name = name.as_ref();
+        if name == "official" {
+            measures.extend(Measure::official());
+        } else if let Some((_, measure)) = Measure::PLAIN.iter().find(|(plain, _)| *plain == name) {
+            measures.push(*measure);
+        } else {
+            measures.extend(with_places(name)?);
+        }
+    }
+    measures.sort_unstable();
+    measures.dedup();
+    Ok(measures)
+}
+
+fn with_places(name: &str) -> Result<Vec<Measure>> {
+    let found =
+        Measure::CUT.iter().find_map(|(cut, make, places)| Some((make, places, name.strip_prefix(cut)?)));
+    let unknown = || {
+        let known =
+            Measure::PLAIN.iter().map(|(name, _)| *name).chain(Measure::CUT.iter().map(|(name, ..)| *name));
+        Error::unknown_name("measure", name, known.chain(["official"]))
+    };
+    let (make, places, rest) = found.ok_or_else(unknown)?;
+    if rest.is_empty() {
+        return Ok(places.iter().map(|place| make(*place)).collect());
+    }
+    let rest = rest.strip_prefix(['.', '_']).ok_or_else(unknown)?;
+    let recall = *places == RECALLS;
+    let place = |text: &str| {
+        let place = if recall {
+            text.parse::<f64>().ok().filter(|r| (0.0..=1.0).contains(r)).map(|r| (r * 100.0).round() as u32)
+        } else {
+            text.parse::<u32>().ok().filter(|k| *k > 0)
+        };
+        place.map(make).ok_or_else(|| Error::Input {
+            message: format!("`{text}` in the measure `{name}` is no place"),
+            hint: Some(
+                if recall { "a recall from 0 to 1, such as iprec_at_recall.0.10" } else { "such as P.5,10" }
+                    .to_owned(),
+            ),
+        })
+    };
+    rest.split(',').map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked_for: &[&str]) -> Vec<String> {
+        asked(asked_for).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_are_trec_evals_and_come_in_its_order() {
+        assert_eq!(names(&["P.10,5", "map", "P_5", "ndcg_cut.10"]), ["map", "P_5", "P_10", "ndcg_cut_10"]);
+        assert_eq!(names(&["success"]), ["success_1", "success_5", "success_10"]);
+        assert_eq!(names(&["iprec_at_recall.0.10,0.5"]), ["iprec_at_recall_0.10", "iprec_at_recall_0.50"]);
+        let official = names(&["official"]);
+        assert_eq!(official.len(), 9 + 11 + 9);
+        assert_eq!(official[..5], ["num_q", "num_ret", "num_rel", "num_rel_ret", "map"]);
+        assert_eq!(official.last().map(String::as_str), Some("P_1000"));
+    }
+
+    #[test]
+    fn what_is_no_measure_is_told() {
+        for (name, hint) in
+            [("mapp", "did you mean `map`?"), ("P.0", "such as P.5,10"), ("P.x", "such as P.5,10")]
+        {
+            assert_eq!(asked(&[name]).unwrap_err().hint().as_deref(), Some(hint), "{name}");
+        }
+        assert!(asked(&["Pfoo"]).is_err() && asked(&["iprec_at_recall.2"]).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! Reading judgments and runs.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+use crate::{data::each_line, order::better_first};
+use turnwise_core::error::{Error, Result};
+
+/// Grades of documents by query.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Qrels {
+    /// Of each query, its documents' grades.
+    pub queries: BTreeMap<String, HashMap<String, i32>>,
+}
+
+/// Rankings by query, the best document first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Run {
+    /// What stands in the last column.
+    pub tag: String,
+    /// Of each query, its documents and their scores.
+    pub queries: BTreeMap<String, Vec<(String, f32)>>,
+}
+
+/// Reads judgments: `query 0 document grade` as TREC has it, or `query document grade`, tabs between them and names above,
+/// as BEIR has it.
+pub fn read_qrels(path: &Path) -> Result<Qrels> {
+    let mut qrels = Qrels::default();
+    each_line(path, |number, line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (query, document, grade) = match fields[..] {
+            [query, _, document, grade] => (query, document, grade),
+            ["query-id", "corpus-id", "score"] if number == 1 => return Ok(()),
+            [query, document, grade] => (query, document, grade),
+            _ => {
+                return Err(format!(
+                    "judgments have 4 columns (query 0 document grade), this has {}",
+                    fields.len()
+                ));
+            }
+        };
+        let grade = grade.parse::<i32>().map_err(|_| format!("the grade `{grade}` is no whole number"))?;
+        let of_query = qrels.queries.entry(query.to_owned()).or_default();
+        match of_query.insert(document.to_owned(), grade) {
+            Some(before) if before != grade => {
+                Err(format!("query {query} has judged document {document} before, as {before}"))
+            }
+            _ => Ok(()),
+        }
+    })?;
+    if qrels.queries.is_empty() {
+        return Err(Error::data(format!("{} has no judgments", path.display())));
+    }
+    Ok(qrels)
+}
+
+/// Reads a run: `query Q0 document rank score tag`. The order is that of the scores, as for trec_eval; ranks are not looked at.
+pub fn read_run(path: &Path) -> Result<Run> {
+    let mut run = Run::default();
+    let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();
+    each_line(path, |number, line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [query, _, document, _, score, tag] = fields[..] else {
+            return Err(format!(
+                "a run has 6 columns (query Q0 document rank score tag), this has {}",
+                fields.len()
+            ));
+        };
+        let score = score.parse::<f32>().ok().filter(|score| score.is_finite());
+        let score = score.ok_or_else(|| format!("the score `{}` is no finite number", fields[4]))?;
+        if let Some(before) = seen.entry(query.to_owned()).or_default().insert(document.to_owned(), number) {
+            return Err(format!("query {query} has document {document} twice, first in line {before}"));
+        }
+        if run.tag.is_empty() {
+            run.tag = tag.to_owned();
+        }
+        run.queries.entry(query.to_owned()).or_default().push((document.to_owned(), score));
+        Ok(())
+    })?;
+    if run.queries.is_empty() {
+        return Err(Error::data(format!("{} has no rankings", path.display())));
+    }
+    for documents in run.queries.values_mut() {
+        documents.sort_unstable_by(|a, b| better_first((a.1, &a.0), (b.1, &b.0)));
+    }
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    fn told<T: std::fmt::Debug>(read: impl Fn(&Path) -> Result<T>, text: &str) -> String {
+        let (_folder, path) = file(text);
+        let told = read(&path).unwrap_err().to_string();
+        told.replace(&path.display().to_string(), "file")
+    }
+
+    #[test]
+    fn runs_are_put_in_order_whatever_their_ranks_say() {
+        let (_folder, path) = file("q Q0 a 1 0.5 me\nq Q0 b 2 0.5 me\r\n\nq Q0 c 3 9e-1 me\n");
+        let run = read_run(&path).unwrap();
+        assert_eq!(run.tag, "me");
+        let ids: Vec<&str> = run.queries["q"].iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn judgments_are_read_as_trec_and_as_beir_have_them() {
+        for text in ["q 0 a 1\nq 0 b 0\n", "query-id\tcorpus-id\tscore\nq\ta\t1\nq\tb\t0\n"] {
+            let (_folder, path) = file(text);
+            let qrels = read_qrels(&path).unwrap();
+            assert_eq!((qrels.queries["q"]["a"], qrels.queries["q"]["b"]), (1, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        assert_eq!(
+            told(read_run, "q Q0 a 1 0.5\n"),
+            "file:1: a run has 6 columns (query Q0 document rank score tag), this has 5"
+        );
+        assert_eq!(
+            told(read_run, "q Q0 a 1 0.5 t\nq Q0 b 2 NaN t\n"),
+            "file:2: the score `NaN` is no finite number"
+        );
+        assert_eq!(
+            told(read_run, "q Q0 a 1 0.5 t\nq Q0 a 2 0.4 t\n"),
+            "file:2: query q has document a twice, first in line 1"
+        );
+        assert_eq!(told(read_run, "\n"), "file has no rankings");
+        assert_eq!(told(read_qrels, "q 0 a yes\n"), "file:1: the grade `yes` is no whole number");
+        assert_eq!(
+            told(read_qrels, "q 0 a 1\nq 0 a 0\n"),
+            "file:2: query q has judged document a before, as 1"
+        );
+        assert_eq!(
+            told(read_qrels, "q a\n"),
+            "file:1: judgments have 4 columns (query 0 document grade), this has 2"
+        );
+    }
+}

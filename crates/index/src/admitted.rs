@@ -1,0 +1,117 @@
+//! Which utterances or dialogues a filter admits, for every part of an index that finds some.
+
+use crate::vectors::Kind;
+use turnwise_core::{
+    error::Result,
+    ids::{Seq, TurnNo},
+};
+use turnwise_corpus::{Dialogue, filter::Filter};
+use turnwise_store::Snapshot;
+
+/// What a filter admits: dialogues by their number in the log, and utterances by that and their turn. What came again
+/// under the same id has another number, so that what is not there any more is never admitted.
+#[derive(Debug, Default)]
+pub struct Admitted {
+    /// The number in the log that `base` begins with.
+    first: u64,
+    /// For each number from there, where its bits begin; none has no bits.
+    base: Vec<u32>,
+    bits: Vec<u64>,
+    count: u64,
+}
+
+/// There are no bits.
+const NOTHING: u32 = u32::MAX;
+
+/// A dialogue, and how many bits it needs: one, or one for each turn up to the last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) seq: Seq,
+    pub(super) bits: u32,
+}
+
+impl Admitted {
+    /// Looks at all records: the answer that every faster way must give too.
+    pub fn by_records(snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Self> {
+        let mut admitted = Vec::new();
+        let mut spans = Vec::new();
+        let mut records = snapshot.records();
+        while let Some(record) = records.next_record() {
+            let record = record?;
+            let dialogue: Dialogue = record.dialogue()?;
+            spans.push(Span { seq: record.seq, bits: span(kind, &dialogue) });
+            admit(filter, kind, record.seq, &dialogue, &mut |seq, turn| admitted.push((seq, turn)));
+        }
+        let mut all = Admitted::over(spans);
+        admitted.into_iter().for_each(|(seq, turn)| all.admit(seq, turn));
+        Ok(all)
+    }
+
+    /// Nothing of these dialogues yet.
+    pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
+        let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
+        let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
+            return Admitted::default();
+        };
+        let mut base = vec![NOTHING; (last - first + 1) as usize];
+        let mut bits = 0u32;
+        for span in spans {
+            base[(span.seq.0 - first) as usize] = bits;
+            bits += span.bits;
+        }
+        Admitted { first, base, bits: vec![0; (bits as usize).div_ceil(64)], count: 0 }
+    }
+
+    fn bit(&self, seq: Seq, turn: Option<TurnNo>) -> Option<usize> {
+        let at = usize::try_from(seq.0.checked_sub(self.first)?).ok()?;
+        let base = self.base.get(at).filter(|base| **base != NOTHING)?;
+        Some(*base as usize + turn.map_or(0, |turn| turn.0.saturating_sub(1) as usize))
+    }
+
+    pub(super) fn admit(&mut self, seq: Seq, turn: Option<TurnNo>) {
+        if let Some(bit) = self.bit(seq, turn)
+            && let Some(word) = self.bits.get_mut(bit / 64)
+        {
+            self.count += u64::from(*word >> (bit % 64) & 1 == 0);
+            *word |= 1 << (bit % 64);
+        }
+    }
+
+    /// Whether it is admitted: a dialogue, or a turn of it that it has.
+    pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
+        self.bit(seq, turn)
+            .is_some_and(|bit| self.bits.get(bit / 64).is_some_and(|w| w >> (bit % 64) & 1 == 1))
+    }
+
+    /// How many utterances or dialogues are admitted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// How many bits a dialogue needs.
+pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
+    match kind {
+        Kind::Dialogues => 1,
+        Kind::Utterances => dialogue.turns.last().map_or(0, |turn| turn.number.0),
+    }
+}
+
+/// Gives what a filter admits of a record.
+pub(super) fn admit(
+    filter: &Filter,
+    kind: Kind,
+    seq: Seq,
+    dialogue: &Dialogue,
+    found: &mut dyn FnMut(Seq, Option<TurnNo>),
+) {
+    match kind {
+        Kind::Dialogues if filter.matches(dialogue) => found(seq, None),
+        Kind::Dialogues => {}
+        Kind::Utterances => {
+            for turn in dialogue.turns.iter().filter(|turn| filter.matches_turn(dialogue, turn)) {
+                found(seq, Some(turn.number));
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How near any two texts of an index are to each other: what a score has to be compared with.
+
+use serde::{Deserialize, Serialize};
+
+use crate::vectors::{Kind, VectorReader};
+use turnwise_core::error::Result;
+use turnwise_core::vectors::cosine;
+
+/// Pairs that are looked at.
+const PAIRS: usize = 50_000;
+
+/// The cosines of random pairs, as the values at some percentiles.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Background(Vec<f32>);
+
+/// The percentiles at which values are kept: finer towards the top, where hits are.
+fn grid() -> impl Iterator<Item = f64> {
+    let whole = (0..100).map(f64::from);
+    let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);
+    let hundredths = (1..10).map(|n| 99.9 + f64::from(n) / 100.0);
+    whole.chain(tenths).chain(hundredths).chain([100.0])
+}
+
+impl Background {
+    /// Draws pairs of different vectors, one of each of two kinds, always the same ones of the same vectors. Nothing is known of
+    /// fewer than two.
+    pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
+        let (rows, others) = (vectors.rows(one), vectors.rows(other));
+        if rows.min(others) < 2 {
+            return Ok(Background::default());
+        }
+        let mut state = 0x9E37_79B9_7F4A_7C15u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((u128::from(state) * below as u128) >> 64) as usize
+        };
+        // Of few vectors there are not so many pairs.
+        let pairs = PAIRS.min(rows * (others - 1) / 2).max(1);
+        let mut cosines = Vec::with_capacity(pairs);
+        for _ in 0..pairs {
+            let a = draw(rows);
+            let b = if one == other { (a + 1 + draw(rows - 1)) % rows } else { draw(others) };
+            cosines.push(cosine(vectors.row(one, a)?, vectors.row(other, b)?));
+        }
+        Ok(Background::of(cosines))
+    }
+
+    fn of(mut cosines: Vec<f32>) -> Self {
+        cosines.sort_unstable_by(f32::total_cmp);
+        let last = cosines.len().saturating_sub(1) as f64;
+        let at = |percent: f64| cosines.get((percent / 100.0 * last).round() as usize).copied();
+        Background(grid().filter_map(at).collect())
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Which part of random pairs are less near than this, in percent; `None` if nothing is known.
+    pub fn percentile(&self, score: f32) -> Option<f64> {
+        let values = &self.0;
+        let (first, last) = (values.first()?, values.last()?);
+        if score < *first {
+            return Some(0.0);
+        }
+        if score >= *last {
+            return Some(100.0);
+        }
+        // Between the last value that is not above the score and the first that is.
+        let above = values.partition_point(|value| *value <= score);
+        let (low, high) = (f64::from(values[above - 1]), f64::from(values[above]));
+        let mut percents = grid().skip(above - 1);
+        let (from, to) = (percents.next()?, percents.next()?);
+        Some(from + (to - from) * (f64::from(score) - low) / (high - low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_the_part_that_is_below() {
+        let background = Background::of((0..=10_000).map(|n| n as f32 / 10_000.0).collect());
+        for score in [0.0, 0.123, 0.5, 0.77, 0.995, 0.9995] {
+            let percentile = background.percentile(score).unwrap();
+            assert!((percentile - 100.0 * f64::from(score)).abs() < 0.01, "{score}: {percentile}");
+        }
+        assert_eq!(background.percentile(-0.5), Some(0.0));
+        assert_eq!((background.percentile(1.0), background.percentile(7.0)), (Some(100.0), Some(100.0)));
+    }
+
+    #[test]
+    fn equal_values_and_none_are_no_trouble() {
+        let same = Background::of(vec![0.5; 100]);
+        assert_eq!((same.percentile(0.4), same.percentile(0.5)), (Some(0.0), Some(100.0)));
+        assert_eq!(Background::of(Vec::new()).percentile(0.5), None);
+        assert_eq!(Background::of(vec![0.3]).percentile(0.2), Some(0.0));
+    }
+}

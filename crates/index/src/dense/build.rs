@@ -1,0 +1,219 @@
+//! Building a generation, beside the one that is searched meanwhile.
+
+use std::{fs, path::Path};
+
+use serde::Serialize;
+use turnwise_nearest::{Ask, BuildOptions, Frozen, Metric, Points, freeze, measure};
+
+use super::{
+    Background, folder,
+    generation::{self, Generation, Manifest, Part, graph_path},
+    places::{Dialogues, Utterances},
+    watch::{Of, Step, Watch},
+};
+use crate::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+};
+use turnwise_corpus::Dialogue;
+use turnwise_store::{Snapshot, lock::WriterLock};
+
+/// With so many queries recall is measured.
+pub(super) const RECALL_QUERIES: usize = 1_000;
+
+/// What a build made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Built {
+    /// Whether it is a new one: `false` if the one in use was up to date.
+    pub new: bool,
+    /// What it was built of.
+    pub manifest: Manifest,
+}
+
+/// A dialogue with the keys of its vectors.
+struct Keys {
+    id: DialogueId,
+    seq: Seq,
+    whole: IdKey,
+    turns: Vec<(TurnNo, IdKey)>,
+}
+
+/// Builds a generation of what a snapshot and its vectors hold, and makes it the one in use; `None` if there are no
+/// vectors. Whatever ends it before the switch, the generation in use stays as it is.
+pub fn build(
+    root: &Path,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    command: &str,
+    watch: &dyn Watch,
+) -> Result<Option<Built>> {
+    let _lock = lock(root, command)?;
+    let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
+    match current(root, snapshot, &vectors, options) {
+        Some(Generation { folder, manifest, .. }) => {
+            // A build that was killed right after its switch has left the others.
+            generation::remove_others(root, &folder);
+            Ok(Some(Built { new: false, manifest }))
+        }
+        None => make(root, snapshot, &vectors, options, watch).map(Some),
+    }
+}
+
+/// The same, also where the generation in use is up to date.
+pub fn rebuild(
+    root: &Path,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    command: &str,
+    watch: &dyn Watch,
+) -> Result<Option<Built>> {
+    let _lock = lock(root, command)?;
+    let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
+    make(root, snapshot, &vectors, options, watch).map(Some)
+}
+
+/// The lock of an index's graphs.
+pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
+    WriterLock::acquire_named(root, "graphs.lock", command)
+}
+
+/// Builds a generation and switches to it.
+pub(super) fn make(
+    root: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+    watch: &dyn Watch,
+) -> Result<Built> {
+    let parent = folder(root);
+    fs::create_dir_all(&parent).at("create", &parent)?;
+    let last = generation::all(root).into_iter().map(|(number, _)| number).max().unwrap_or(0);
+    let path = parent.join((last + 1).to_string());
+    fs::create_dir(&path).at("create", &path)?;
+    let manifest = fill(&path, snapshot, vectors, options, watch).inspect_err(|_| {
+        // What cannot be removed now is removed by the next build.
+        let _ = files::remove_folder(&path);
+    })?;
+    files::sync_folder(&path)?;
+    files::sync_folder(&parent)?;
+    generation::switch(root, &(last + 1).to_string())?;
+    generation::remove_others(root, &path);
+    Ok(Built { new: true, manifest })
+}
+
+/// What is in use, if a build would make the same again. One that is damaged is none.
+fn current(
+    root: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+) -> Option<Generation> {
+    let generation = Generation::open(root).ok()??;
+    let m = &generation.manifest;
+    let same = m.vectors == set_of(vectors)
+        && (m.log.as_str(), m.at) == (snapshot.log_id(), snapshot.end())
+        && m.builder == options.builder.name()
+        && Kind::ALL.iter().all(|kind| m.part(*kind).vectors == vectors.rows(*kind) as u64);
+    (same && generation.verify().is_ok()).then_some(generation)
+}
+
+/// The name of the set that vectors are of.
+pub(super) fn set_of(vectors: &VectorReader) -> String {
+    vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn fill(
+    path: &Path,
+    snapshot: &Snapshot,
+    vectors: &VectorReader,
+    options: &BuildOptions,
+    watch: &dyn Watch,
+) -> Result<Manifest> {
+    let keys = keys(snapshot, watch)?;
+    let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
+    Dialogues::write(path, &dialogues)?;
+    // Within a dialogue, too, the later turn is the greater id.
+    let utterances = || {
+        let of = |(place, d): (usize, &'_ Keys)| {
+            d.turns.iter().rev().map(move |(turn, key)| (place as u32, *turn, *key)).collect::<Vec<_>>()
+        };
+        keys.iter().enumerate().flat_map(of)
+    };
+    let table: Vec<(u32, TurnNo)> = utterances().map(|(place, turn, _)| (place, turn)).collect();
+    Utterances::write(path, &table)?;
+    let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
+        let (points, mut part) = gather(vectors, kind, keys)?;
+        let path = graph_path(path, kind);
+        freeze(&points, options, &path, &Of(kind, watch))?;
+        drop(points);
+        let frozen = Frozen::open(&path)?;
+        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &Of(kind, watch))?;
+        part.vectors = vectors.rows(kind) as u64;
+        part.nodes = frozen.nodes() as u64;
+        part.background = Background::sample(vectors, kind, kind)?;
+        if kind == Kind::Dialogues {
+            part.of_utterances = Background::sample(vectors, Kind::Utterances, kind)?;
+        }
+        (part.recall, part.recall_queries) = (recall.recall, recall.queries as u64);
+        Ok(part)
+    };
+    let manifest = Manifest {
+        format: Manifest::FORMAT,
+        turnwise: env!("CARGO_PKG_VERSION").to_owned(),
+        vectors: set_of(vectors),
+        encoder: vectors.recipe().fingerprint,
+        log: snapshot.log_id().to_owned(),
+        at: snapshot.end(),
+        dialogues_there: keys.len() as u64,
+        builder: options.builder.name().to_owned(),
+        utterances: graph(Kind::Utterances, &mut utterances().map(|(_, _, key)| key))?,
+        dialogues: graph(Kind::Dialogues, &mut keys.iter().map(|d| d.whole))?,
+        checksums: Vec::new(),
+    };
+    generation::seal(path, manifest)
+}
+
+/// All dialogues, ids descending.
+fn keys(snapshot: &Snapshot, watch: &dyn Watch) -> Result<Vec<Keys>> {
+    let mut all = Vec::new();
+    let mut records = snapshot.records();
+    while let Some(record) = records.next_record() {
+        let record = record?;
+        let dialogue: Dialogue = record.dialogue()?;
+        all.push(Keys {
+            seq: record.seq,
+            whole: dialogue_key(&dialogue),
+            turns: dialogue.turns.iter().map(|t| (t.number, utterance_key(&t.text))).collect(),
+            id: dialogue.id,
+        });
+        if all.len().is_multiple_of(1_000) {
+            if watch.stop() {
+                return Err(turnwise_nearest::stopped());
+            }
+            watch.done(Step::Reading, all.len() as u64, snapshot.totals().dialogues);
+        }
+    }
+    all.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+    Ok(all)
+}
+
+/// The vectors of keys; the number of a key is the row.
+fn gather<'a>(
+    vectors: &'a VectorReader,
+    kind: Kind,
+    keys: &mut dyn Iterator<Item = IdKey>,
+) -> Result<(Points<'a>, Part)> {
+    let mut points = Points::new(Metric::Cosine, vectors.dim())?;
+    let mut part = Part::default();
+    for key in keys {
+        let row = u32::try_from(part.there).map_err(|_| Error::data("more than four billion utterances"))?;
+        part.there += 1;
+        match vectors.get(kind, &key)? {
+            Some(vector) => part.unknown += u64::from(!points.push(row, vector)?),
+            None => part.without += 1,
+        }
+    }
+    Ok((points, part))
+}

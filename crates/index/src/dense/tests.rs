@@ -1,0 +1,321 @@
+use std::{collections::BTreeMap, fs, path::Path};
+
+use proptest::prelude::*;
+use turnwise_nearest::{BuildOptions, Builder, Metric, Scorer};
+
+use super::*;
+use crate::vectors::{self, Kind, Mode, Recipe, VectorWriter, Wanted, fill};
+use turnwise_core::{
+    error::Class,
+    ids::{DialogueId, UtteranceId},
+};
+use turnwise_corpus::{Dialogue, Role};
+use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
+use turnwise_store as store;
+use turnwise_store::{Prepared, Snapshot, Store};
+
+fn dialogue(id: &str, texts: &[String]) -> Dialogue {
+    let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+    for (n, text) in texts.iter().enumerate() {
+        let (speaker, role) = if n % 2 == 0 { ("ann", Role::User) } else { ("bob", Role::Agent) };
+        dialogue.push(speaker, role, text);
+    }
+    dialogue.check().unwrap();
+    dialogue
+}
+
+fn write(root: &Path, change: impl FnOnce(&mut Store)) {
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    change(&mut store);
+    store.commit(None).unwrap();
+    store.close().unwrap();
+}
+
+fn encode(root: &Path, encoder: &HashEncoder) {
+    let recipe = Recipe::of(encoder, "hashed", "auto", &Tokens::default(), &Options::default());
+    let mut writer = VectorWriter::open(root, &recipe, Mode::GoOn, "test").unwrap();
+    let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
+    let snapshot = Snapshot::open(root).unwrap();
+    fill(&snapshot, &mut writer, encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
+    writer.finish().unwrap();
+}
+
+fn options() -> BuildOptions {
+    BuildOptions { builder: Builder::Native, ef: 32, ..BuildOptions::default() }
+}
+
+fn build_now(root: &Path) -> Built {
+    let snapshot = Snapshot::open(root).unwrap();
+    build(root, &snapshot, &options(), "test", &|| false).unwrap().unwrap()
+}
+
+/// The log, the vectors, the graphs.
+fn compact_all(root: &Path) {
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
+    compact(root, &Snapshot::open(root).unwrap(), "test", &|| false).unwrap();
+}
+
+fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<(f32, String)> {
+    let snapshot = Snapshot::open(root).unwrap();
+    let reader = DenseReader::open(root, &snapshot).unwrap().unwrap();
+    let hits = reader.search(&snapshot, kind, query, &Look { k, exact, ..Look::default() }).unwrap();
+    let name = |hit: DenseHit| {
+        let dialogue = snapshot.record(hit.dialogue).unwrap().unwrap().1.id;
+        match hit.turn {
+            Some(turn) => (hit.score, UtteranceId { dialogue, turn }.to_string()),
+            None => (hit.score, dialogue.to_string()),
+        }
+    };
+    hits.into_iter().map(name).collect()
+}
+
+/// To the bit what a graph gives.
+fn cosine(query: &[f32], vector: &[f32]) -> f32 {
+    Scorer::new(Metric::Cosine, query).unwrap().unwrap().score(vector).unwrap().unwrap()
+}
+
+/// The same by looking at a map.
+fn naive(
+    all: &BTreeMap<String, Dialogue>,
+    kind: Kind,
+    encoder: &HashEncoder,
+    query: &[f32],
+    k: usize,
+) -> Vec<(f32, String)> {
+    let mut found = Vec::new();
+    for dialogue in all.values() {
+        match kind {
+            Kind::Dialogues => {
+                let score = cosine(query, &encoder.dialogue_vector(dialogue));
+                found.push((score, dialogue.id.clone(), None));
+            }
+            Kind::Utterances => found.extend(dialogue.turns.iter().map(|turn| {
+                (cosine(query, &encoder.vector(&turn.text)), dialogue.id.clone(), Some(turn.number))
+            })),
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
+    let name = |(score, dialogue, turn)| match turn {
+        Some(turn) => (score, UtteranceId { dialogue, turn }.to_string()),
+        None => (score, dialogue.to_string()),
+    };
+    found.into_iter().take(k).map(name).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, Vec<u8>),
+    Delete(u8),
+    Build,
+    Compact,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u8..20, proptest::collection::vec(0u8..12, 1..5)).prop_map(|(id, texts)| Step::Put(id, texts)),
+        2 => (0u8..20).prop_map(Step::Delete),
+        2 => Just(Step::Build),
+        1 => Just(Step::Compact),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 25, ..ProptestConfig::default() })]
+    #[test]
+    fn searching_is_searching_a_map(
+        steps in proptest::collection::vec(step(), 1..25),
+        asked in 0u8..12,
+        k in 1usize..12,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("index");
+        let encoder = HashEncoder::default();
+        let mut all = BTreeMap::new();
+        write(&root, |_| {});
+        for step in steps {
+            match step {
+                Step::Put(id, texts) => {
+                    let texts: Vec<String> = texts.iter().map(|t| format!("text {t}")).collect();
+                    let dialogue = dialogue(&format!("d{id}"), &texts);
+                    write(&root, |store| { store.put(&Prepared::new(&dialogue).unwrap()).unwrap(); });
+                    all.insert(dialogue.id.to_string(), dialogue);
+                }
+                Step::Delete(id) => {
+                    let id = DialogueId::new(format!("d{id}")).unwrap();
+                    let there = all.remove(id.as_str()).is_some();
+                    write(&root, |store| assert_eq!(store.delete(&id).unwrap(), there));
+                }
+                Step::Build => {
+                    encode(&root, &encoder);
+                    let built = build_now(&root);
+                    prop_assert_eq!(built.manifest.dialogues_there, all.len() as u64);
+                }
+                Step::Compact => {
+                    // What has no vector when graphs are built is not in them.
+                    encode(&root, &encoder);
+                    compact_all(&root);
+                }
+            }
+        }
+        encode(&root, &encoder);
+        let query = encoder.vector(&format!("text {asked}"));
+        for kind in Kind::ALL {
+            let expected = naive(&all, kind, &encoder, &query, k);
+            prop_assert_eq!(search(&root, kind, &query, k, false), expected.clone());
+            prop_assert_eq!(search(&root, kind, &query, k, true), expected);
+        }
+    }
+}
+
+fn filled(root: &Path) {
+    write(root, |store| {
+        for n in 0..60 {
+            let texts = [format!("question {n}"), "thank you".to_owned(), format!("answer {}", n % 7)];
+            store.put(&Prepared::new(&dialogue(&format!("d{n:02}"), &texts)).unwrap()).unwrap();
+        }
+    });
+    encode(root, &HashEncoder::default());
+}
+
+#[test]
+fn what_everybody_says_does_not_hide_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let built = build_now(dir.path());
+    assert_eq!(
+        (built.new, built.manifest.utterances.there, built.manifest.utterances.nodes),
+        (true, 180, 68)
+    );
+    assert_eq!(built.manifest.utterances.recall, 1.0);
+    let thanks = HashEncoder::default().vector("thank you");
+    let found = search(dir.path(), Kind::Utterances, &thanks, 100, false);
+    assert!(found[..60].iter().all(|(score, _)| *score > 0.9999) && found[60].0 < 0.99);
+    assert_eq!((found[0].1.as_str(), found[59].1.as_str(), found.len()), ("d59#2", "d00#2", 100));
+}
+
+#[test]
+fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    filled(root);
+    build_now(root);
+    let snapshot = Snapshot::open(root).unwrap();
+    let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
+    write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
+    assert!(build_now(root).new);
+    // What a build leaves that is killed right after its switch goes with the next one, also where nothing is to be built.
+    let left = folder(root).join("1");
+    fs::create_dir_all(&left).unwrap();
+    assert!(!build_now(root).new && !left.exists());
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
+    let query = HashEncoder::default().vector("question 7");
+    let look = Look { k: 1, ..Look::default() };
+    let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
+    assert_eq!(found[0].dialogue, DialogueId::new("d07").unwrap().key());
+    assert_ne!(search(root, Kind::Utterances, &query, 1, false)[0].1, "d07#1");
+}
+
+#[test]
+fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    filled(root);
+    compact_all(root);
+    assert!(!folder(root).exists(), "an index without graphs gets none");
+    let snapshot = Snapshot::open(root).unwrap();
+    let by_hnsw = BuildOptions { builder: Builder::HnswRs, ..options() };
+    build(root, &snapshot, &by_hnsw, "test", &|| false).unwrap();
+    let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
+    let made = |root: &Path| compact(root, &Snapshot::open(root).unwrap(), "test", &|| false).unwrap();
+    assert!(!made(root));
+
+    write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    let query = HashEncoder::default().vector("question 7");
+    // Until they are built again, everything is looked at.
+    let found = search(root, Kind::Utterances, &query, 3, false);
+    vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
+    assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
+    // What a killed build leaves goes as well.
+    fs::create_dir(folder(root).join("7")).unwrap();
+    assert!(made(root) && !made(root));
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
+    let manifest = in_use(root).unwrap().unwrap();
+    assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
+    assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
+    // Who had the old one open sees what was there then.
+    let look = Look { k: 1, ..Look::default() };
+    let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
+    assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());
+
+    fs::create_dir(folder(root).join("9")).unwrap();
+    assert!(!made(root) && !folder(root).join("9").exists());
+    fs::write(folder(root).join("current.json"), "{").unwrap();
+    assert!(made(root));
+    verify(root).unwrap();
+    fs::remove_dir_all(root.join("vectors")).unwrap();
+    assert!(!made(root) && !folder(root).exists(), "graphs of vectors that are no more");
+}
+
+#[test]
+fn what_has_no_vector_is_counted_and_what_ends_early_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    filled(root);
+    build_now(root);
+    write(root, |store| {
+        let texts = ["never encoded".to_owned(), "thank you".to_owned()];
+        store.put(&Prepared::new(&dialogue("new", &texts)).unwrap()).unwrap();
+    });
+    let snapshot = Snapshot::open(root).unwrap();
+    let reader = DenseReader::open(root, &snapshot).unwrap().unwrap();
+    assert_eq!((reader.tail(), reader.without(Kind::Utterances), reader.without(Kind::Dialogues)), (1, 1, 1));
+    let stopped = build(root, &snapshot, &options(), "test", &|| true).unwrap_err();
+    assert_eq!(stopped.class(), Class::Interrupted);
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2);
+    let thanks = HashEncoder::default().vector("thank you");
+    assert_eq!(search(root, Kind::Utterances, &thanks, 1, false)[0].1, "new#2");
+    // What a killed build leaves is nobody's, and the next one removes it.
+    fs::create_dir(folder(root).join("2")).unwrap();
+    fs::write(folder(root).join("2/utterances.graph"), b"half").unwrap();
+    assert_eq!(search(root, Kind::Utterances, &thanks, 1, false)[0].1, "new#2");
+    assert!(build_now(root).new);
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2);
+}
+
+#[test]
+fn every_damaged_byte_is_told_and_nothing_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    filled(root);
+    build_now(root);
+    let query = HashEncoder::default().vector("question 7");
+    let generation = folder(root).join("1");
+    let mut files: Vec<_> = fs::read_dir(&generation).unwrap().map(|e| e.unwrap().path()).collect();
+    files.push(folder(root).join("current.json"));
+    for file in files {
+        let good = fs::read(&file).unwrap();
+        for step in 0..40 {
+            let at = step * good.len() / 40;
+            let mut bad = good.clone();
+            if step % 8 == 7 {
+                bad.truncate(at)
+            } else {
+                bad[at] ^= 0x24
+            }
+            fs::write(&file, &bad).unwrap();
+            let snapshot = Snapshot::open(root).unwrap();
+            let told = DenseReader::open(root, &snapshot).and_then(|reader| {
+                let reader = reader.unwrap();
+                let look = Look { exact: step % 2 == 0, ..Look::default() };
+                let _ = reader.search(&snapshot, Kind::Utterances, &query, &look);
+                verify(root)
+            });
+            let told = told.expect_err(&format!("{} at {at}", file.display()));
+            assert_eq!(told.class(), Class::Corrupt, "{told}");
+            assert!(told.hint().unwrap().contains("index build"), "{told}");
+        }
+        fs::write(&file, &good).unwrap();
+    }
+}

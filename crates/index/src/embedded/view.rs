@@ -1,0 +1,158 @@
+//! One request's look at an index on this machine. Everything is near, so that nothing is fetched ahead.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{Embedded, Filtered};
+use crate::{
+    dense::Look,
+    engine::{Bookmark, Found, List, View, Ways, Words},
+    lexical::{Lexical, LexicalQuery, TermScore},
+    vectors::{Kind, dialogue_key, utterance_key},
+};
+use turnwise_core::vectors::cosine;
+use turnwise_core::{
+    error::Result,
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+};
+use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_store::Position;
+
+/// So many records are looked at before others have their turn.
+const LOOKED_AT: usize = 1_024;
+
+pub(super) struct EmbeddedView<'a> {
+    pub(super) engine: &'a Embedded,
+    pub(super) filtered: Option<Arc<Filtered>>,
+}
+
+/// Words as Tantivy looks for them.
+fn query_of(lexical: &Lexical, words: &Words) -> LexicalQuery {
+    match &words.expression {
+        Some(expression) => lexical.syntax(expression),
+        None => lexical.of_terms(words.terms.clone()),
+    }
+}
+
+impl View for EmbeddedView<'_> {
+    fn admit(&mut self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Option<u64>> {
+        let filtered = self.engine.filtered(filter, kind, ways)?;
+        let count = filtered.admitted().count();
+        self.filtered = Some(filtered);
+        Ok(Some(count))
+    }
+
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List> {
+        let among = self.filtered.as_deref().and_then(Filtered::among);
+        let look = Look { k, exact, among, ..Look::default() };
+        let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &look)?;
+        Ok(List {
+            exhausted: found.len() < k,
+            found: found
+                .into_iter()
+                .map(|hit| Found { dialogue: hit.dialogue, seq: hit.seq, turn: hit.turn, score: hit.score })
+                .collect(),
+        })
+    }
+
+    /// The list by words, without what is not there any more.
+    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+        let lexical = self.engine.lexical()?;
+        let query = query_of(lexical, words);
+        let filtered = self.filtered.as_deref();
+        let mut depth = k;
+        loop {
+            let found = lexical.find(kind, &query, depth, filtered.and_then(Filtered::selected))?;
+            let exhausted = found.len() < depth;
+            let live = found.into_iter().filter_map(|hit| {
+                let key = hit.dialogue.key();
+                let there = self.engine.snapshot.seq_of(key) == Some(hit.seq);
+                let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
+                let found = Found { dialogue: key, seq: hit.seq, turn: hit.turn, score: hit.score };
+                (there && admitted).then_some(found)
+            });
+            let live: Vec<Found> = live.take(k).collect();
+            if exhausted || live.len() >= k {
+                return Ok(List { found: live, exhausted });
+            }
+            depth = depth.saturating_mul(4);
+        }
+    }
+
+    fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+        self.engine.snapshot.find(id)
+    }
+
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>> {
+        self.engine.snapshot.record(dialogue)
+    }
+
+    fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
+        let Some(dense) = &self.engine.dense else { return Ok(None) };
+        let stored = match turn {
+            Some(turn) => dense.vectors().get(Kind::Utterances, &utterance_key(&turn.text))?,
+            None => dense.vectors().get(Kind::Dialogues, &dialogue_key(dialogue))?,
+        };
+        Ok(stored.map(Cow::Borrowed))
+    }
+
+    fn cosine(&self, _: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>> {
+        let Some((_, dialogue)) = self.record(found.dialogue)? else { return Ok(None) };
+        let turn = match found.turn {
+            None => None,
+            Some(number) => match dialogue.turns.iter().find(|turn| turn.number == number) {
+                Some(turn) => Some(turn),
+                None => return Ok(None),
+            },
+        };
+        Ok(self.vector(&dialogue, turn)?.map(|stored| cosine(vector, &stored)))
+    }
+
+    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+        match &self.engine.lexical {
+            Ok(lexical) => lexical.best_turn(&query_of(lexical, words), dialogue),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn explain(
+        &self,
+        kind: Kind,
+        words: &Words,
+        dialogue: &DialogueId,
+        turn: Option<TurnNo>,
+    ) -> Result<Vec<TermScore>> {
+        match &self.engine.lexical {
+            Ok(lexical) => lexical.explain(kind, &query_of(lexical, words), dialogue, turn),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let at = match from {
+            Bookmark::At(position) => position,
+            Bookmark::Beginning | Bookmark::Behind(_) => Position::START,
+        };
+        let mut records = self.engine.snapshot.records_from(at);
+        let mut found = Vec::new();
+        for _ in 0..LOOKED_AT {
+            if found.len() == most {
+                break;
+            }
+            let Some(record) = records.next_record() else { return Ok((found, None)) };
+            let dialogue = record?.dialogue()?;
+            if filter.is_none_or(|filter| filter.matches(&dialogue)) {
+                found.push(dialogue);
+            }
+        }
+        Ok((found, Some(Bookmark::At(records.position()))))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        Ok(self.engine.snapshot.behind(id)?.map(Bookmark::At))
+    }
+}

@@ -1,0 +1,77 @@
+//! How many dialogues have which values, told by their facts.
+
+use std::collections::HashMap;
+
+use tantivy::SegmentReader;
+
+use super::{Lexical, Selected, select, side};
+use turnwise_core::error::Result;
+use turnwise_corpus::filter::FactNames;
+use turnwise_store::{Snapshot, records::caught};
+
+/// For each field, its values and how many dialogues have them.
+pub type Counts = Vec<HashMap<String, u64>>;
+
+impl Lexical {
+    /// Counts the dialogues of a snapshot by values of fields, of those that are selected; `None` if the index cannot tell,
+    /// because it is not at the snapshot.
+    pub fn facets(
+        &self,
+        snapshot: &Snapshot,
+        fields: &[FactNames],
+        selected: Option<&Selected>,
+    ) -> Result<Option<Counts>> {
+        if !self.is_current(snapshot) {
+            return Ok(None);
+        }
+        let side = &self.dialogues;
+        let count = || {
+            let mut counts: Counts = vec![HashMap::new(); fields.len()];
+            for (n, segment) in side.seen()?.searcher.segment_readers().iter().enumerate() {
+                let admits = |doc| selected.is_none_or(|selected| select::holds(selected.segment(n), doc));
+                add(segment, fields, &admits, &mut counts).map_err(|e| side::failed(&side.folder, &e))?;
+            }
+            Ok(Some(counts))
+        };
+        caught(count).unwrap_or_else(|| Err(side.is_damaged()))
+    }
+}
+
+fn add(
+    segment: &SegmentReader,
+    fields: &[FactNames],
+    admits: &dyn Fn(tantivy::DocId) -> bool,
+    counts: &mut Counts,
+) -> tantivy::Result<()> {
+    let Some(column) = segment.fast_fields().str("facts")? else { return Ok(()) };
+    // Of each different fact, which value it stands for: that of a dialogue and that of its turns are one.
+    let mut numbers: HashMap<(usize, String), u32> = HashMap::new();
+    let mut values: Vec<Option<u32>> = Vec::with_capacity(column.dictionary().num_terms());
+    let mut stream = column.dictionary().stream()?;
+    while stream.advance() {
+        let fact = std::str::from_utf8(stream.key()).unwrap_or_default();
+        let found = fields.iter().enumerate().find_map(|(n, names)| Some((n, names.value(fact)?)));
+        values.push(found.map(|(field, value)| {
+            let next = numbers.len() as u32;
+            *numbers.entry((field, value.to_owned())).or_insert(next)
+        }));
+    }
+    let mut times = vec![0u64; numbers.len()];
+    let mut own: Vec<u32> = Vec::new();
+    for doc in segment.doc_ids_alive().filter(|doc| admits(*doc)) {
+        own.clear();
+        own.extend(
+            column.ords().values_for_doc(doc).filter_map(|ord| values.get(ord as usize).copied().flatten()),
+        );
+        own.sort_unstable();
+        own.dedup();
+        own.iter().for_each(|value| times[*value as usize] += 1);
+    }
+    for ((field, value), number) in numbers {
+        let times = times[number as usize];
+        if times > 0 {
+            *counts[field].entry(value).or_default() += times;
+        }
+    }
+    Ok(())
+}

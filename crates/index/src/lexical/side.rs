@@ -1,0 +1,286 @@
+//! One of the two Tantivy indexes: that of the utterances or that of the dialogues. Both have the same fields.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use serde::{Deserialize, Serialize};
+use tantivy::{
+    Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term,
+    directory::{Directory, INDEX_WRITER_LOCK, error::LockError},
+    indexer::NoMergePolicy,
+    schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions},
+};
+
+use super::{overlay::Overlay, tokenizer::Analyzed, top::Columns};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    ids::Seq,
+};
+use turnwise_store::{Position, records::caught};
+use turnwise_text::Analyzer;
+
+/// For each thread of a writer.
+const WRITER_BYTES: usize = 64 << 20;
+
+/// How far an index has come, and by which analyzer, kept in its commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) analyzer: String,
+    pub(super) log: String,
+    pub(super) at: Position,
+    pub(super) batch: u64,
+}
+
+pub(super) struct Side {
+    pub(super) folder: PathBuf,
+    pub(super) index: Index,
+    pub(super) fields: Fields,
+    /// Whether what is written to it stays there.
+    in_memory: bool,
+    seen: OnceLock<Seen>,
+}
+
+/// What becomes a document.
+pub(super) struct New<'a> {
+    pub(super) dialogue: &'a str,
+    pub(super) turn: u32,
+    pub(super) seq: Seq,
+    pub(super) last: u32,
+    pub(super) text: &'a str,
+    pub(super) facts: &'a [String],
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Fields {
+    /// The dialogue's id, as one term.
+    pub(super) dialogue: Field,
+    /// The turn's number; 0 for a whole dialogue.
+    pub(super) turn: Field,
+    /// The dialogue's number in the log.
+    pub(super) seq: Field,
+    /// The number of a whole dialogue's last turn; 0 for a turn.
+    pub(super) last: Field,
+    /// What filters ask of.
+    pub(super) facts: Field,
+    pub(super) text: Field,
+}
+
+/// What a search sees, and the ids it needs, opened once.
+pub(super) struct Seen {
+    pub(super) searcher: Searcher,
+    /// One for each segment of the searcher.
+    pub(super) columns: Vec<Columns>,
+    progress: Option<Progress>,
+}
+
+impl Side {
+    pub(super) fn create(folder: &Path, analyzer: Analyzer) -> Result<Self> {
+        fs::create_dir_all(folder).at("create", folder)?;
+        let (schema, fields) = schema(analyzer);
+        let index = Index::create_in_dir(folder, schema).map_err(|e| failed(folder, &e))?;
+        Ok(Side::wrap(folder, index, fields, analyzer))
+    }
+
+    /// Opens what [`Side::create`] made; `None` if it has other fields.
+    pub(super) fn open(folder: &Path, analyzer: Analyzer) -> Result<Option<Self>> {
+        let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
+        let (schema, fields) = schema(analyzer);
+        Ok((index.schema() == schema).then(|| Side::wrap(folder, index, fields, analyzer)))
+    }
+
+    /// Opens what [`Side::create`] made, so that what is written to it stays in memory.
+    pub(super) fn over(folder: &Path, analyzer: Analyzer) -> Result<Self> {
+        let overlay = Overlay::over(folder).map_err(|e| damaged(folder, &e))?;
+        let index = Index::open(overlay).map_err(|e| damaged(folder, &e))?;
+        let (_, fields) = schema(analyzer);
+        Ok(Side { in_memory: true, ..Side::wrap(folder, index, fields, analyzer) })
+    }
+
+    fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
+        index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
+        Side { folder: folder.to_owned(), index, fields, in_memory: false, seen: OnceLock::new() }
+    }
+
+    /// What a folder remembers, whatever its fields; `None` before the first commit.
+    pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
+        let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
+        let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;
+        Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
+    }
+
+    /// How far it has come: as far as can be seen, once something was looked for.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.seen.get().map_or_else(|| self.committed(), |seen| seen.progress.clone())
+    }
+
+    fn committed(&self) -> Option<Progress> {
+        serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
+    }
+
+    /// An error if another process writes to it.
+    pub(super) fn refuse_if_written(folder: &Path) -> Result<()> {
+        let Ok(index) = Index::open_in_dir(folder) else { return Ok(()) };
+        match index.directory().acquire_lock(&INDEX_WRITER_LOCK) {
+            Err(LockError::LockBusy) => Err(busy(folder)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn writer(&self) -> Result<IndexWriter> {
+        // In memory there is not much, and nothing is to be merged with what is on disk.
+        let threads = if self.in_memory { 1 } else { rayon::current_num_threads().clamp(1, 4) };
+        let writer = self.index.writer_with_num_threads(threads, WRITER_BYTES * threads);
+        let writer = writer.map_err(|e| failed(&self.folder, &e))?;
+        if self.in_memory {
+            writer.set_merge_policy(Box::new(NoMergePolicy));
+        }
+        Ok(writer)
+    }
+
+    pub(super) fn forget(&self, writer: &IndexWriter, dialogue: &str) {
+        writer.delete_term(Term::from_field_text(self.fields.dialogue, dialogue));
+    }
+
+    pub(super) fn add(&self, writer: &IndexWriter, new: &New<'_>) -> Result<()> {
+        let mut document = TantivyDocument::default();
+        document.add_text(self.fields.dialogue, new.dialogue);
+        document.add_u64(self.fields.turn, u64::from(new.turn));
+        document.add_u64(self.fields.seq, new.seq.0);
+        document.add_u64(self.fields.last, u64::from(new.last));
+        document.add_text(self.fields.text, new.text);
+        new.facts.iter().for_each(|fact| document.add_text(self.fields.facts, fact));
+        writer.add_document(document).map(|_| ()).map_err(|e| failed(&self.folder, &e))
+    }
+
+    /// Makes what was written durable, together with how far it has come.
+    pub(super) fn commit(&self, mut writer: IndexWriter, progress: &Progress) -> Result<()> {
+        let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
+        let mut commit = writer.prepare_commit().map_err(failed)?;
+        commit.set_payload(&serde_json::to_string(progress).map_err(|e| Error::Internal(e.to_string()))?);
+        commit.commit().map_err(failed)?;
+        writer.wait_merging_threads().map_err(failed)
+    }
+
+    /// The state at the first search: a search that follows another pays for no opening.
+    pub(super) fn seen(&self) -> Result<&Seen> {
+        if let Some(seen) = self.seen.get() {
+            return Ok(seen);
+        }
+        let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
+        let (reader, progress) = loop {
+            let progress = self.committed();
+            let reader = self.index.reader_builder().reload_policy(ReloadPolicy::Manual);
+            let reader: IndexReader = reader.try_into().map_err(failed)?;
+            // Another process may have committed between the two.
+            if self.committed() == progress {
+                break (reader, progress);
+            }
+        };
+        let searcher = reader.searcher();
+        let columns = searcher.segment_readers().iter().map(Columns::open).collect::<Result<_, _>>();
+        let seen = Seen { columns: columns.map_err(failed)?, searcher, progress };
+        Ok(self.seen.get_or_init(|| seen))
+    }
+
+    pub(super) fn is_damaged(&self) -> Error {
+        damaged(&self.folder, &"it is damaged")
+    }
+
+    /// The files whose checksum is wrong.
+    pub(super) fn damaged_files(&self) -> Result<Vec<PathBuf>> {
+        let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
+        match found {
+            Ok(names) => Ok(names.into_iter().map(|name| self.folder.join(name)).collect()),
+            Err(e) => Err(failed(&self.folder, &e)),
+        }
+    }
+}
+
+fn schema(analyzer: Analyzer) -> (Schema, Fields) {
+    let mut schema = Schema::builder();
+    // Nothing is stored: the columns give the ids of what was found, and the records its text.
+    let dialogue = schema.add_text_field("dialogue", STRING | FAST);
+    let turn = schema.add_u64_field("turn", FAST | INDEXED);
+    let seq = schema.add_u64_field("seq", FAST);
+    let last = schema.add_u64_field("last", FAST);
+    let facts = schema.add_text_field("facts", TextOptions::default().set_fast("raw"));
+    // BM25 needs frequencies alone; the positions are for the phrases of the query syntax.
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer(&analyzer.to_string())
+        .set_index_option(IndexRecordOption::WithFreqsAndPositions);
+    let text = schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
+    (schema.build(), Fields { dialogue, turn, seq, last, facts, text })
+}
+
+fn busy(folder: &Path) -> Error {
+    Error::Busy {
+        path: folder.to_owned(),
+        holder: "another process that builds its lexical index".to_owned(),
+    }
+}
+
+pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
+    /// Tantivy's errors may hold whole files.
+    const LONGEST: usize = 200;
+    let mut what = e.to_string();
+    if let Some((end, _)) = what.char_indices().nth(LONGEST) {
+        what.truncate(end);
+        what.push('…');
+    }
+    Error::corrupt(folder, what).with_hint("`turnwise index build` makes it anew")
+}
+
+pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
+    match e {
+        // Even reading takes a lock for a moment, which whoever may not write to the folder cannot have.
+        tantivy::TantivyError::LockFailure(LockError::IoError(source), _) => Error::Io {
+            action: "lock the lexical index in",
+            path: folder.to_owned(),
+            source: std::io::Error::from(source.kind()),
+        },
+        tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => busy(folder),
+        // What is read as something that it cannot be is damaged, and no trouble with the disk.
+        tantivy::TantivyError::IoError(source)
+            if matches!(
+                source.kind(),
+                ErrorKind::InvalidData
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::UnexpectedEof
+                    | ErrorKind::Other
+            ) =>
+        {
+            damaged(folder, e)
+        }
+        tantivy::TantivyError::IoError(source) => Error::Io {
+            action: "use the lexical index in",
+            path: folder.to_owned(),
+            source: std::io::Error::new(source.kind(), source.to_string()),
+        },
+        other => damaged(folder, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_damaged_and_what_may_not_be_is_not() {
+        let of = |kind: ErrorKind| {
+            let e = tantivy::TantivyError::IoError(Arc::new(io::Error::new(kind, "x".repeat(1000))));
+            failed(Path::new("lexical"), &e)
+        };
+        for kind in [ErrorKind::InvalidData, ErrorKind::UnexpectedEof, ErrorKind::Other] {
+            let e = of(kind);
+            assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().len() < 300, "{e}");
+        }
+        assert!(matches!(of(ErrorKind::PermissionDenied), Error::Io { .. }));
+        assert!(matches!(of(ErrorKind::StorageFull), Error::Io { .. }));
+    }
+}

@@ -1,0 +1,499 @@
+use std::{fs, path::Path};
+
+use super::*;
+use turnwise_corpus::{Dialogue, Role};
+use turnwise_store::{Prepared, Store};
+
+pub(super) fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
+    let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+    for text in texts {
+        dialogue.push("a", Role::User, *text);
+    }
+    dialogue.check().unwrap();
+    store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+}
+
+pub(super) fn put(store: &mut Store, id: &str, text: &str) {
+    put_turns(store, id, &[text]);
+}
+
+pub(super) fn update(root: &Path) -> u64 {
+    Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+}
+
+/// An index without dialogues.
+pub(super) fn begun() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open_or_create(dir.path(), "test").unwrap();
+    (dir, store)
+}
+
+/// Commits what was put, and brings the lexical index up to it.
+pub(super) fn take_in(store: &mut Store, root: &Path) {
+    store.commit(None).unwrap();
+    update(root);
+}
+
+fn update_by(root: &Path, analyzer: &str) -> Result<u64> {
+    let analyzer = Some(analyzer.parse()?);
+    Lexical::update_by(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {})
+}
+
+fn found(root: &Path, query: &str) -> Vec<String> {
+    let lexical = Lexical::open(root).unwrap();
+    let hits = lexical.find(Kind::Utterances, &lexical.words(query), 10, None).unwrap();
+    hits.iter().map(name).collect()
+}
+
+pub(super) fn name(hit: &LexicalHit) -> String {
+    hit.turn.map_or_else(|| hit.dialogue.to_string(), |turn| format!("{}#{turn}", hit.dialogue))
+}
+
+fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
+    let lexical = Lexical::open(root).unwrap();
+    let hits = lexical.find(Kind::Dialogues, &lexical.words(query), 10, None).unwrap();
+    hits.into_iter().map(|h| h.dialogue.to_string()).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+/// Whether a term of the text, and an id, are in a dictionary of the index, of something that is there or not.
+fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
+    let lexical = Lexical::open(root).unwrap();
+    let mut known = [false; 2];
+    for side in [&lexical.utterances, &lexical.dialogues] {
+        for segment in side.index.reader().unwrap().searcher().segment_readers() {
+            for (n, (field, key)) in
+                [(side.fields.text, term), (side.fields.dialogue, id)].into_iter().enumerate()
+            {
+                let terms = segment.inverted_index(field).unwrap();
+                known[n] |= terms.terms().term_ord(key).unwrap().is_some();
+            }
+        }
+    }
+    known
+}
+
+#[test]
+fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "qqq-secret", "zzyzx on the road");
+    put(&mut store, "b", "the road");
+    store.commit(None).unwrap();
+    update_by(root, "mixed-1+stem-en").unwrap();
+    store.delete(&DialogueId::new("qqq-secret").unwrap()).unwrap();
+    store.commit(None).unwrap();
+    store.close().unwrap();
+    let compact = || Lexical::compact(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+    // Of the same log it is left as it is, but for what a kill has left beside it.
+    for rest in ["lexical.new", "lexical.old"] {
+        fs::create_dir(root.join(rest)).unwrap();
+        fs::write(root.join(rest).join("x"), "zzyzx").unwrap();
+    }
+    assert!(!compact() && !root.join("lexical.new").exists() && !root.join("lexical.old").exists());
+    let folder = root.join("lexical");
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [true, true]);
+    turnwise_store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    assert!(compact() && !compact());
+    assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [false, false]);
+    assert_eq!(found(root, "roads"), ["b#1"]);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
+    // Damage is no hindrance, and an index without it gets none.
+    fs::write(folder.join("utterances/meta.json"), "{").unwrap();
+    assert!(compact());
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(!compact() && !folder.exists());
+}
+
+#[test]
+fn it_is_made_anew_whatever_there_is() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    let rebuild = |analyzer: Option<Analyzer>| {
+        Lexical::rebuild(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
+    };
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(rebuild(Some("mixed-1+stem-en".parse().unwrap())), 1);
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "delivery"), ["a#1"]);
+    for file in ["utterances/meta.json", "dialogues/meta.json"] {
+        fs::write(root.join("lexical").join(file), "{").unwrap();
+    }
+    assert_eq!(rebuild(None), 1);
+    assert_eq!(found(root, "deliveries"), ["a#1"]);
+    assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+}
+
+#[test]
+fn the_index_follows_the_log() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "my parcel is late");
+    put(&mut store, "b", "我要退款");
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 2);
+    assert_eq!(found(root, "PARCEL late?"), ["a#1"]);
+    assert_eq!(found(root, "退款"), ["b#1"]);
+    assert_eq!(found_dialogues(root, "退款"), ["b"]);
+    assert_eq!(found(root, "!?"), NONE);
+
+    put(&mut store, "a", "my refund is late");
+    put_turns(&mut store, "c", &["parcel", "parcel"]);
+    store.delete(&DialogueId::new("b").unwrap()).unwrap();
+    store.commit(None).unwrap();
+    assert!(!Lexical::open(root).unwrap().is_current(&Snapshot::open(root).unwrap()));
+    assert_eq!(update(root), 3);
+    assert_eq!(update(root), 0);
+    assert!(Lexical::open(root).unwrap().is_current(&Snapshot::open(root).unwrap()));
+    assert_eq!(found(root, "parcel"), ["c#2", "c#1"]);
+    assert_eq!(found(root, "refund"), ["a#1"]);
+    assert_eq!(found(root, "退款"), NONE);
+    assert_eq!(found_dialogues(root, "parcel"), ["c"]);
+    assert_eq!(found_dialogues(root, "refund"), ["a"]);
+    assert_eq!(found_dialogues(root, "退款"), NONE);
+}
+
+#[test]
+fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put_turns(&mut store, "a", &["hello there", "my parcel is late", "the refund is on its way"]);
+    put_turns(&mut store, "b", &["the parcel came", "good"]);
+    put_turns(&mut store, "c", &["nothing to see"]);
+    take_in(&mut store, root);
+    assert_eq!(found_dialogues(root, "parcel refund"), ["a", "b"]);
+    let lexical = Lexical::open(root).unwrap();
+    let best = |query: &str, id: &str| {
+        lexical.best_turn(&lexical.words(query), &DialogueId::new(id).unwrap()).unwrap().map(|turn| turn.0)
+    };
+    assert_eq!(best("refund", "a"), Some(3));
+    assert_eq!(best("the parcel is late", "a"), Some(2));
+    assert_eq!(best("parcel refund", "b"), Some(1));
+    assert_eq!((best("refund", "b"), best("!", "a"), best("parcel", "zzz")), (None, None, None));
+}
+
+/// Dialogues that are equal but for their ids, in an order of coming that is not that of the ids.
+#[test]
+fn ties_at_the_last_place_are_settled_by_the_ids() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    for batch in 0..3 {
+        for n in 0..700 {
+            let id = format!("d{:04}", (n * 3 + batch) * 1237 % 2100);
+            put(&mut store, &id, "thank you so very much");
+        }
+        store.commit(None).unwrap();
+        update(root);
+    }
+    let lexical = Lexical::open(root).unwrap();
+    for query in ["thank", "thank you", "you very much so thank"] {
+        let query = lexical.words(query);
+        for k in [1, 7, 100, 2100, 5000] {
+            let wanted: Vec<String> = (0..2100).rev().take(k).map(|n| format!("d{n:04}")).collect();
+            let utterances = lexical.find(Kind::Utterances, &query, k, None).unwrap();
+            let dialogues = lexical.find(Kind::Dialogues, &query, k, None).unwrap();
+            assert!(utterances.iter().all(|hit| hit.score == utterances[0].score));
+            assert!(utterances.iter().map(|h| h.dialogue.as_str()).eq(&wanted), "{k}");
+            assert!(dialogues.iter().map(|h| h.dialogue.as_str()).eq(&wanted), "{k}");
+        }
+    }
+}
+
+/// Few words in many orders: many equal scores, and sums that rounding would tell apart.
+#[test]
+fn the_best_are_the_beginning_of_all() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    let words = ["parcel", "late", "the", "refund", "is", "my", "card", "please"];
+    let mut state = 7u64;
+    let mut next = move |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % n
+    };
+    for _ in 0..4 {
+        for _ in 0..600 {
+            let texts: Vec<String> = (0..1 + next(3))
+                .map(|_| {
+                    (0..2 + next(6))
+                        .map(|_| words[next(8).min(next(8)) as usize])
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                })
+                .collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            put_turns(&mut store, &format!("d{}", next(2000)), &texts);
+        }
+        store.commit(None).unwrap();
+        update(root);
+    }
+    let lexical = Lexical::open(root).unwrap();
+    for query in
+        ["parcel", "the card", "my parcel is late", "please the is my card refund late", "unknown card is"]
+    {
+        let query = lexical.words(query);
+        let all = lexical.find(Kind::Utterances, &query, 1_000_000, None).unwrap();
+        let whole = lexical.find(Kind::Dialogues, &query, 1_000_000, None).unwrap();
+        assert!(all.len() > 500);
+        assert!(all.is_sorted_by(|a, b| (b.score, &b.dialogue, b.turn) < (a.score, &a.dialogue, a.turn)));
+        assert!(whole.is_sorted_by(|a, b| (b.score, &b.dialogue) < (a.score, &a.dialogue)));
+        for k in [1, 2, 5, 10, 33, 100, 400] {
+            assert_eq!(lexical.find(Kind::Utterances, &query, k, None).unwrap(), all[..k]);
+            assert_eq!(lexical.find(Kind::Dialogues, &query, k, None).unwrap(), whole[..k]);
+        }
+    }
+}
+
+#[test]
+fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    take_in(&mut store, root);
+    assert_eq!(found(root, "delivery"), NONE);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
+    assert_eq!(found(root, "delivery"), ["a#1"]);
+    assert_eq!(found_dialogues(root, "delivery"), ["a"]);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1+stem-en"));
+
+    put(&mut store, "b", "delivered");
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 1);
+    assert_eq!(Lexical::open(root).unwrap().analyzer().to_string(), "mixed-1+stem-en");
+    assert_eq!(found(root, "deliver"), ["b#1"]);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 0);
+    assert_eq!(update_by(root, "mixed-1").unwrap(), 2);
+    assert_eq!(found(root, "deliver"), NONE);
+}
+
+#[test]
+fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    store.commit(None).unwrap();
+    let snapshot = Snapshot::open(root).unwrap();
+    let stopped = |analyzer: Option<Analyzer>| {
+        Lexical::update_by(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
+    };
+    assert_eq!(stopped(None), Class::Interrupted);
+    assert!(Lexical::open(root).err().unwrap().to_string().ends_with("has no lexical index yet"));
+    update(root);
+    assert_eq!(stopped("mixed-1+stem-en".parse().ok()), Class::Interrupted);
+    assert_eq!(found(root, "deliveries"), ["a#1"]);
+    assert!(!root.join("lexical.new").exists());
+}
+
+#[test]
+fn two_do_not_make_it_at_the_same_time() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "hello");
+    take_in(&mut store, root);
+    let lexical = Lexical::open(root).unwrap();
+    let writer = lexical.utterances.writer().unwrap();
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
+    drop(writer);
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
+}
+
+/// As turnwise made it before dialogues were searched: Tantivy's files in the folder itself.
+#[test]
+fn an_index_of_an_older_version_is_told_and_made_anew() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "hello");
+    store.commit(None).unwrap();
+    let old = root.join("lexical");
+    fs::create_dir_all(&old).unwrap();
+    let mut schema = tantivy::schema::Schema::builder();
+    schema.add_text_field("text", tantivy::schema::TEXT);
+    tantivy::Index::create_in_dir(&old, schema.build()).unwrap();
+    let told = |root: &Path| Lexical::open(root).err().unwrap();
+    assert_eq!(told(root).class(), Class::Unavailable);
+    assert!(told(root).to_string().ends_with("is that of another version of turnwise"));
+    assert_eq!(update(root), 1);
+    assert_eq!(found(root, "hello"), ["a#1"]);
+    assert!(!old.join("meta.json").exists());
+
+    // The same folders with other fields.
+    for side in [UTTERANCES, DIALOGUES] {
+        let meta = old.join(side).join("meta.json");
+        let text = fs::read_to_string(&meta).unwrap();
+        fs::write(&meta, text.replacen("\"name\": \"turn\"", "\"name\": \"number\"", 1)).unwrap();
+    }
+    assert_eq!(told(root).class(), Class::Unavailable);
+    assert_eq!(update(root), 1);
+    assert_eq!(found(root, "hello"), ["a#1"]);
+}
+
+#[test]
+fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "hello");
+    take_in(&mut store, root);
+    let rename = |to: &str| {
+        let meta = root.join("lexical/utterances/meta.json");
+        let text = fs::read_to_string(&meta).unwrap();
+        let name = Lexical::analyzer_name(root).unwrap().unwrap();
+        fs::write(
+            &meta,
+            text.replace(&format!("analyzer\\\":\\\"{name}"), &format!("analyzer\\\":\\\"{to}")),
+        )
+        .unwrap();
+    };
+    rename("mixed-0");
+    let e = Lexical::open(root).err().unwrap();
+    assert!(
+        e.to_string().ends_with("made by the analyzer `mixed-0`, which this turnwise does not know"),
+        "{e}"
+    );
+    assert_eq!(update(root), 1);
+    assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1"));
+    // What another build can do is not taken away by one that cannot.
+    rename("jieba-1");
+    if Analyzer::named("jieba-1").is_err() {
+        let snapshot = Snapshot::open(root).unwrap();
+        let e = Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
+        assert!(e.to_string().contains("built without the dictionary of `jieba-1`"), "{e}");
+        assert_eq!(e.class(), Class::Unavailable);
+        assert_eq!(update_by(root, "mixed-1").unwrap(), 1);
+    }
+}
+
+/// As a kill between the two commits leaves them.
+#[test]
+fn two_that_came_differently_far_are_brought_together() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "one parcel");
+    take_in(&mut store, root);
+    let behind = root.join("behind");
+    fs::create_dir(&behind).unwrap();
+    for entry in fs::read_dir(root.join("lexical/dialogues")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, behind.join(path.file_name().unwrap())).unwrap();
+    }
+    put(&mut store, "b", "two parcel");
+    put(&mut store, "a", "no more");
+    take_in(&mut store, root);
+    fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
+    fs::rename(&behind, root.join("lexical/dialogues")).unwrap();
+    assert_eq!(
+        (found(root, "parcel"), found_dialogues(root, "parcel")),
+        (vec!["b#1".into()], vec!["a".into()])
+    );
+    assert_eq!(update(root), 0);
+    assert_eq!(
+        (found(root, "parcel"), found_dialogues(root, "parcel")),
+        (vec!["b#1".into()], vec!["b".into()])
+    );
+    assert_eq!(found(root, "more"), ["a#1"]);
+}
+
+#[test]
+fn every_damaged_file_is_told_and_no_search_panics() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    for n in 0..300 {
+        put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
+    }
+    take_in(&mut store, root);
+    assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
+    let mut damaged = 0;
+    for side in [UTTERANCES, DIALOGUES] {
+        let files: Vec<PathBuf> =
+            fs::read_dir(root.join("lexical").join(side)).unwrap().map(|e| e.unwrap().path()).collect();
+        for file in files {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            // Segment files carry checksums; tantivy's own lists are guarded by their syntax.
+            if name.starts_with('.') || name.ends_with(".json") || name.ends_with(".lock") {
+                continue;
+            }
+            let good = fs::read(&file).unwrap();
+            let mut bad = good.clone();
+            for byte in bad.iter_mut().skip(good.len() / 4).take(good.len() / 2) {
+                *byte ^= 0x5a;
+            }
+            fs::write(&file, &bad).unwrap();
+            let told = Lexical::open(root).and_then(|lexical| {
+                let words = lexical.words("parcel word3 number");
+                let _ = (
+                    lexical.find(Kind::Utterances, &words, 10, None),
+                    lexical.find(Kind::Dialogues, &words, 10, None),
+                );
+                lexical.damaged_files()
+            });
+            assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
+            fs::write(&file, &good).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 8, "{damaged}");
+}
+
+#[test]
+fn a_lost_or_damaged_index_is_made_anew() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put(&mut store, "a", "hello");
+    take_in(&mut store, root);
+    for (n, name) in ["utterances/meta.json", "dialogues/meta.json"].into_iter().enumerate() {
+        fs::write(root.join("lexical").join(name), "{").unwrap();
+        assert!(Lexical::open(root).is_err());
+        assert_eq!(update(root), 1, "{n}");
+        assert_eq!(found(root, "hello"), ["a#1"]);
+    }
+    fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
+    assert!(Lexical::open(root).is_err());
+    assert_eq!(update(root), 1);
+    assert_eq!(found_dialogues(root, "hello"), ["a"]);
+}
+
+#[test]
+fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
+    let (dir, mut store) = begun();
+    let root = dir.path();
+    put_turns(&mut store, "a", &["my parcel is late", "the late parcel"]);
+    put_turns(&mut store, "b", &["我要申请退款", "parcel, parcel"]);
+    take_in(&mut store, root);
+    let lexical = Lexical::open(root).unwrap();
+    let asked = |text: &str| {
+        let query = lexical.syntax(text);
+        let hits = lexical.find(Kind::Utterances, &query, 10, None).unwrap();
+        let ids: Vec<String> = hits.iter().map(name).collect();
+        (ids.join(" "), query.warnings().len())
+    };
+    assert_eq!(asked("\"late parcel\""), ("a#2".to_owned(), 0));
+    assert_eq!(asked("parcel -late"), ("b#2".to_owned(), 0));
+    assert_eq!(asked("parcel -\"late parcel\""), ("b#2 a#1".to_owned(), 0));
+    assert_eq!(asked("+late +my"), ("a#1".to_owned(), 0));
+    assert_eq!(asked("退款"), ("b#1".to_owned(), 0));
+    assert_eq!(asked("\"申请退款\""), ("b#1".to_owned(), 0));
+    assert_eq!(asked("parcel AND dialogue:b"), ("b#2".to_owned(), 0));
+    assert_eq!(asked("late AND turn:1"), ("a#1".to_owned(), 0));
+    assert_eq!(lexical.syntax("Late -MY 退款").terms(), ["late", "my", "退款"]);
+    // What people type.
+    for text in [
+        "where is my parcel?! (late",
+        "parcel:",
+        "AND",
+        "nowhere:late",
+        "-late",
+        "\"",
+        "[",
+        "turn:x",
+        "",
+        "late^",
+    ] {
+        let query = lexical.syntax(text);
+        lexical.find(Kind::Utterances, &query, 10, None).unwrap();
+        lexical.find(Kind::Dialogues, &query, 10, None).unwrap();
+    }
+    let query = lexical.syntax("nowhere:late parcel");
+    assert_eq!(query.warnings(), ["Field does not exist: 'nowhere'"]);
+    assert!(!lexical.find(Kind::Utterances, &query, 10, None).unwrap().is_empty());
+}

@@ -1,0 +1,74 @@
+//! Small JSON files with a version and a checksum, replaced as a whole.
+
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+/// In front of the checksum; everything before it is covered.
+const SEAL: &str = "\"crc32\": \"";
+
+/// Replaces a file as a whole by [`sealed`] content.
+pub(super) fn write<T: Serialize>(path: &Path, content: &T) -> Result<()> {
+    files::replace(path, sealed(content)?.as_bytes())
+}
+
+/// The text of such a file: `content`, and behind it a checksum of all bytes before.
+pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
+    let content = serde_json::to_string_pretty(content).map_err(|e| Error::Internal(e.to_string()))?;
+    let mut text = format!("{{\n\"content\": {content},\n");
+    let crc = crc32fast::hash(text.as_bytes());
+    text.push_str(&format!("{SEAL}{crc:08x}\"\n}}\n"));
+    Ok(text)
+}
+
+/// Reads one, whose content must have a field `format` of this number. `damaged` makes the error about what is wrong.
+pub(super) fn read<T: DeserializeOwned>(
+    path: &Path,
+    format: u32,
+    damaged: fn(&Path, String) -> Error,
+) -> Result<T> {
+    match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Err(damaged(path, "this file is missing".to_owned()))
+        }
+        text => unsealed(&text.at("read", path)?, path, format, damaged),
+    }
+}
+
+/// The content of the text of such a file, wherever it was read; `path` is for errors.
+pub fn unsealed<T: DeserializeOwned>(
+    text: &[u8],
+    path: &Path,
+    format: u32,
+    damaged: fn(&Path, String) -> Error,
+) -> Result<T> {
+    #[derive(Deserialize)]
+    struct Sealed<T> {
+        content: T,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let seal = memchr::memmem::rfind(text, SEAL.as_bytes()).map(|at| text.split_at(at));
+    let is_sealed = |(covered, seal): (&[u8], &[u8])| {
+        seal == format!("{SEAL}{:08x}\"\n}}\n", crc32fast::hash(covered)).as_bytes()
+    };
+    if !seal.is_some_and(is_sealed) {
+        return Err(damaged(path, "its checksum is wrong".to_owned()));
+    }
+    let unreadable = |e: serde_json::Error| damaged(path, format!("it is unreadable: {e}"));
+    // The version first: another version may have other fields.
+    let version: Sealed<Version> = serde_json::from_slice(text).map_err(unreadable)?;
+    let found = version.content.format;
+    if found != format {
+        return Err(Error::FormatVersion { path: path.to_owned(), found, supported: format });
+    }
+    let sealed: Sealed<T> = serde_json::from_slice(text).map_err(unreadable)?;
+    Ok(sealed.content)
+}

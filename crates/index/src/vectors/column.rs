@@ -1,0 +1,232 @@
+//! The rows of a kind and their keys: two files of fixed width that only grow.
+//!
+//! An entry of the key file is the key (16 bytes), the CRC-32 of the row's bytes, its number and the CRC-32 of all
+//! before: an entry that is damaged, or stands in another's place, is told, and so is a row that is not the key's.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufWriter, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use memmap2::{Mmap, MmapOptions};
+
+use crate::vectors::{key::Kind, sets};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    ids::IdKey,
+};
+
+pub(super) const ENTRY_BYTES: usize = 32;
+
+/// The file of a kind's rows.
+pub(super) fn rows_path(set: &Path, kind: Kind) -> PathBuf {
+    set.join(format!("{}.f32", kind.name()))
+}
+
+/// The file of their keys.
+pub(super) fn keys_path(set: &Path, kind: Kind) -> PathBuf {
+    set.join(format!("{}.keys", kind.name()))
+}
+
+fn entry(key: &IdKey, row: u64, row_crc: u32) -> [u8; ENTRY_BYTES] {
+    let mut entry = [0; ENTRY_BYTES];
+    entry[..16].copy_from_slice(&key.0);
+    entry[16..24].copy_from_slice(&row.to_le_bytes());
+    entry[24..28].copy_from_slice(&row_crc.to_le_bytes());
+    let own = crc32fast::hash(&entry[..28]);
+    entry[28..].copy_from_slice(&own.to_le_bytes());
+    entry
+}
+
+/// The key of entry `row` in the bytes of a key file.
+pub(super) fn key_at(keys: &[u8], row: usize) -> IdKey {
+    let at = row * ENTRY_BYTES;
+    keys.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
+}
+
+/// Adds rows to a kind.
+pub(super) struct ColumnWriter {
+    rows_file: (PathBuf, BufWriter<File>),
+    keys_file: (PathBuf, BufWriter<File>),
+    rows: u64,
+    bytes: Vec<u8>,
+}
+
+impl ColumnWriter {
+    /// Opens the files, and cuts off what does not count.
+    pub(super) fn open(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
+        let open = |path: PathBuf, width: u64| {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .at("open", &path)?;
+            let length = file.metadata().at("read", &path)?.len();
+            let counts = rows * width;
+            if length < counts {
+                return Err(too_short(path, length, counts));
+            }
+            file.set_len(counts).at("write", &path)?;
+            file.seek(SeekFrom::Start(counts)).at("write", &path)?;
+            Ok((path, BufWriter::with_capacity(1 << 18, file)))
+        };
+        Ok(ColumnWriter {
+            rows_file: open(rows_path(set, kind), dim as u64 * 4)?,
+            keys_file: open(keys_path(set, kind), ENTRY_BYTES as u64)?,
+            rows,
+            bytes: Vec::with_capacity(dim * 4),
+        })
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn append(&mut self, key: &IdKey, row: &[f32]) -> Result<()> {
+        self.bytes.clear();
+        self.bytes.extend(row.iter().flat_map(|v| v.to_le_bytes()));
+        let (path, file) = &mut self.rows_file;
+        file.write_all(&self.bytes).at("write", path)?;
+        let (path, file) = &mut self.keys_file;
+        let entry = entry(key, self.rows, crc32fast::hash(&self.bytes));
+        file.write_all(&entry).at("write", path)?;
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Makes what was added last.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        for (path, file) in [&mut self.rows_file, &mut self.keys_file] {
+            file.flush().at("write", &*path)?;
+            file.get_ref().sync_data().at("flush", &*path)?;
+        }
+        Ok(())
+    }
+}
+
+fn too_short(path: PathBuf, length: u64, counts: u64) -> Error {
+    sets::damaged(path, format!("it has {length} bytes, and {counts} of them count"))
+}
+
+/// The rows that count of a kind, mapped. What is written behind them is not seen.
+pub(super) struct Column {
+    set: PathBuf,
+    kind: Kind,
+    dim: usize,
+    count: usize,
+    rows: Option<Mmap>,
+    keys: Option<Mmap>,
+}
+
+/// Why a row cannot be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Entry,
+    Row,
+}
+
+impl Column {
+    pub(super) fn open(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
+        let count = usize::try_from(rows).map_err(|_| too_many())?;
+        Ok(Column {
+            set: set.to_owned(),
+            kind,
+            dim,
+            count,
+            rows: map(rows_path(set, kind), count.checked_mul(dim * 4).ok_or_else(too_many)?)?,
+            keys: map(keys_path(set, kind), count.checked_mul(ENTRY_BYTES).ok_or_else(too_many)?)?,
+        })
+    }
+
+    /// For salvaging: as many rows as are there, if that is less than count.
+    pub(super) fn open_as_far_as_it_goes(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
+        let there = |path: PathBuf, width: u64| std::fs::metadata(path).map_or(0, |m| m.len() / width);
+        let rows = rows
+            .min(there(rows_path(set, kind), dim as u64 * 4))
+            .min(there(keys_path(set, kind), ENTRY_BYTES as u64));
+        Column::open(set, kind, dim, rows)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn keys(&self) -> &[u8] {
+        self.keys.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn key(&self, row: usize) -> IdKey {
+        key_at(self.keys(), row)
+    }
+
+    fn row_bytes(&self, row: usize) -> &[u8] {
+        let width = self.dim * 4;
+        self.rows.as_deref().and_then(|b| b.get(row * width..(row + 1) * width)).unwrap_or_default()
+    }
+
+    /// All rows, one after the other, their checksums not looked at.
+    pub(super) fn flat(&self) -> &[f32] {
+        numbers(self.rows.as_deref().unwrap_or_default())
+    }
+
+    /// A row whose checksums are right.
+    pub(super) fn checked(&self, row: usize) -> Result<&[f32], Wrong> {
+        let at = row * ENTRY_BYTES;
+        let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(Wrong::Entry)?;
+        let row_crc = found[24..28].try_into().map_or(0, u32::from_le_bytes);
+        if *found != entry(&self.key(row), row as u64, row_crc) {
+            return Err(Wrong::Entry);
+        }
+        let bytes = self.row_bytes(row);
+        if bytes.is_empty() || crc32fast::hash(bytes) != row_crc {
+            return Err(Wrong::Row);
+        }
+        Ok(numbers(bytes))
+    }
+
+    /// The same, with the error that a caller can pass on.
+    pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
+        self.checked(row).map_err(|wrong| {
+            let path = match wrong {
+                Wrong::Entry => keys_path(&self.set, self.kind),
+                Wrong::Row => rows_path(&self.set, self.kind),
+            };
+            sets::damaged(path, format!("the checksum of row {row} is wrong"))
+        })
+    }
+}
+
+fn too_many() -> Error {
+    Error::data("the index has more vectors than this machine can address")
+}
+
+fn map(path: PathBuf, counts: usize) -> Result<Option<Mmap>> {
+    if counts == 0 {
+        return Ok(None);
+    }
+    let file = match File::open(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(sets::damaged(path, "this file is missing"));
+        }
+        other => other.at("open", &path)?,
+    };
+    let length = file.metadata().at("read", &path)?.len();
+    if length < counts as u64 {
+        return Err(too_short(path, length, counts as u64));
+    }
+    // SAFETY: rows that count never change, and writers cut off only what lies behind them.
+    let map = unsafe { MmapOptions::new().len(counts).map(&file) }.at("map", &path)?;
+    Ok(Some(map))
+}
+
+/// Little-endian bytes as numbers, where they lie.
+fn numbers(bytes: &[u8]) -> &[f32] {
+    const { assert!(cfg!(target_endian = "little"), "the files are little-endian and used as they lie") };
+    // SAFETY: every bit pattern is an f32. Maps begin at a page and rows are whole numbers, so that nothing is left over.
+    let (before, numbers, after) = unsafe { bytes.align_to::<f32>() };
+    assert!(before.is_empty() && after.is_empty());
+    numbers
+}

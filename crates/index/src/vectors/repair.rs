@@ -1,0 +1,110 @@
+//! Mending vectors: every row whose checksums are right is kept, so that only the rest has to be encoded again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::vectors::{
+    column::{Column, ColumnWriter},
+    key::Kind,
+    manifest::{Manifest, Reached},
+    sets, table, writer,
+};
+use turnwise_core::{
+    error::{Error, Result},
+    files,
+};
+use turnwise_store::Position;
+
+/// What was done about the vectors of an index.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Mended {
+    /// Vectors that are sound.
+    pub kept: u64,
+    /// Vectors that were damaged or cut off, and are to be encoded again.
+    pub dropped: u64,
+    /// All vectors had to go, because nothing tells any more what made them.
+    pub all_removed: bool,
+    /// Tables that were removed; they are made anew by whoever encodes next.
+    pub tables: u64,
+}
+
+/// Removes what is damaged of an index's vectors. `None` where it has none. Killed at any moment, it can be started
+/// again.
+pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
+    if !sets::exists(root) {
+        return Ok(None);
+    }
+    let _lock = writer::lock(root, command)?;
+    let Some((set, manifest)) = usable(root)? else {
+        files::remove_folder(&sets::folder(root))?;
+        return Ok(Some(Mended { all_removed: true, ..Mended::default() }));
+    };
+    let mut mended = Mended::default();
+    let mut columns = Vec::new();
+    for kind in Kind::ALL {
+        let rows = manifest.extent(kind).rows;
+        let column = Column::open_as_far_as_it_goes(&set, kind, manifest.recipe.dim, rows)?;
+        let sound = (0..column.count()).filter(|row| column.checked(*row).is_ok()).count() as u64;
+        mended.kept += sound;
+        mended.dropped += rows - sound;
+        if let Some((path, _)) = table::check(&set, kind, &column)
+            && fs::remove_file(&path).is_ok()
+        {
+            mended.tables += 1;
+        }
+        columns.push((kind, column));
+    }
+    if mended.dropped > 0 {
+        let rebuilt = keep_sound(root, &manifest, &columns)?;
+        sets::switch(root, &rebuilt)?;
+        drop(columns);
+        sets::remove(&set);
+    }
+    Ok(Some(mended))
+}
+
+/// The set in use; if nothing says which that is, the only one that is readable.
+fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
+    let set = match sets::current(root) {
+        Ok(Some(set)) => set,
+        Ok(None) => return Ok(None),
+        Err(Error::Corrupt { .. }) => {
+            let readable: Vec<PathBuf> =
+                sets::all(root).into_iter().filter(|set| Manifest::read(set).is_ok()).collect();
+            let [only] = readable.as_slice() else { return Ok(None) };
+            sets::switch(root, only)?;
+            only.clone()
+        }
+        Err(e) => return Err(e),
+    };
+    match Manifest::read(&set) {
+        Ok(manifest) => Ok(Some((set, manifest))),
+        Err(Error::Corrupt { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A new set of the sound rows. It begins at the start of the log again, and so finds what it lacks.
+fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
+    let mut kept = Manifest::new(manifest.recipe.clone());
+    let set = sets::create(root, &kept)?;
+    for (kind, column) in columns {
+        let mut out = ColumnWriter::open(&set, *kind, manifest.recipe.dim, 0)?;
+        for row in 0..column.count() {
+            if let Ok(vector) = column.checked(row) {
+                out.append(&column.key(row), vector)?;
+            }
+        }
+        out.flush()?;
+        let extent = kept.extent_mut(*kind);
+        extent.rows = out.rows();
+        let again = |_: &Reached| Reached { log: String::new(), at: Position::START };
+        extent.reached = manifest.extent(*kind).reached.as_ref().map(again);
+    }
+    kept.write(&set)?;
+    Ok(set)
+}

@@ -1,0 +1,126 @@
+//! The folder of sets: which is in use, how a new one gets a name, how it takes the place of the old.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    sealed,
+    vectors::{
+        key::Kind,
+        manifest::{self, FORMAT, Manifest, Recipe},
+    },
+};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+const CURRENT: &str = "current.json";
+
+/// What `current.json` says.
+#[derive(Serialize, Deserialize)]
+struct Current {
+    format: u32,
+    set: String,
+}
+
+/// The folder of an index's vectors.
+pub(super) fn folder(root: &Path) -> PathBuf {
+    root.join("vectors")
+}
+
+/// Whether an index has vectors, or had some before they were damaged. A set that was begun, but killed before it had
+/// its name in `current.json`, is none.
+pub fn exists(root: &Path) -> bool {
+    let counts = |set: &PathBuf| {
+        let rows = |m: Manifest| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0);
+        set.join(manifest::NAME).exists() && Manifest::read(set).map_or(true, rows)
+    };
+    folder(root).join(CURRENT).exists() || all(root).iter().any(counts)
+}
+
+/// An error about a damaged file, with the hint that fits vectors.
+pub(super) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> Error {
+    Error::corrupt(path, what).with_hint(
+        "`turnwise repair` keeps what is sound of the vectors; `turnwise encode` then makes the rest anew",
+    )
+}
+
+/// Reads a sealed file of the vectors.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    sealed::read(path, FORMAT, |path, what| damaged(path, what))
+}
+
+/// The folder of the set in use, or `None` if there are no vectors.
+pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
+    if !exists(root) {
+        return Ok(None);
+    }
+    let path = folder(root).join(CURRENT);
+    let current: Current = read(&path)?;
+    if current.set.is_empty() || current.set.contains(['/', '\\', '.']) {
+        return Err(damaged(path, format!("`{}` is no name of a set", current.set)));
+    }
+    Ok(Some(folder(root).join(current.set)))
+}
+
+/// Makes a set the one in use.
+pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
+    let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+    sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
+}
+
+/// All sets, in use or not, by name.
+pub(super) fn all(root: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
+    let mut sets: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    sets.sort();
+    sets
+}
+
+/// Makes an empty set.
+pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
+    let parent = folder(root);
+    fs::create_dir_all(&parent).at("create", &parent)?;
+    let prefix = manifest.recipe.fingerprint.to_string()[..16].to_owned();
+    for n in 1.. {
+        let set = parent.join(format!("{prefix}-{n}"));
+        match fs::create_dir(&set) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            other => other.at("create", &set)?,
+        }
+        manifest.write(&set)?;
+        files::sync_folder(&parent)?;
+        return Ok(set);
+    }
+    Err(Error::Internal("no name for a set of vectors".into()))
+}
+
+/// A set with the same recipe that is not in use: what an earlier replacement had done.
+pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>> {
+    let current = current(root).ok().flatten();
+    let fits = |set: &&PathBuf| {
+        Some(*set) != current.as_ref() && Manifest::read(set).is_ok_and(|m| m.recipe == *recipe && !m.copy)
+    };
+    Ok(all(root).iter().find(fits).cloned())
+}
+
+/// Removes every set but one. A reader that has an old one mapped keeps it until it lets go; where the system does not
+/// allow that, the next switch removes it.
+pub(super) fn remove_others(root: &Path, keep: &Path) {
+    for set in all(root).iter().filter(|set| *set != keep) {
+        remove(set);
+    }
+}
+
+/// Removes a set, as far as it can be removed.
+pub(super) fn remove(set: &Path) {
+    // The manifest first: whoever is killed here leaves nothing that looks like a set to go on with.
+    let _ = fs::remove_file(set.join(manifest::NAME));
+    let _ = files::sync_folder(set);
+    let _ = fs::remove_dir_all(set);
+}

@@ -1,0 +1,235 @@
+//! From a key to its row, without holding the keys in memory: an open-addressing table in a file of its own.
+//!
+//! ```text
+//! 0  magic "TWVTB\0\0\x01"
+//! 8  rows that it covers, u64
+//! 16 number of slots, u64, a power of two
+//! 24 key of the last row that it covers
+//! 40 CRC-32 of the slots
+//! 44 CRC-32 of bytes 0..44
+//! 48 slots of 8 bytes: 32 bits of the key in the upper half, row + 1 in the lower; 0 is empty
+//! ```
+//!
+//! It is made from the key file and may be behind it: what is not covered yet is held in memory, and when that has
+//! grown, the table is made anew. A table that is missing, damaged or of other rows is made anew as well.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use memmap2::{Mmap, MmapMut};
+
+use crate::vectors::{
+    column::{self, Column},
+    key::Kind,
+};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+    ids::IdKey,
+};
+use turnwise_store::directory::KeyMap;
+
+const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
+const HEADER_BYTES: usize = 48;
+const SLOT_BYTES: usize = 8;
+/// Keys that are held in memory before a table takes them in.
+const MOST_IN_MEMORY: usize = 1 << 20;
+
+/// The file of a kind's table.
+pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
+    set.join(format!("{}.table", kind.name()))
+}
+
+enum Slots {
+    None,
+    Mapped(Mmap),
+    /// Where there is no table to map and none may be written.
+    Made(Vec<u8>),
+}
+
+/// Finds rows by their keys.
+pub(super) struct Lookup {
+    covered: usize,
+    slots: Slots,
+    /// The rows behind those that the table covers, counted or not.
+    newer: KeyMap<u32>,
+}
+
+impl Lookup {
+    /// For reading: maps the table, or makes one in memory.
+    pub(super) fn open(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
+        let mut lookup = match Self::map(&path(set, kind), column) {
+            Some((covered, map)) => Lookup { covered, slots: Slots::Mapped(map), newer: KeyMap::default() },
+            None if column.count() == 0 => {
+                Lookup { covered: 0, slots: Slots::None, newer: KeyMap::default() }
+            }
+            None => {
+                let mut bytes = vec![0; slots_for(column.count())? * SLOT_BYTES];
+                fill(&mut bytes, column.keys(), column.count());
+                Lookup { covered: column.count(), slots: Slots::Made(bytes), newer: KeyMap::default() }
+            }
+        };
+        for row in lookup.covered..column.count() {
+            lookup.newer.insert(column.key(row), row as u32);
+        }
+        Ok(lookup)
+    }
+
+    /// For writing: as for reading, but a table that is not sound in every byte is made anew.
+    pub(super) fn open_checked(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
+        let path = path(set, kind);
+        let sound = Self::map(&path, column).is_some_and(|(_, map)| slots_are_sound(&map));
+        if !sound && column.count() > 0 {
+            write(&path, column)?;
+        }
+        Self::open(set, kind, column)
+    }
+
+    fn map(path: &Path, column: &Column) -> Option<(usize, Mmap)> {
+        let file = fs::File::open(path).ok()?;
+        // SAFETY: a table is written once, under a temporary name, and never changed.
+        let map = unsafe { Mmap::map(&file) }.ok()?;
+        let covered = header(&map)?;
+        let fits = covered > 0
+            && covered <= column.count()
+            && map[24..40] == column.key(covered - 1).0
+            && (map.len() - HEADER_BYTES).is_multiple_of(SLOT_BYTES);
+        fits.then_some((covered, map))
+    }
+
+    pub(super) fn find(&self, key: &IdKey, keys: &[u8]) -> Option<u32> {
+        if let Some(row) = self.newer.get(key) {
+            return Some(*row);
+        }
+        let slots = match &self.slots {
+            Slots::None => return None,
+            Slots::Mapped(map) => &map[HEADER_BYTES..],
+            Slots::Made(bytes) => bytes,
+        };
+        find(slots, keys, key)
+    }
+
+    /// A row that was just added.
+    pub(super) fn add(&mut self, key: IdKey, row: u32) {
+        self.newer.insert(key, row);
+    }
+
+    /// Whether so much came that a table should take it in: always while writing goes on, earlier at its end.
+    pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
+        let allowed =
+            if at_the_end { (self.covered / 8).clamp(4096, MOST_IN_MEMORY) } else { MOST_IN_MEMORY };
+        self.newer.len() >= allowed
+    }
+}
+
+/// The rows covered, if the header is sound and the length fits.
+fn header(map: &[u8]) -> Option<usize> {
+    if map.len() < HEADER_BYTES
+        || map[..8] != MAGIC
+        || crc32fast::hash(&map[..44]).to_le_bytes() != map[44..48]
+    {
+        return None;
+    }
+    let number = |at: usize| map[at..at + 8].try_into().ok().map(u64::from_le_bytes);
+    let slots = usize::try_from(number(16)?).ok()?;
+    let fits = slots.is_power_of_two() && map.len() == HEADER_BYTES + slots.checked_mul(SLOT_BYTES)?;
+    fits.then_some(usize::try_from(number(8)?).ok()?)
+}
+
+fn slots_are_sound(map: &[u8]) -> bool {
+    crc32fast::hash(&map[HEADER_BYTES..]).to_le_bytes() == map[40..44]
+}
+
+/// What is wrong with a kind's table, if there is one. Being behind the rows is not wrong.
+pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf, &'static str)> {
+    let path = path(set, kind);
+    let bytes = fs::metadata(&path).ok()?.len();
+    let wrong = match Lookup::map(&path, column) {
+        None if bytes == 0 => "the table is empty",
+        None => "the table's header is damaged, or it is of other rows",
+        Some((_, map)) if !slots_are_sound(&map) => "the checksum of the table's slots is wrong",
+        Some(_) => return None,
+    };
+    Some((path, wrong))
+}
+
+fn slots_for(rows: usize) -> Result<usize> {
+    if rows >= u32::MAX as usize {
+        return Err(Error::data("more than four billion vectors in one index"));
+    }
+    // At most two thirds full, so that a search ends soon.
+    Ok((rows + rows / 2 + 1).next_power_of_two())
+}
+
+fn parts(key: &IdKey) -> (u64, u32) {
+    // The key is a hash already: its bytes are as good as any other hash of it.
+    let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
+    let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);
+    (half, tag)
+}
+
+fn slot(slots: &[u8], at: usize) -> u64 {
+    slots[at * SLOT_BYTES..(at + 1) * SLOT_BYTES].try_into().map_or(0, u64::from_le_bytes)
+}
+
+fn find(slots: &[u8], keys: &[u8], key: &IdKey) -> Option<u32> {
+    let count = slots.len() / SLOT_BYTES;
+    let (start, tag) = parts(key);
+    // A damaged table may have no empty slot: the walk ends after one round.
+    for step in 0..count as u64 {
+        let value = slot(slots, (start.wrapping_add(step) as usize) & (count - 1));
+        let row = (value as u32).checked_sub(1)?;
+        if (value >> 32) as u32 == tag && column::key_at(keys, row as usize) == *key {
+            return Some(row);
+        }
+    }
+    None
+}
+
+fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
+    let mask = slots.len() / SLOT_BYTES - 1;
+    for row in 0..rows {
+        let (start, tag) = parts(&column::key_at(keys, row));
+        let mut at = start as usize & mask;
+        while slot(slots, at) != 0 {
+            at = (at + 1) & mask;
+        }
+        let value = u64::from(tag) << 32 | (row as u64 + 1);
+        slots[at * SLOT_BYTES..(at + 1) * SLOT_BYTES].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Makes the table of a kind anew from the keys that count.
+pub(super) fn write(path: &Path, column: &Column) -> Result<()> {
+    let temporary = files::beside(path);
+    let slots = slots_for(column.count())?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&temporary)
+        .at("create", &temporary)?;
+    // Written, not only lengthened: where the disk is full this fails, and writing through a map would kill us.
+    let length = HEADER_BYTES + slots * SLOT_BYTES;
+    io::copy(&mut io::repeat(0).take(length as u64), &mut file).at("write", &temporary)?;
+    // SAFETY: the file is new, and known to nobody else under its temporary name.
+    let mut map = unsafe { MmapMut::map_mut(&file) }.at("map", &temporary)?;
+    fill(&mut map[HEADER_BYTES..], column.keys(), column.count());
+    let crc = crc32fast::hash(&map[HEADER_BYTES..]);
+    map[..8].copy_from_slice(&MAGIC);
+    map[8..16].copy_from_slice(&(column.count() as u64).to_le_bytes());
+    map[16..24].copy_from_slice(&(slots as u64).to_le_bytes());
+    map[24..40].copy_from_slice(&column.key(column.count().saturating_sub(1)).0);
+    map[40..44].copy_from_slice(&crc.to_le_bytes());
+    let own = crc32fast::hash(&map[..44]);
+    map[44..48].copy_from_slice(&own.to_le_bytes());
+    map.flush().at("flush", &temporary)?;
+    drop(map);
+    file.sync_all().at("flush", &temporary)?;
+    fs::rename(&temporary, path).at("create", path)?;
+    files::sync_parent(path)
+}

@@ -1,0 +1,160 @@
+//! Vectors of texts that are gone.
+
+use std::{fs, path::Path};
+
+use super::support::*;
+use crate::vectors::{manifest::Manifest, *};
+use turnwise_core::error::Error;
+use turnwise_encoder::testing::HashEncoder;
+use turnwise_store as store;
+use turnwise_store::Snapshot;
+
+/// Twenty dialogues with their vectors, of which every third goes; the log is compacted, the vectors are not yet.
+fn with_orphans(root: &Path, encoder: &HashEncoder) {
+    let all: Vec<_> = (0..20).map(|n| dialogue(&format!("d{n}"), &format!("question {n}"))).collect();
+    put(root, &all);
+    encode(root, encoder);
+    (0..20).step_by(3).for_each(|n| delete(root, &format!("d{n}")));
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+}
+
+fn compact_now(root: &Path) -> Dropped {
+    compact(root, "test", &|| false, &mut |_| {}).unwrap().unwrap()
+}
+
+fn rows(root: &Path) -> [usize; 2] {
+    let reader = VectorReader::open(root).unwrap().unwrap();
+    Kind::ALL.map(|kind| reader.rows(kind))
+}
+
+#[test]
+fn only_vectors_without_a_text_go_and_nothing_is_encoded_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, encoder) = (dir.path(), HashEncoder::default());
+    with_orphans(root, &encoder);
+    assert_eq!(rows(root), [41, 20]);
+    let old = VectorReader::open(root).unwrap().unwrap();
+    // Seven questions with their answers; "one moment please" is still said.
+    assert_eq!(compact_now(root), Dropped { utterances: 14, dialogues: 7 });
+    assert_eq!(rows(root), [27, 13]);
+    assert_complete(root, &encoder);
+    assert_eq!(fs::read_dir(root.join("vectors")).unwrap().count(), 2, "one set, and its name");
+    // Who had the old ones mapped reads on.
+    let gone = utterance_key("question 3");
+    assert_eq!(old.get(Kind::Utterances, &gone).unwrap().unwrap(), encoder.vector("question 3"));
+    assert_eq!(VectorReader::open(root).unwrap().unwrap().get(Kind::Utterances, &gone).unwrap(), None);
+    // The places in the log are new, and the vectors know them.
+    let fresh = HashEncoder::default();
+    assert_eq!(encode(root, &fresh).seen, 0);
+    assert_eq!(fresh.encoded.into_inner(), 0);
+    let before = files(root);
+    assert_eq!(compact_now(root), Dropped::default());
+    assert_eq!(files(root), before);
+}
+
+#[test]
+fn what_had_no_vector_yet_is_still_to_be_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, encoder) = (dir.path(), HashEncoder::default());
+    put(root, &[dialogue("a", "one"), dialogue("b", "two")]);
+    encode(root, &encoder);
+    delete(root, "a");
+    put(root, &[dialogue("c", "two"), dialogue("d", "three"), dialogue("e", "four")]);
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    assert_eq!(compact_now(root), Dropped { utterances: 2, dialogues: 1 });
+    // b has its vectors, and so has c, which says the same.
+    assert_eq!(encode(root, &HashEncoder::default()).seen, 2);
+    assert_complete(root, &encoder);
+    // Where nothing is to be dropped, they learn their place in a compacted log all the same.
+    put(root, &[dialogue("b", "one more"), dialogue("f", "two")]);
+    encode(root, &encoder);
+    delete(root, "f");
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    let set = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
+    assert_eq!(compact_now(root), Dropped::default());
+    assert_eq!(VectorReader::open(root).unwrap().unwrap().folder(), set);
+    assert_eq!(encode(root, &HashEncoder::default()).seen, 0);
+}
+
+#[test]
+fn an_index_without_vectors_gets_none() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), &[dialogue("a", "one")]);
+    assert_eq!(compact(dir.path(), "test", &|| false, &mut |_| {}).unwrap(), None);
+    assert!(!dir.path().join("vectors").exists());
+}
+
+#[test]
+fn stopping_leaves_the_old_set_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, encoder) = (dir.path(), HashEncoder::default());
+    with_orphans(root, &encoder);
+    let before = files(root);
+    // While the dialogues are looked at, and while rows are copied.
+    for asked in [3, 20, 40] {
+        let n = std::cell::Cell::new(0);
+        let stop = || n.replace(n.get() + 1) >= asked;
+        let e = compact(root, "test", &stop, &mut |_| {}).unwrap_err();
+        assert!(matches!(e, Error::Interrupted { .. }), "{e}");
+        assert_eq!(files(root), before, "{asked}");
+    }
+    assert_complete(root, &encoder);
+}
+
+/// A replacement that waits to be gone on with holds vectors of the same texts. It loses those that are gone, and keeps
+/// the rest of its work.
+#[test]
+fn a_replacement_under_way_is_compacted_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, encoder) = (dir.path(), HashEncoder::default());
+    let all: Vec<_> = (0..20).map(|n| dialogue(&format!("d{n}"), &format!("question {n}"))).collect();
+    put(root, &all);
+    encode(root, &encoder);
+    let other = HashEncoder { salt: 1, ..HashEncoder::default() };
+    let snapshot = Snapshot::open(root).unwrap();
+    let mut writer = VectorWriter::open(root, &recipe(&other), Mode::Replace, "test").unwrap();
+    let options = turnwise_encoder::ahead::Options::default();
+    fill(&snapshot, &mut writer, &other, &BOTH, &options, &|| false, &mut |_| {}).unwrap();
+    writer.close().unwrap();
+    drop(snapshot);
+    delete(root, "d0");
+    store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
+    assert_eq!(compact_now(root), Dropped { utterances: 2, dialogues: 1 });
+    assert_eq!(sets::all(root).len(), 2);
+    for set in sets::all(root) {
+        assert_eq!(Manifest::read(&set).unwrap().rows(), 39 + 19);
+    }
+    assert_complete(root, &encoder);
+    let fresh = HashEncoder { salt: 1, ..HashEncoder::default() };
+    assert_eq!(pass(root, &fresh, BOTH, Mode::Replace).unwrap().seen, 0);
+    assert_eq!(fresh.encoded.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_complete(root, &fresh);
+}
+
+/// Killed before its switch, a compaction leaves a copy of the set in use. Whoever wants all vectors anew must not take
+/// that for a replacement to go on with.
+#[test]
+fn a_copy_that_is_not_in_use_is_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, encoder) = (dir.path(), HashEncoder::default());
+    with_orphans(root, &encoder);
+    let current = fs::read(root.join("vectors/current.json")).unwrap();
+    let old = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
+    let saved = dir.path().join("saved");
+    fs::create_dir(&saved).unwrap();
+    for entry in fs::read_dir(&old).unwrap().flatten() {
+        fs::copy(entry.path(), saved.join(entry.file_name())).unwrap();
+    }
+    compact_now(root);
+    let copy = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
+    fs::rename(&saved, &old).unwrap();
+    fs::write(root.join("vectors/current.json"), current).unwrap();
+    assert!(Manifest::read(&copy).unwrap().copy);
+
+    assert_eq!(sets::unfinished(root, &recipe(&encoder)).unwrap(), None);
+    assert_eq!(compact_now(root), Dropped { utterances: 14, dialogues: 7 });
+    assert_eq!(sets::all(root).len(), 1);
+    let fresh = HashEncoder::default();
+    pass(root, &fresh, BOTH, Mode::Replace).unwrap();
+    assert_eq!(fresh.encoded.into_inner(), 27 + 13, "all of them anew");
+}

@@ -1,0 +1,153 @@
+//! Any byte of any file, flipped or cut off: told, or without effect, or made good; never a panic, never a wrong vector.
+
+use std::{fs, path::Path, sync::atomic::Ordering};
+
+use crate::vectors::{
+    tests::support::{assert_complete, dialogue, encode, files, put},
+    *,
+};
+use turnwise_core::error::Error;
+use turnwise_encoder::testing::HashEncoder;
+use turnwise_store::Snapshot;
+
+fn filled(root: &Path) {
+    let all: Vec<_> = (0..40).map(|n| dialogue(&format!("d{n}"), &format!("text number {n}"))).collect();
+    put(root, &all);
+    encode(root, &HashEncoder::default());
+    // Small sets need no table; these tests want one.
+    for kind in Kind::ALL {
+        let reader = VectorReader::open(root).unwrap().unwrap();
+        let path = super::super::table::path(reader.folder(), kind);
+        super::super::table::write(&path, reader.column(kind)).unwrap();
+    }
+    assert_complete(root, &HashEncoder::default());
+}
+
+/// Gives whether reading told of something wrong; a wrong vector ends the test.
+fn reading_tells(root: &Path) -> bool {
+    let encoder = HashEncoder::default();
+    let reader = match VectorReader::open(root) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return true,
+        Err(Error::Corrupt { .. }) => return true,
+        Err(e) => panic!("{e:?}"),
+    };
+    let mut told = false;
+    for dialogue in Snapshot::open(root).unwrap().dialogues().map(Result::unwrap) {
+        for turn in &dialogue.turns {
+            match reader.get(Kind::Utterances, &utterance_key(&turn.text)) {
+                Ok(Some(row)) => assert_eq!(row, encoder.vector(&turn.text)),
+                Ok(None) => told = true,
+                Err(e) => told |= matches!(e, Error::Corrupt { .. }),
+            }
+        }
+        match reader.get(Kind::Dialogues, &dialogue_key(&dialogue)) {
+            Ok(Some(row)) => assert_eq!(row, encoder.dialogue_vector(&dialogue)),
+            Ok(None) => told = true,
+            Err(e) => told |= matches!(e, Error::Corrupt { .. }),
+        }
+    }
+    told
+}
+
+/// `verify` tells what reading tells; `repair` and another pass make everything good again.
+fn mended(root: &Path, what: &str) {
+    let told = reading_tells(root);
+    let found = check(root).unwrap_or_else(|e| panic!("{what}: {e:?}"));
+    let damaged = found.is_none_or(|found| !found.damage.is_empty());
+    assert!(damaged || !told, "{what}: reading tells, and verify does not");
+    let mended = repair(root, "test").unwrap();
+    let encoder = HashEncoder::default();
+    encode(root, &encoder);
+    assert_complete(root, &encoder);
+    if let Some(mended) = mended.filter(|m| !m.all_removed) {
+        let again = encoder.encoded.load(Ordering::Relaxed) as u64;
+        assert_eq!(again, mended.dropped, "{what}: what was sound is encoded again");
+    }
+}
+
+fn each_damage(points: usize, damage: impl Fn(&mut Vec<u8>, usize)) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let master = dir.path().join("master");
+    filled(&master);
+    let mut tried = 0;
+    for path in files(&master) {
+        let inner = path.strip_prefix(&master).unwrap();
+        let good = fs::read(&path).unwrap();
+        for step in 0..points {
+            let at = step * good.len() / points;
+            let root = dir.path().join("copy");
+            let _ = fs::remove_dir_all(&root);
+            copy_tree(&master, &root);
+            let mut bad = good.clone();
+            damage(&mut bad, at);
+            fs::write(root.join(inner), bad).unwrap();
+            mended(&root, &format!("{} at {at}", inner.display()));
+            tried += 1;
+        }
+    }
+    tried
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_tree(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_never_a_wrong_vector() {
+    assert!(each_damage(10, |bytes, at| bytes[at] ^= 0x21) >= 80);
+}
+
+#[test]
+fn a_file_that_was_cut_is_never_a_wrong_vector() {
+    assert!(each_damage(5, |bytes, at| bytes.truncate(at)) >= 40);
+}
+
+#[test]
+fn a_file_that_is_gone_is_told_and_made_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let master = dir.path().join("master");
+    filled(&master);
+    for path in files(&master) {
+        let root = dir.path().join("copy");
+        let _ = fs::remove_dir_all(&root);
+        copy_tree(&master, &root);
+        let inner = path.strip_prefix(&master).unwrap();
+        fs::remove_file(root.join(inner)).unwrap();
+        // Without a table, one is made in memory.
+        assert_eq!(
+            reading_tells(&root),
+            path.extension().is_none_or(|e| e != "table"),
+            "{}",
+            inner.display()
+        );
+        mended(&root, &inner.display().to_string());
+    }
+}
+
+#[test]
+fn two_rows_that_changed_places_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let set = VectorReader::open(dir.path()).unwrap().unwrap().folder().to_owned();
+    for (name, width) in [("utterances.f32", 64), ("utterances.keys", 32)] {
+        let path = set.join(name);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        bad[..width].copy_from_slice(&good[width..2 * width]);
+        bad[width..2 * width].copy_from_slice(&good[..width]);
+        fs::write(&path, bad).unwrap();
+        assert!(reading_tells(dir.path()), "{name}");
+        assert_eq!(check(dir.path()).unwrap().unwrap().damage.len(), 2, "{name}");
+        fs::write(&path, good).unwrap();
+    }
+    assert_complete(dir.path(), &HashEncoder::default());
+}

@@ -1,0 +1,224 @@
+//! Writing vectors: one writer, whatever is committed lasts.
+
+use std::path::{Path, PathBuf};
+
+use crate::vectors::{
+    column::{Column, ColumnWriter},
+    key::Kind,
+    manifest::{Manifest, Reached, Recipe},
+    sets,
+    table::{self, Lookup},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::IdKey,
+};
+use turnwise_store::lock::WriterLock;
+
+/// Which set is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The one in use; it is made if there is none.
+    GoOn,
+    /// A new one, which takes the place of the one in use when it is complete.
+    Replace,
+}
+
+/// Adds vectors to a set. It holds the lock of the index's vectors; records may be written by another meanwhile.
+pub struct VectorWriter {
+    root: PathBuf,
+    set: PathBuf,
+    manifest: Manifest,
+    kinds: [Part; 2],
+    changed: bool,
+    _lock: WriterLock,
+}
+
+struct Part {
+    kind: Kind,
+    writer: ColumnWriter,
+    /// What counted when the lookup was made.
+    column: Column,
+    lookup: Lookup,
+}
+
+impl Part {
+    fn open(set: &Path, kind: Kind, manifest: &Manifest) -> Result<Self> {
+        let (dim, rows) = (manifest.recipe.dim, manifest.extent(kind).rows);
+        // First, because it cuts off what does not count.
+        let writer = ColumnWriter::open(set, kind, dim, rows)?;
+        let column = Column::open(set, kind, dim, rows)?;
+        let lookup = Lookup::open_checked(set, kind, &column)?;
+        Ok(Part { kind, writer, column, lookup })
+    }
+
+    fn renew_table(&mut self, set: &Path, dim: usize) -> Result<()> {
+        self.column = Column::open(set, self.kind, dim, self.writer.rows())?;
+        table::write(&table::path(set, self.kind), &self.column)?;
+        self.lookup = Lookup::open(set, self.kind, &self.column)?;
+        Ok(())
+    }
+}
+
+impl VectorWriter {
+    /// Opens the vectors of an index for what `recipe` makes. That the set in use was made by another is an error,
+    /// unless it is to be replaced. A replacement that was stopped is gone on with.
+    pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
+        let lock = lock(root, command)?;
+        let current = match (sets::current(root), mode) {
+            // What is damaged is no hindrance for putting something else in its place.
+            (Err(Error::Corrupt { .. }), Mode::Replace) => None,
+            (current, _) => current?,
+        };
+        let (set, manifest) = match (mode, current) {
+            (Mode::GoOn, Some(set)) => {
+                let manifest = Manifest::read(&set)?;
+                let manifest = adopt(root, manifest, recipe)?;
+                (set, manifest)
+            }
+            // Where there is nothing, there is nothing to wait for either.
+            (_, None) => {
+                let (set, manifest) = new_set(root, recipe)?;
+                sets::switch(root, &set)?;
+                sets::remove_others(root, &set);
+                (set, manifest)
+            }
+            (Mode::Replace, Some(_)) => match sets::unfinished(root, recipe)? {
+                Some(set) => {
+                    let manifest = Manifest::read(&set)?;
+                    // Nobody has used it yet: what is wrong with it is no loss.
+                    match open_kinds(&set, &manifest) {
+                        Err(Error::Corrupt { .. }) => {
+                            sets::remove(&set);
+                            new_set(root, recipe)?
+                        }
+                        _ => (set, manifest),
+                    }
+                }
+                None => new_set(root, recipe)?,
+            },
+        };
+        let kinds = open_kinds(&set, &manifest)?;
+        Ok(VectorWriter { root: root.to_owned(), set, manifest, kinds, changed: false, _lock: lock })
+    }
+
+    /// What is known of the set, as of the last commit.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// How many vectors of a kind there are, uncommitted ones included.
+    pub fn rows(&self, kind: Kind) -> u64 {
+        self.kinds[kind.place()].writer.rows()
+    }
+
+    /// Whether there is a vector of this key.
+    pub fn contains(&self, kind: Kind, key: &IdKey) -> bool {
+        let part = &self.kinds[kind.place()];
+        part.lookup.find(key, part.column.keys()).is_some()
+    }
+
+    /// Adds a vector; `false` if there is one of this key already.
+    pub fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
+        let dim = self.manifest.recipe.dim;
+        if row.len() != dim {
+            return Err(Error::Internal(format!("a vector of {} numbers among those of {dim}", row.len())));
+        }
+        if self.contains(kind, &key) {
+            return Ok(false);
+        }
+        let part = &mut self.kinds[kind.place()];
+        let number = u32::try_from(part.writer.rows())
+            .ok()
+            .filter(|n| *n < u32::MAX)
+            .ok_or_else(|| Error::data("more than four billion vectors in one index"))?;
+        part.writer.append(&key, row)?;
+        part.lookup.add(key, number);
+        self.changed = true;
+        Ok(true)
+    }
+
+    /// Says how far in the log a kind has come; it counts with the next commit.
+    pub fn set_reached(&mut self, kind: Kind, reached: Reached) {
+        let extent = self.manifest.extent_mut(kind);
+        if extent.reached.as_ref() != Some(&reached) {
+            extent.reached = Some(reached);
+            self.changed = true;
+        }
+    }
+
+    /// Makes everything last that was added: rows and keys first, then the manifest that counts them.
+    pub fn commit(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.changed) {
+            return Ok(());
+        }
+        for part in &mut self.kinds {
+            part.writer.flush()?;
+            self.manifest.extent_mut(part.kind).rows = part.writer.rows();
+        }
+        self.manifest.turnwise = env!("CARGO_PKG_VERSION").to_owned();
+        self.manifest.write(&self.set)?;
+        self.renew_tables(false)
+    }
+
+    fn renew_tables(&mut self, at_the_end: bool) -> Result<()> {
+        let dim = self.manifest.recipe.dim;
+        self.kinds
+            .iter_mut()
+            .filter(|part| part.lookup.is_behind(at_the_end))
+            .try_for_each(|part| part.renew_table(&self.set, dim))
+    }
+
+    /// Commits, and leaves the set in good order for readers.
+    pub fn close(mut self) -> Result<()> {
+        self.commit()?;
+        self.renew_tables(true)
+    }
+
+    /// The same for a set that is complete: it is in use from now on, and all others are removed.
+    pub fn finish(mut self) -> Result<()> {
+        self.commit()?;
+        self.renew_tables(true)?;
+        if sets::current(&self.root).ok().flatten().as_ref() != Some(&self.set) {
+            sets::switch(&self.root, &self.set)?;
+            sets::remove_others(&self.root, &self.set);
+        }
+        Ok(())
+    }
+}
+
+fn new_set(root: &Path, recipe: &Recipe) -> Result<(PathBuf, Manifest)> {
+    let manifest = Manifest::new(recipe.clone());
+    Ok((sets::create(root, &manifest)?, manifest))
+}
+
+fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[Part; 2]> {
+    Ok([Part::open(set, Kind::ALL[0], manifest)?, Part::open(set, Kind::ALL[1], manifest)?])
+}
+
+/// The lock of an index's vectors.
+pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
+    WriterLock::acquire_named(root, "vectors.lock", command)
+}
+
+/// The manifest of the set in use, if what `recipe` makes may stand beside what is there.
+fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
+    // Where no dialogue was encoded yet, how that is done is still open.
+    let dialogues_too = manifest.dialogues.rows > 0;
+    if let Some(what) = manifest.recipe.conflict(recipe, dialogues_too) {
+        return Err(Error::Input {
+            message: format!("{} holds {what}", root.display()),
+            hint: Some(format!(
+                "`turnwise encode -i {} --model {} --replace`, with the same options, makes all of them anew; the old \
+                 ones stay in use until that is done",
+                root.display(),
+                recipe.model
+            )),
+        });
+    }
+    manifest.recipe.dialogue_mode = recipe.dialogue_mode;
+    manifest.recipe.pooling = recipe.pooling;
+    manifest.recipe.precision.clone_from(&recipe.precision);
+    manifest.recipe.model.clone_from(&recipe.model);
+    Ok(manifest)
+}

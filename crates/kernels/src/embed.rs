@@ -1,0 +1,109 @@
+//! From token ids to the sums of their embeddings, with every id seen to be in its table.
+
+use super::pack::GRAIN;
+use crate::{
+    Sequence,
+    network::{Embeddings, Shape, Table},
+};
+use turnwise_core::{Error, Result};
+
+/// The tables.
+pub(super) struct Embedder {
+    shape: Shape,
+    words: Table,
+    positions: Table,
+    extra: [Extra; 3],
+}
+
+/// A table that not every network has.
+struct Extra {
+    what: &'static str,
+    table: Option<Table>,
+    of: fn(&Sequence) -> Option<&Vec<u32>>,
+}
+
+impl Embedder {
+    /// Takes a copy of a network's tables.
+    pub fn new(embeddings: &Embeddings, shape: &Shape) -> Self {
+        let e = embeddings;
+        Embedder {
+            shape: shape.clone(),
+            words: e.words.clone(),
+            positions: e.positions.clone(),
+            extra: [
+                Extra { what: "segment", table: e.types.clone(), of: |s| s.types.as_ref() },
+                Extra { what: "turn", table: e.turns.clone(), of: |s| s.turns.as_ref() },
+                Extra { what: "role", table: e.roles.clone(), of: |s| s.roles.as_ref() },
+            ],
+        }
+    }
+
+    /// Whether a sequence can be embedded.
+    pub fn check(&self, sequence: &Sequence) -> Result<()> {
+        let n = sequence.len();
+        if n == 0 {
+            return Err(Error::input("a sequence without tokens cannot be encoded"));
+        }
+        let most = self.positions.rows.saturating_sub(self.shape.first_position);
+        if sequence.positions.is_none() && n > most {
+            return Err(Error::input(format!(
+                "a sequence has {n} tokens, and the model takes at most {most}"
+            ))
+            .with_hint("cut it, or divide it into windows"));
+        }
+        within("token", &sequence.ids, n, self.words.rows)?;
+        if let Some(positions) = &sequence.positions {
+            within("position", positions, n, most)?;
+        }
+        for extra in &self.extra {
+            match ((extra.of)(sequence), &extra.table) {
+                (Some(ids), Some(table)) => within(extra.what, ids, n, table.rows)?,
+                // A network without the table has but one of the thing.
+                (Some(ids), None) => within(extra.what, ids, n, 1)?,
+                (None, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the sums for a sequence that has been checked, a row of `stride` numbers a token.
+    pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
+        let h = self.shape.hidden;
+        let counted = self.shape.positions(&sequence.ids);
+        assert_eq!(stride, h.next_multiple_of(GRAIN));
+        for (i, ((row, id), counted)) in
+            rows.chunks_exact_mut(stride).zip(&sequence.ids).zip(counted).enumerate()
+        {
+            let given = sequence.positions.as_ref().map(|p| p[i] as usize + self.shape.first_position);
+            let position = given.unwrap_or(counted);
+            let (sum, padding) = row.split_at_mut(h);
+            sum.copy_from_slice(&self.words.data[*id as usize * h..][..h]);
+            add(sum, &self.positions.data[position * h..][..h]);
+            for extra in &self.extra {
+                if let Some(table) = &extra.table {
+                    let id = (extra.of)(sequence).map_or(0, |ids| ids[i] as usize);
+                    add(sum, &table.data[id * h..][..h]);
+                }
+            }
+            padding.fill(0.0);
+        }
+    }
+}
+
+fn add(sum: &mut [f32], more: &[f32]) {
+    for (s, m) in sum.iter_mut().zip(more) {
+        *s += m;
+    }
+}
+
+/// Whether there are `n` ids, all under `rows`.
+fn within(what: &str, ids: &[u32], n: usize, rows: usize) -> Result<()> {
+    if ids.len() != n {
+        return Err(Error::input(format!("a sequence of {n} tokens has {} {what} ids", ids.len())));
+    }
+    match ids.iter().find(|id| **id as usize >= rows) {
+        None => Ok(()),
+        Some(id) => Err(Error::input(format!("there is no {what} {id}: the model has {rows}"))
+            .with_hint("does the tokenizer belong to this model?")),
+    }
+}

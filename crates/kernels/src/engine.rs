@@ -1,0 +1,224 @@
+//! A network, packed and ready to run.
+
+use std::sync::Mutex;
+
+use super::{
+    embed::Embedder,
+    layer::{PackedLayer, Room, padded_norm},
+    norm::{AddNorm, PaddedNorm},
+    proof,
+    simd::{Simd, SimdChoice, SimdLevel, at_level},
+    spread::Team,
+};
+use turnwise_core::{Error, Result};
+
+use crate::{Batch, Network, Precision};
+
+/// Runs a network on the CPU.
+///
+/// A batch is computed on the thread that calls; for more threads call from them, or let them share one batch
+/// ([`Batch::threads`], rayon's threads). A token's numbers are the same to
+/// the last bit whatever is in the batch.
+pub struct CpuEngine {
+    precision: Precision,
+    level: SimdLevel,
+    failed: Vec<SimdLevel>,
+    hidden: usize,
+    embedder: Embedder,
+    norm: PaddedNorm,
+    layers: Vec<PackedLayer>,
+    /// Multiplications for a token in the largest step.
+    largest_step: usize,
+    /// Rooms that no call uses at the moment.
+    rooms: Mutex<Vec<Room>>,
+}
+
+impl CpuEngine {
+    /// Packs a network's weights for a precision and for the vectors that are chosen.
+    pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
+        if precision == Precision::F16 {
+            return Err(Error::input("the CPU does not compute in f16")
+                .with_hint("take `bf16` or `int16`: both are as small, and `int16` is nearer to f32"));
+        }
+        let (level, failed) = match simd.demanded()? {
+            Some(level) => (level, Vec::new()),
+            None => proof::best_proven(),
+        };
+        let mut engine = CpuEngine::at(network, precision, level)?;
+        engine.failed = failed;
+        Ok(engine)
+    }
+
+    /// Packs for a level that this processor has.
+    pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
+        fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
+            network
+                .layers
+                .iter()
+                .map(|layer| PackedLayer::new::<S>(layer, &network.shape, precision))
+                .collect()
+        }
+        assert!(level.available(), "a level that the processor lacks");
+        check(network)?;
+        Ok(CpuEngine {
+            precision,
+            level,
+            failed: Vec::new(),
+            hidden: network.shape.hidden,
+            embedder: Embedder::new(&network.embeddings, &network.shape),
+            norm: padded_norm(&network.embeddings.norm, &network.shape),
+            layers: at_level!(level, pack::<_>(network, precision))?,
+            largest_step: network.shape.hidden * network.shape.intermediate,
+            rooms: Mutex::default(),
+        })
+    }
+
+    /// The fastest 16-bit precision: bf16 where the processor multiplies it faster than f32, else fixed point.
+    pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
+        let level = simd.demanded()?.unwrap_or_else(|| proof::best_proven().0);
+        Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
+    }
+
+    /// Which vectors it runs on.
+    pub fn level(&self) -> SimdLevel {
+        self.level
+    }
+
+    fn rooms(&self) -> std::sync::MutexGuard<'_, Vec<Room>> {
+        // Rooms are taken out while they are used: a panic elsewhere cannot have left one half written.
+        self.rooms.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// # Safety
+///
+/// The processor has the features of `S`, for which the engine was packed.
+unsafe fn run<S: Simd>(
+    engine: &CpuEngine,
+    batch: &Batch,
+    layers: &[usize],
+    take: &mut dyn FnMut(usize, &[f32]),
+    room: &mut Room,
+    team: &Team,
+) {
+    let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
+    room.x.reserve::<f32>(tokens * stride);
+    let mut start = 0;
+    for sequence in batch.sequences {
+        let rows = &mut room.x.of_mut()[start * stride..(start + sequence.len()) * stride];
+        engine.embedder.embed(sequence, rows, stride);
+        start += sequence.len();
+    }
+    let x = &mut room.x.of_mut()[..tokens * stride];
+    // SAFETY: features by our caller.
+    unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
+    let mut wanted = layers.iter().copied().peekable();
+    for done in 0..=engine.layers.len() {
+        if done > 0 {
+            let lengths = batch.sequences.iter().map(|s| s.len());
+            // SAFETY: features by our caller.
+            unsafe { engine.layers[done - 1].run::<S>(room, lengths, tokens, team) };
+        }
+        if wanted.next_if_eq(&done).is_some() {
+            hand_out(engine, room, tokens, &mut |states| take(done, states));
+        }
+        if wanted.peek().is_none() {
+            break;
+        }
+    }
+}
+
+/// Hands out the hidden states without what fills up their rows.
+fn hand_out(engine: &CpuEngine, room: &Room, tokens: usize, take: &mut dyn FnMut(&[f32])) {
+    let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
+    let x = &room.x.of::<f32>()[..tokens * stride];
+    if stride == hidden {
+        take(x);
+    } else {
+        let narrow: Vec<f32> = x.chunks_exact(stride).flat_map(|row| &row[..hidden]).copied().collect();
+        take(&narrow);
+    }
+}
+
+/// Whether the parts of a network fit each other: kernels trust it.
+fn check(network: &Network) -> Result<()> {
+    let shape = &network.shape;
+    let (h, e) = (shape.hidden, &network.embeddings);
+    let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
+    for table in [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()] {
+        fits &= table.is_none_or(|t| t.rows > 0 && t.data.len() == t.rows * h);
+    }
+    let mut norms = vec![&e.norm];
+    for layer in &network.layers {
+        norms.extend([&layer.attention_norm, &layer.output_norm]);
+        for (linear, inputs, outputs) in [
+            (&layer.query, h, h),
+            (&layer.key, h, h),
+            (&layer.value, h, h),
+            (&layer.attention_output, h, h),
+            (&layer.intermediate, h, shape.intermediate),
+            (&layer.output, shape.intermediate, h),
+        ] {
+            fits &= linear.inputs == inputs
+                && linear.outputs == outputs
+                && linear.weight.len() == inputs * outputs
+                && linear.bias.len() == outputs;
+        }
+    }
+    fits &= norms.iter().all(|n| n.weight.len() == h && n.bias.len() == h);
+    if fits { Ok(()) } else { Err(Error::data("the parts of the network do not fit its sizes")) }
+}
+
+impl CpuEngine {
+    /// Gives the hidden states after each of the `layers` (0 is the embeddings), in growing order: `take(layer, states)`,
+    /// where `states` holds one row a token, sequences end to end.
+    pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        for sequence in batch.sequences {
+            self.embedder.check(sequence)?;
+        }
+        let n = self.layers.len();
+        if let Some(beyond) = layers.iter().find(|layer| **layer > n) {
+            return Err(Error::input(format!("layer {beyond} was asked for, and the model has {n}")));
+        }
+        if !layers.is_sorted_by(|a, b| a < b) {
+            return Err(Error::Internal("layers have to be asked for in growing order".to_owned()));
+        }
+        if layers.is_empty() || batch.sequences.is_empty() {
+            return Ok(());
+        }
+        let mut room = self.rooms().pop().unwrap_or_default();
+        let threads = Team::worth(batch.threads, batch.tokens(), self.largest_step);
+        // SAFETY: `at` has seen that the processor has the level's features.
+        Team::with(threads, |team| unsafe {
+            at_level!(self.level, run::<_>(self, batch, layers, take, &mut room, team))
+        });
+        self.rooms().push(room);
+        Ok(())
+    }
+
+    /// The width of a hidden state.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// How many layers can be asked for, the embeddings not counted.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Tokens that one call handles best.
+    pub fn best_batch(&self) -> usize {
+        // The states of so many tokens stay in a core's cache while the weights pass by.
+        256
+    }
+
+    /// What runs where, for people: `f32 on cpu (avx2)`.
+    pub fn describe(&self) -> String {
+        let failed: String = self
+            .failed
+            .iter()
+            .map(|level| format!("; {level} is not used: it computes wrongly here"))
+            .collect();
+        format!("{} on cpu ({}{failed})", self.precision, self.level)
+    }
+}

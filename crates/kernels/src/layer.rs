@@ -1,0 +1,180 @@
+//! One layer, its weights packed and its heads at vector borders.
+
+use super::{
+    attention::{HeadRoom, Heads, SPARE_ROWS, attend},
+    buffer::Buffer,
+    codes::CodeRoom,
+    norm::{AddNorm, PaddedNorm},
+    pack::{GRAIN, Packed},
+    product::{Out, product},
+    simd::Simd,
+    spread::Team,
+};
+use turnwise_core::Result;
+
+use crate::{
+    Precision,
+    network::{Activation, Layer, Linear, Norm, Shape},
+};
+
+/// Tokens whose feed-forward part is computed at once: what is between its two products stays in the cache.
+const FEED_BLOCK: usize = 256;
+
+/// A layer that is ready to run.
+pub(super) struct PackedLayer {
+    heads: Heads,
+    activation: Activation,
+    /// Queries, keys and values in one product.
+    projection: Packed,
+    attention_output: Packed,
+    attention_norm: PaddedNorm,
+    intermediate: Packed,
+    output: Packed,
+    output_norm: PaddedNorm,
+}
+
+/// What is written and read on the way through the layers, kept from batch to batch.
+#[derive(Default)]
+pub(super) struct Room {
+    /// The hidden states.
+    pub x: Buffer,
+    y: Buffer,
+    projected: Buffer,
+    context: Buffer,
+    inner: Buffer,
+    codes: CodeRoom,
+    /// One for each thread that shares the work.
+    heads: Vec<HeadRoom>,
+}
+
+/// A norm's numbers, filled up with zeros.
+pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
+    let fill = |numbers: &[f32]| {
+        let mut numbers = numbers.to_vec();
+        numbers.resize(shape.hidden.next_multiple_of(GRAIN), 0.0);
+        numbers
+    };
+    PaddedNorm {
+        width: shape.hidden,
+        weight: fill(&norm.weight),
+        bias: fill(&norm.bias),
+        epsilon: shape.norm_epsilon,
+    }
+}
+
+impl PackedLayer {
+    /// Packs a layer for the vectors of `S`.
+    pub fn new<S: Simd>(layer: &Layer, shape: &Shape, precision: Precision) -> Result<Self> {
+        let (h, size) = (shape.hidden, shape.hidden / shape.heads);
+        let squares = Heads::in_squares(Packed::squared::<S>(precision));
+        let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
+        // Row `i` of the heads side by side is row `place(i)` where each begins at a border.
+        let place = |i: usize| i / size * heads.stride + i % size;
+        let width = heads.width();
+
+        let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
+        let scale = 1.0 / (size as f64).sqrt();
+        for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
+            // Scores are divided by the root of the head's size: queries are made smaller once and for all.
+            let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
+            for i in 0..h {
+                let to = part * width + place(i);
+                let from = linear.weight[i * h..(i + 1) * h].iter().map(scaled);
+                weight[to * h..(to + 1) * h].iter_mut().zip(from).for_each(|(to, from)| *to = from);
+                bias[to] = scaled(&linear.bias[i]);
+            }
+        }
+        let projection = Packed::new::<S>(precision, (h, 3 * width), &weight, &bias)?;
+
+        let mut weight = vec![0.0; h * width];
+        for (to, from) in weight.chunks_exact_mut(width).zip(layer.attention_output.weight.chunks_exact(h)) {
+            from.iter().enumerate().for_each(|(i, w)| to[place(i)] = *w);
+        }
+        let attention_output =
+            Packed::new::<S>(precision, (width, h), &weight, &layer.attention_output.bias)?;
+        let plain = |l: &Linear| Packed::new::<S>(precision, (l.inputs, l.outputs), &l.weight, &l.bias);
+        Ok(PackedLayer {
+            heads,
+            activation: shape.activation,
+            projection,
+            attention_output,
+            attention_norm: padded_norm(&layer.attention_norm, shape),
+            intermediate: plain(&layer.intermediate)?,
+            output: plain(&layer.output)?,
+            output_norm: padded_norm(&layer.output_norm, shape),
+        })
+    }
+
+    /// Sends the tokens in `room.x` through the layer; `lengths` says where sequences end.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the features of `S`, for which the layer was packed.
+    pub unsafe fn run<S: Simd>(
+        &self,
+        room: &mut Room,
+        lengths: impl Iterator<Item = usize>,
+        tokens: usize,
+        team: &Team,
+    ) {
+        let Room { x, y, projected, context, inner, codes, heads } = room;
+        let h = self.output.outputs;
+        let (three, width) = (self.projection.outputs, self.heads.width());
+        projected.reserve::<f32>((tokens + SPARE_ROWS) * three);
+        context.reserve::<f32>(tokens * width);
+        y.reserve::<f32>(tokens * h);
+        let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
+        let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
+        // SAFETY: the features by our caller; lengths are checked by the callees.
+        unsafe {
+            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
+            let mut start = 0;
+            for length in lengths {
+                attend::<S>(self.heads, projected, start..start + length, context, heads, team);
+                start += length;
+            }
+            linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
+            AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
+            // A line more than needed: rows that are a power of two apart would fight for the same lines of the cache.
+            let middle = self.intermediate.outputs + GRAIN;
+            inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
+            let inner = inner.of_mut::<f32>();
+            for start in (0..tokens).step_by(FEED_BLOCK) {
+                let n = FEED_BLOCK.min(tokens - start);
+                let (x, y) = (&mut x[start * h..(start + n) * h], &mut y[start * h..(start + n) * h]);
+                linear::<S>(
+                    &self.intermediate,
+                    codes,
+                    (x, h),
+                    n,
+                    (inner, middle),
+                    Some(self.activation),
+                    team,
+                );
+                linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, team);
+                AddNorm { x, y: Some(y), stride: h, norm: &self.output_norm }.run::<S::Base>();
+            }
+        }
+    }
+}
+
+/// `out = activation(x · weights + bias)`. Rows come with how far it is from one to the next.
+///
+/// # Safety
+///
+/// The processor has the features of `S`, for which the weights were packed.
+unsafe fn linear<S: Simd>(
+    weights: &Packed,
+    codes: &mut CodeRoom,
+    (x, x_stride): (&[f32], usize),
+    rows: usize,
+    (numbers, stride): (&mut [f32], usize),
+    activation: Option<Activation>,
+    team: &Team,
+) {
+    // SAFETY: the features by our caller.
+    unsafe {
+        let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
+        product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);
+    }
+}

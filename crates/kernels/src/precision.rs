@@ -1,0 +1,56 @@
+//! In which numbers a network is computed.
+
+use std::{fmt, str::FromStr};
+
+use turnwise_core::{Error, Result};
+
+/// In which numbers the products of a network are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Precision {
+    /// 32-bit floating point: the reference.
+    F32,
+    /// 16-bit floating point with the range of f32.
+    Bf16,
+    /// 16-bit floating point; GPUs only.
+    F16,
+    /// 16-bit fixed point, scaled by token and by output: as fast as int8 where a processor multiplies 16-bit
+    /// integers as fast as 8-bit ones (AVX2), and nearer to f32 than bf16.
+    Int16,
+    /// 8-bit fixed point, scaled by token and by output.
+    Int8,
+}
+
+impl Precision {
+    /// All of them.
+    pub const ALL: [Precision; 5] =
+        [Precision::F32, Precision::Bf16, Precision::F16, Precision::Int16, Precision::Int8];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::F16 => "f16",
+            Precision::Int16 => "int16",
+            Precision::Int8 => "int8",
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Precision::ALL;
+        known
+            .into_iter()
+            .find(|p| p.name() == text)
+            .ok_or_else(|| Error::unknown_name("precision", text, known.map(Precision::name)))
+    }
+}

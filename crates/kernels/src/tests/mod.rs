@@ -1,0 +1,207 @@
+//! The engine against plain loops, at every level that this processor has.
+
+mod math;
+mod product;
+
+use super::{CpuEngine, SimdChoice, SimdLevel, reference};
+use crate::{
+    Batch, Network, Precision, Sequence,
+    network::{Activation, Shape, Table},
+};
+use turnwise_core::{Error, vectors::cosine};
+
+fn shape(hidden: usize, heads: usize, intermediate: usize, activation: Activation) -> Shape {
+    Shape { hidden, heads, intermediate, activation, norm_epsilon: 1e-12, first_position: 0 }
+}
+
+fn engine(network: &Network, precision: Precision, level: SimdLevel) -> CpuEngine {
+    CpuEngine::new(network, precision, SimdChoice::Level(level)).unwrap()
+}
+
+/// Token ids that look arbitrary.
+fn sequence(n: usize, vocabulary: u32) -> Sequence {
+    Sequence::new((0..n as u32).map(|i| (i * 37 + n as u32 * 11) % vocabulary).collect())
+}
+
+/// What comes out after the last layer, sequences end to end.
+fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
+    let sequences: Vec<&Sequence> = sequences.iter().collect();
+    let mut out = Vec::new();
+    engine.run(&Batch::new(&sequences), &[layers], &mut |_, states| out.extend(states)).unwrap();
+    out
+}
+
+/// The largest distance from the reference, over all layers.
+fn distance(network: &Network, engine: &CpuEngine, sequences: &[Sequence]) -> f64 {
+    let expected: Vec<_> = sequences.iter().map(|s| reference::states(network, s)).collect();
+    let layers: Vec<usize> = (0..=network.layers.len()).collect();
+    let refs: Vec<&Sequence> = sequences.iter().collect();
+    let (mut worst, mut seen) = (0.0f64, Vec::new());
+    engine
+        .run(&Batch::new(&refs), &layers, &mut |layer, states| {
+            seen.push(layer);
+            let rows = expected.iter().flat_map(|e| &e[layer]).flatten();
+            assert_eq!(states.len(), rows.clone().count());
+            for (a, b) in states.iter().zip(rows) {
+                assert!(a.is_finite());
+                worst = worst.max((f64::from(*a) - b).abs());
+            }
+        })
+        .unwrap();
+    assert_eq!(seen, layers);
+    worst
+}
+
+#[test]
+fn f32_is_right_to_the_last_digits_whatever_the_sizes() {
+    use Activation::{Gelu, GeluTanh, Relu};
+    let sizes = [
+        (shape(24, 3, 50, Gelu), 3),
+        (shape(24, 3, 50, GeluTanh), 2),
+        (shape(24, 3, 50, Relu), 2),
+        (shape(10, 5, 7, Gelu), 2),
+        (shape(96, 3, 200, Gelu), 2),
+        (shape(128, 2, 130, GeluTanh), 1),
+    ];
+    let sequences = [1, 2, 3, 7, 8, 9, 17, 40, 1].map(|n| sequence(n, 60));
+    for (shape, layers) in sizes {
+        let network = Network::random(shape, layers, 60, 50, 5);
+        for level in SimdLevel::here() {
+            let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+            assert!(worst < 5e-6, "{:?} at {level}: {worst}", network.shape);
+        }
+    }
+}
+
+#[test]
+fn f32_is_right_at_the_sizes_of_real_models() {
+    for (hidden, layers) in [(384, 2), (768, 1)] {
+        let network = Network::random(shape(hidden, 12, 4 * hidden, Activation::Gelu), layers, 40, 30, 6);
+        let sequences = [5, 1, 26].map(|n| sequence(n, 40));
+        for level in SimdLevel::here() {
+            let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+            assert!(worst < 1e-5, "{hidden} at {level}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn every_embedding_counts() {
+    let mut network = Network::random(shape(24, 3, 40, Activation::Gelu), 1, 30, 20, 7);
+    network.shape.first_position = 2;
+    let table = |rows: usize| Table { rows, data: (0..rows * 24).map(|i| (i % 17) as f32 / 9.0).collect() };
+    network.embeddings.positions = table(22);
+    network.embeddings.turns = Some(table(5));
+    network.embeddings.roles = Some(table(3));
+    let mut full = sequence(6, 30);
+    full.types = Some(vec![0, 1, 1, 0, 1, 0]);
+    full.positions = Some(vec![19, 3, 3, 0, 1, 7]);
+    full.turns = Some(vec![0, 1, 2, 3, 4, 0]);
+    full.roles = Some(vec![2, 1, 0, 0, 1, 2]);
+    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let worst = distance(&network, &engine, &[full, sequence(20, 30)]);
+    assert!(worst < 5e-6, "{worst}");
+}
+
+#[test]
+fn a_row_is_the_same_to_the_bit_however_many_threads_share_it() {
+    let network = Network::random(shape(384, 12, 1536, Activation::Gelu), 2, 60, 120, 8);
+    let all: Vec<Sequence> = [3, 110, 1, 60].map(|n| sequence(n, 60)).into();
+    let sequences: Vec<&Sequence> = all.iter().collect();
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int16, Precision::Int8] {
+            let engine = engine(&network, precision, level);
+            let alone = last(&engine, 2, &all);
+            for threads in [2, 3, 64] {
+                let batch = Batch { sequences: &sequences, threads };
+                engine
+                    .run(&batch, &[2], &mut |_, states| {
+                        assert!(states == alone, "{precision} at {level} over {threads} threads");
+                    })
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_is_the_same_to_the_bit_whatever_is_beside_it() {
+    let network = Network::random(shape(48, 3, 100, Activation::Gelu), 2, 60, 300, 8);
+    let all: Vec<Sequence> = [3, 1, 290, 12, 50, 1, 7].map(|n| sequence(n, 60)).into();
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int16, Precision::Int8] {
+            let engine = engine(&network, precision, level);
+            let together = last(&engine, 2, &all);
+            let alone: Vec<f32> =
+                all.iter().flat_map(|s| last(&engine, 2, std::slice::from_ref(s))).collect();
+            assert!(together == alone, "{precision} at {level}");
+        }
+    }
+}
+
+#[test]
+fn fewer_bits_stay_near() {
+    let network = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
+    let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
+    let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
+    for level in SimdLevel::here() {
+        for (precision, near) in
+            [(Precision::Bf16, 0.9999), (Precision::Int16, 0.999_999), (Precision::Int8, 0.99)]
+        {
+            let got = last(&engine(&network, precision, level), 4, &sequences);
+            let rows = expected.chunks(96).zip(got.chunks(96));
+            let least = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f32::min);
+            assert!(least > near, "{precision} at {level}: {least}");
+        }
+    }
+}
+
+#[test]
+fn layers_above_the_highest_wanted_are_left_out_and_rooms_are_used_again() {
+    let network = Network::random(shape(16, 2, 32, Activation::Relu), 3, 20, 20, 10);
+    let mut cut = network.clone();
+    cut.layers.truncate(1);
+    let s = [sequence(9, 20)];
+    let engine = engine(&network, Precision::F32, SimdLevel::Portable);
+    let first = last(&engine, 3, &s);
+    assert_eq!(last(&engine, 1, &s), last(&self::engine(&cut, Precision::F32, SimdLevel::Portable), 1, &s));
+    assert_eq!(last(&engine, 3, &s), first);
+    engine.run(&Batch::new(&[]), &[1], &mut |_, _| unreachable!()).unwrap();
+    engine.run(&Batch::new(&[&s[0]]), &[], &mut |_, _| unreachable!()).unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let network = Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 11);
+    let engine = engine(&network, Precision::F32, SimdLevel::Portable);
+    let refused = |change: &dyn Fn(&mut Sequence), layers: &[usize], says: &str| {
+        let mut s = sequence(4, 20);
+        change(&mut s);
+        let e = engine.run(&Batch::new(&[&s]), layers, &mut |_, _| ()).unwrap_err();
+        assert!(matches!(e, Error::Input { .. }), "{e}");
+        assert!(e.to_string().contains(says), "{e}");
+    };
+    refused(&|s| s.ids.clear(), &[1], "without tokens");
+    refused(&|s| s.ids = vec![0; 11], &[1], "11 tokens");
+    refused(&|s| s.ids[2] = 20, &[1], "no token 20");
+    refused(&|s| s.types = Some(vec![0, 0, 0, 2]), &[1], "no segment 2");
+    refused(&|s| s.types = Some(vec![0; 3]), &[1], "3 segment ids");
+    refused(&|s| s.turns = Some(vec![0, 0, 1, 0]), &[1], "no turn 1");
+    refused(&|s| s.positions = Some(vec![0, 1, 2, 10]), &[1], "no position 10");
+    refused(&|_| (), &[2], "layer 2");
+
+    let f16 = CpuEngine::new(&network, Precision::F16, SimdChoice::Auto).err().unwrap();
+    assert!(matches!(f16, Error::Input { hint: Some(hint), .. } if hint.contains("int16")));
+    let mut broken = network.clone();
+    broken.layers[0].output.bias.pop();
+    let broken = CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).err().unwrap();
+    assert!(matches!(broken, Error::Data { .. }), "{broken}");
+}
+
+#[test]
+fn it_says_what_runs_where() {
+    let network = Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 12);
+    let engine = engine(&network, Precision::Int16, SimdLevel::Portable);
+    assert_eq!(engine.describe(), "int16 on cpu (portable)");
+    assert_eq!((engine.hidden(), engine.level()), (16, SimdLevel::Portable));
+}

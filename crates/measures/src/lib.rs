@@ -1,0 +1,43 @@
+//! How well something ranks, correlates, clusters or lies in space: numbers out of numbers, as the standard tools compute them.
+//!
+//! `tests/fixtures/measures` has what trec_eval, SciPy and scikit-learn say of the same inputs.
+
+pub mod chance;
+pub mod clusters;
+pub mod correlation;
+pub mod plane;
+pub mod ranking;
+pub mod space;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{clusters::Table, correlation};
+
+    fn numbers(value: &Value) -> Vec<f64> {
+        value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+    }
+
+    /// What SciPy and scikit-learn say (`reference.py` beside the file asked them).
+    #[test]
+    fn scipy_and_scikit_learn_say_the_same() {
+        let said: Value =
+            serde_json::from_str(include_str!("../../../tests/fixtures/measures/numbers.json")).unwrap();
+        let near = |a: f64, b: &Value| assert!((a - b.as_f64().unwrap()).abs() < 1e-9, "{a} {b}");
+        for case in said["correlations"].as_array().unwrap() {
+            let (a, b) = (numbers(&case["a"]), numbers(&case["b"]));
+            near(correlation::pearson(&a, &b).unwrap(), &case["pearson"]);
+            near(correlation::spearman(&a, &b).unwrap(), &case["spearman"]);
+            near(correlation::kendall(&a, &b).unwrap(), &case["kendall"]);
+        }
+        for case in said["clusters"].as_array().unwrap() {
+            let whole = |value: &Value| numbers(value).into_iter().map(|n| n as usize).collect::<Vec<_>>();
+            let table = Table::new(&whole(&case["clusters"]), &whole(&case["labels"]));
+            near(table.purity(), &case["purity"]);
+            near(table.nmi(), &case["nmi"]);
+            near(table.ari(), &case["ari"]);
+            near(table.accuracy(), &case["accuracy"]);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Searching in Milvus.
+
+use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
+use turnwise_core::error::{Error, Result};
+use turnwise_index::{
+    engine::{Capabilities, Engine, View, Ways, Words, unsupported},
+    vectors::{Kind, Recipe},
+};
+use turnwise_store::frame::Totals;
+use turnwise_text::Analyzer;
+
+/// Dialogues in a Milvus, ready to be searched.
+pub struct Milvus {
+    pub(super) connection: Connection,
+    pub(super) manifest: Manifest,
+    analyzer: Analyzer,
+    totals: Totals,
+}
+
+impl Milvus {
+    /// Opens what a name stands for, and brings it to where it is searched.
+    pub fn open(target: &Target) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        Milvus::of(connection, manifest)
+    }
+
+    /// Opens a generation that is loaded.
+    pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
+        let analyzer = manifest.terms_by()?;
+        let totals = connection.totals(&manifest)?;
+        Ok(Milvus { connection, manifest, analyzer, totals })
+    }
+
+    pub(super) fn collection(&self, kind: Kind) -> String {
+        self.manifest.rows(&self.connection.target.name, kind)
+    }
+}
+
+impl Engine for Milvus {
+    fn place(&self) -> String {
+        self.connection.target.to_string()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            expressions: false,
+            exact: false,
+            terms_explained: false,
+            percentiles: false,
+            surveys: false,
+            in_order: false,
+            deepest: DEEPEST,
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    fn generation(&self) -> u64 {
+        self.manifest.generation
+    }
+
+    fn recipe(&self) -> Option<&Recipe> {
+        self.manifest.recipe.as_ref()
+    }
+
+    fn rows(&self, kind: Kind) -> u64 {
+        match (&self.manifest.recipe, kind) {
+            (None, _) => 0,
+            (Some(_), Kind::Utterances) => self.totals.turns,
+            (Some(_), Kind::Dialogues) => self.totals.dialogues,
+        }
+    }
+
+    fn without_vectors(&self) -> Error {
+        Error::Input {
+            message: format!("the dialogues at {} have no vectors", self.place()),
+            hint: Some(format!(
+                "`turnwise encode --engine {} --model MODEL` makes some; or search by words (--mode bm25)",
+                self.place()
+            )),
+        }
+    }
+
+    fn how_to_encode_anew(&self) -> String {
+        format!(
+            "`turnwise encode --engine {} --replace` encodes everything by the encoder that is here now",
+            self.place()
+        )
+    }
+
+    fn has_words(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn analyzer(&self) -> Analyzer {
+        self.analyzer
+    }
+
+    fn words(&self, text: &str) -> Words {
+        let theirs = self.manifest.words.is_some();
+        Words { text: theirs.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
+    }
+
+    fn expression(&self, _: &str) -> Result<Words> {
+        Err(unsupported(&self.place(), "a query in Tantivy's language", "look for words alone"))
+    }
+
+    /// Milvus does not tell how many documents have a term, and so not which tell most: all are looked for, which ranks alike
+    /// as far as the others tell little.
+    fn telling(&self, text: &str, _: Kind, most: usize) -> Result<Words> {
+        let words = self.words(text);
+        let note = format!(
+            "all {} different words are looked for: Milvus does not tell which {most} of them tell most",
+            words.terms.len()
+        );
+        let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };
+        Ok(Words { warnings, ..words })
+    }
+
+    fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    fn notes(&self, _: Kind, _: Ways, _: bool) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn view(&self) -> Box<dyn View + '_> {
+        Box::new(MilvusView::of(self))
+    }
+}

@@ -1,0 +1,380 @@
+//! Bringing dialogues into Milvus, and taking them out again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    connection::Connection,
+    engine::Milvus,
+    generations::{Next, Unfinished, next},
+    giving::{Encoding, Giver},
+    manifest::Manifest,
+    reading::columns,
+    rows::{self, Version, WordsOf, key_of},
+    target::Target,
+    walk::Walk,
+    writing::{NAMED, Writer, among},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{DialogueId, IdKey},
+};
+use turnwise_corpus::{Dialogue, filter::Filter};
+use turnwise_encoder::Encoder;
+use turnwise_index::vectors::Recipe;
+use turnwise_store::{IngestMark, Prepared, Put, frame::Totals, ingest::Home};
+use turnwise_text::Analyzer;
+
+/// What was looked up is kept of so many dialogues; what comes again then is looked up again.
+const KNOWN: usize = 1_000_000;
+/// Fewer new rows are not worth being put away at once.
+const WORTH_SETTLING: usize = 1_000;
+
+/// A writer.
+pub struct MilvusHome {
+    writer: Writer,
+    /// What is there of dialogues that were asked for.
+    known: HashMap<IdKey, Option<Version>>,
+    pending: Vec<(Dialogue, Version)>,
+    pending_bytes: usize,
+    /// Of these another version is there.
+    replaced: HashSet<IdKey>,
+    /// How many rows were written since the server was told to put them away.
+    unsettled: usize,
+    /// The generation whose place this one takes once it is complete; `None` where it is in use already.
+    instead_of: Option<Next>,
+}
+
+impl MilvusHome {
+    /// What made the vectors of a name, if it is there.
+    pub fn manifest(target: &Target) -> Result<Option<Manifest>> {
+        Connection::open(target)?.manifest()
+    }
+
+    /// Opens what a name stands for, or makes it: with vectors as the recipe has them, made by the encoder, or without any.
+    pub fn open_or_create(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        encoder: Option<Arc<dyn Encoder>>,
+    ) -> Result<Self> {
+        MilvusHome::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
+    }
+
+    /// The same, with vectors that somebody has already.
+    pub fn open_or_create_given(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: Option<Box<dyn Giver>>,
+    ) -> Result<Self> {
+        MilvusHome::in_use(target, analyzer, recipe, |_| giver)
+    }
+
+    fn in_use(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: impl FnOnce(&Manifest) -> Option<Box<dyn Giver>>,
+    ) -> Result<Self> {
+        let connection = Connection::open(target)?;
+        let manifest = match connection.manifest()? {
+            Some(manifest) => {
+                connection.load(&manifest)?;
+                manifest
+            }
+            None => {
+                let manifest = Manifest::new(1, analyzer, target.analyzer.clone(), recipe);
+                connection.create(&manifest)?;
+                connection.switch(&manifest)?;
+                manifest
+            }
+        };
+        let giver = giver(&manifest);
+        MilvusHome::over(connection, manifest, giver, None)
+    }
+
+    /// Opens a generation beside the one in use. Nobody sees it before [`MilvusHome::finish`].
+    pub fn anew(
+        target: &Target,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+        giver: Option<Box<dyn Giver>>,
+        unfinished: Unfinished,
+    ) -> Result<Self> {
+        let connection = Connection::open(target)?;
+        let next = next(&connection, analyzer, recipe, unfinished)?;
+        MilvusHome::over(connection, next.manifest.clone(), giver, Some(next))
+    }
+
+    /// Opens what is there, for taking dialogues out of it.
+    pub fn open(target: &Target) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        MilvusHome::of(connection, manifest, None, None)
+    }
+
+    /// Opens what is there, for bringing dialogues to it with the encoder that made its vectors.
+    pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        let giver = encoding(&manifest, encoder);
+        MilvusHome::over(connection, manifest, giver, None)
+    }
+
+    /// Tells where the model lies that made the vectors; it is the same one.
+    pub fn set_model(&mut self, model: &str) -> Result<()> {
+        if let Some(recipe) = &mut self.writer.manifest.recipe {
+            model.clone_into(&mut recipe.model);
+        }
+        self.writer.connection.restate(&self.writer.manifest)
+    }
+
+    /// Removes a name with everything that it stands for.
+    pub fn remove(target: &Target) -> Result<()> {
+        let connection = Connection::open(target)?;
+        match connection.manifest()? {
+            Some(manifest) => connection.remove_name(&manifest),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that whoever gives vectors gives those that are there.
+    fn over(
+        connection: Connection,
+        manifest: Manifest,
+        giver: Option<Box<dyn Giver>>,
+        instead_of: Option<Next>,
+    ) -> Result<Self> {
+        let fits = match (&manifest.recipe, &giver) {
+            (Some(recipe), Some(giver)) => recipe.fingerprint == giver.fingerprint(),
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if !fits {
+            return Err(other_encoder(&connection.target, &manifest, giver.as_deref()));
+        }
+        let giver = giver.filter(|_| manifest.recipe.is_some());
+        MilvusHome::of(connection, manifest, giver, instead_of)
+    }
+
+    fn of(
+        connection: Connection,
+        manifest: Manifest,
+        giver: Option<Box<dyn Giver>>,
+        instead_of: Option<Next>,
+    ) -> Result<Self> {
+        Ok(MilvusHome {
+            writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
+            known: HashMap::new(),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            replaced: HashSet::new(),
+            unsettled: 0,
+            instead_of,
+        })
+    }
+
+    /// The generation that is written to.
+    pub fn made(&self) -> &Manifest {
+        &self.writer.manifest
+    }
+
+    /// How many rows are longer than Milvus' columns: what came behind is not found by words.
+    pub fn cut(&self) -> u64 {
+        self.writer.cut
+    }
+
+    /// How many dialogues and turns are there.
+    pub fn totals(&self) -> Result<Totals> {
+        self.writer.connection.totals(&self.writer.manifest)
+    }
+
+    /// All that was written, read back; also where no name stands for it yet.
+    pub fn walk(&self) -> Result<Walk> {
+        Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
+    }
+
+    /// The same, ready to be searched.
+    pub fn searched(&self) -> Result<Milvus> {
+        Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
+    }
+
+    /// Lets the server put away what it was sent, if that is much: searches are slower until it has.
+    pub fn settle(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.unsettled) {
+            few if few < WORTH_SETTLING => Ok(()),
+            _ => self.writer.settle(),
+        }
+    }
+
+    /// Lets the name stand for what was filled beside what is in use, and removes that. Where this is in use already,
+    /// there is nothing to do.
+    pub fn finish(&mut self) -> Result<()> {
+        match self.instead_of.take() {
+            Some(next) => next.finish(&self.writer.connection),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes dialogues by their ids; gives how many were there.
+    pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
+        let there = self.those_there(ids)?;
+        self.writer.delete(&there)?;
+        there.iter().for_each(|key| {
+            self.known.insert(*key, None);
+        });
+        Ok(there.len() as u64)
+    }
+
+    /// How many of some ids are there.
+    pub fn there(&mut self, ids: &[DialogueId]) -> Result<u64> {
+        Ok(self.those_there(ids)?.len() as u64)
+    }
+
+    fn those_there(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
+        let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
+        self.ahead(&keys)?;
+        Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
+    }
+
+    /// Removes the dialogues that fit a filter; gives how many did.
+    pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
+        self.each_fitting(filter, &mut |home, ids| home.delete(ids))
+    }
+
+    /// How many dialogues fit a filter.
+    pub fn fitting(&mut self, filter: &Filter) -> Result<u64> {
+        self.each_fitting(filter, &mut |_, ids| Ok(ids.len() as u64))
+    }
+
+    fn each_fitting(
+        &mut self,
+        filter: &Filter,
+        take: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
+    ) -> Result<u64> {
+        let (mut taken, mut behind) = (0, None);
+        loop {
+            let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
+            let (found, next) = connection.listed(manifest, behind, Some(filter), NAMED)?;
+            let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
+            taken += take(self, &ids)?;
+            if next.is_none() {
+                return Ok(taken);
+            }
+            behind = next;
+        }
+    }
+}
+
+fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn Giver>> {
+    let (recipe, encoder) = (manifest.recipe.as_ref()?, encoder?);
+    Some(Box::new(Encoding::new(encoder, recipe)))
+}
+
+fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>) -> Error {
+    let there =
+        manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
+    let here =
+        giver.map_or("none is here".to_owned(), |g| format!("{} ({}) is here", g.name(), g.fingerprint()));
+    Error::Input {
+        message: format!("the vectors at {target} are of {there}, and {here}"),
+        hint: Some(format!(
+            "take the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` makes \
+             all of them anew, while the old ones stay in use"
+        )),
+    }
+}
+
+impl Home for MilvusHome {
+    fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
+        let waiting = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id);
+        let key = id.key();
+        match (waiting, self.known.get(&key)) {
+            (Some((dialogue, _)), _) => Ok(Some(dialogue.clone())),
+            (None, Some(None)) => Ok(None),
+            (None, _) => {
+                let mut read = self.writer.connection.dialogues(&self.writer.manifest, &[key])?;
+                Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
+            }
+        }
+    }
+
+    fn ahead(&mut self, ids: &[IdKey]) -> Result<()> {
+        let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
+        for some in unknown.chunks(NAMED) {
+            let filter = format!("{} and piece == 0", among(some));
+            let found = self.writer.connection.rows(&self.writer.records(), &filter, &["key", "version"])?;
+            let found = columns(&found);
+            some.iter().for_each(|key| {
+                self.known.insert(*key, None);
+            });
+            for (key, version) in found.texts("key").iter().zip(found.numbers("version")) {
+                if let Some(key) = key_of(key) {
+                    self.known.insert(key, Some(Version(*version)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, prepared: &Prepared) -> Result<Put> {
+        self.ahead(&[prepared.id])?;
+        let version = Version::of(prepared.content);
+        let known = self.known.get(&prepared.id).copied().flatten();
+        if known == Some(version) {
+            return Ok(Put::Unchanged);
+        }
+        let dialogue: Dialogue =
+            serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
+        // What Milvus does not take is told of the record that has it, before anything of it is written.
+        rows::check(&dialogue)?;
+        self.pending_bytes += prepared.json.len();
+        self.pending.push((dialogue, version));
+        self.known.insert(prepared.id, Some(version));
+        match known {
+            Some(_) => {
+                self.replaced.insert(prepared.id);
+                Ok(Put::Replaced)
+            }
+            None => Ok(Put::Added),
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    fn commit(&mut self, _: Option<IngestMark>) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let dialogues = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        self.writer.write(&dialogues, &self.replaced)?;
+        self.replaced.clear();
+        self.unsettled += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
+        if self.known.len() > KNOWN {
+            self.known.clear();
+        }
+        Ok(())
+    }
+
+    /// What is there already is passed over by its version, so that no place needs to be kept.
+    fn unfinished(&self) -> Option<IngestMark> {
+        None
+    }
+
+    fn set_rejected(&mut self, _: &str, _: u64) {}
+
+    fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
+        Err(Error::Unsupported {
+            message: "finding duplicates among what is in Milvus (--dedupe) is not possible".to_owned(),
+            hint: Some("`turnwise corpus convert --dedupe` leaves them out before".to_owned()),
+        })
+    }
+}

@@ -1,0 +1,417 @@
+//! A dialogue as rows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use milvus::v2::FieldData;
+use serde_json::{Value, json};
+
+use super::{manifest::Manifest, names};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{IdKey, Seq, TurnNo},
+};
+use turnwise_corpus::{
+    Dialogue, Turn,
+    filter::tree::{Known, values},
+};
+use turnwise_store::Prepared;
+use turnwise_text::Analyzer;
+
+/// Between the texts of a field that are looked into together.
+pub(super) const BETWEEN: char = '\u{1}';
+/// A piece of a record has at most so many bytes.
+const PIECE: usize = 60_000;
+/// A JSON column holds no more bytes.
+const LONGEST_JSON: usize = 60_000;
+/// A list of facts holds no more of them.
+pub(super) const MOST_FACTS: usize = 4_096;
+
+/// Which content of a dialogue a row is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Version(pub(super) i64);
+
+impl Version {
+    /// That of a content.
+    pub(super) fn of(content: IdKey) -> Self {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&content.0[..8]);
+        // A signed number that is never negative, whatever reads it.
+        Version((u64::from_le_bytes(bytes) >> 1) as i64)
+    }
+
+    pub(super) fn of_dialogue(dialogue: &Dialogue) -> Result<Self> {
+        Ok(Version::of(Prepared::new(dialogue)?.content))
+    }
+
+    /// As searches tell contents apart.
+    pub(super) fn seq(self) -> Seq {
+        Seq(self.0 as u64)
+    }
+
+    pub(super) fn of_seq(seq: Seq) -> Self {
+        Version(seq.0 as i64)
+    }
+}
+
+/// A dialogue's key as columns have it.
+pub(super) fn key_text(key: IdKey) -> String {
+    format!("{key:?}")
+}
+
+/// What [`key_text`] wrote.
+pub(super) fn key_of(text: &str) -> Option<IdKey> {
+    let mut key = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (n, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()?;
+    }
+    Some(IdKey(key))
+}
+
+/// The name of a row: its content's version is part of it, so that a change never writes over what still counts.
+pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) -> String {
+    match turn {
+        Some(turn) => format!("{}-{:016x}-{turn}", key_text(dialogue), version.0),
+        None => format!("{}-{:016x}", key_text(dialogue), version.0),
+    }
+}
+
+/// What filters ask of a row.
+struct Asked {
+    facts: Vec<String>,
+    bounds: Value,
+    folds: Value,
+}
+
+impl Asked {
+    fn of(dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Self> {
+        let mut facts = Vec::new();
+        let mut bounds: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+        let mut folds: BTreeMap<String, String> = BTreeMap::new();
+        values(dialogue, turn, &mut |field, value| {
+            if field == "text" {
+                return;
+            }
+            let (kind, written, value) = match value {
+                Known::Text(text) => {
+                    let fold = folds.entry(names::key(field)).or_insert_with(|| BETWEEN.to_string());
+                    fold.push_str(&names::folded(text));
+                    fold.push(BETWEEN);
+                    ('t', text.to_owned(), json!(text))
+                }
+                Known::Number(number) => ('n', number.to_string(), number_value(number)),
+                Known::Time(time) => ('i', time.to_string(), json!(time.0.as_microsecond())),
+            };
+            facts.push(names::fact(field, kind, &written));
+            let bound = bounds.entry(names::key(field)).or_default();
+            for (end, less) in [("least", true), ("most", false)] {
+                let known = bound.entry(format!("{kind}_{end}")).or_insert_with(|| value.clone());
+                if is_less(&value, known) == less && value != *known {
+                    known.clone_from(&value);
+                }
+            }
+        });
+        facts.sort_unstable();
+        facts.dedup();
+        facts.retain(|fact| fact.len() <= names::LONGEST_FACT);
+        let asked = Asked { facts, bounds: json!(bounds), folds: json!(folds) };
+        asked.check(dialogue)?;
+        Ok(asked)
+    }
+
+    fn check(&self, dialogue: &Dialogue) -> Result<()> {
+        let too_much = |what: &str, n: usize, most: usize| {
+            Err(Error::data(format!(
+                "{}: Milvus takes at most {most} {what} of what filters ask of a row, and there are {n}",
+                dialogue.id
+            )))
+        };
+        if self.facts.len() > MOST_FACTS {
+            return too_much("values", self.facts.len(), MOST_FACTS);
+        }
+        match [&self.bounds, &self.folds].into_iter().map(|json| json.to_string().len()).max() {
+            Some(n) if n > LONGEST_JSON => too_much("bytes", n, LONGEST_JSON),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn number_value(number: f64) -> Value {
+    match number.fract() == 0.0 && number.abs() < 9e15 {
+        true => json!(number as i64),
+        false => json!(number),
+    }
+}
+
+fn is_less(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a < b,
+        _ => a.as_f64().unwrap_or_default() < b.as_f64().unwrap_or_default(),
+    }
+}
+
+/// Whether Milvus takes all that filters ask of a dialogue and its turns.
+pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
+    Asked::of(dialogue, None)?;
+    dialogue.turns.iter().try_for_each(|turn| Asked::of(dialogue, Some(turn)).map(drop))
+}
+
+/// What the column of words holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WordsOf {
+    /// Our own terms, of which no tokenizer makes others.
+    Ours(Analyzer),
+    /// The texts themselves: Milvus makes terms of them.
+    Theirs,
+}
+
+impl WordsOf {
+    pub(super) fn of(manifest: &Manifest) -> Result<Self> {
+        match manifest.words {
+            None => manifest.terms_by().map(WordsOf::Ours),
+            Some(_) => Ok(WordsOf::Theirs),
+        }
+    }
+
+    fn in_texts(self, texts: &[&str]) -> String {
+        let WordsOf::Ours(analyzer) = self else { return texts.join("\n") };
+        let analyzed: Vec<_> = texts.iter().flat_map(|text| analyzer.analyze(text)).collect();
+        names::terms(analyzed.iter().map(|token| token.term.as_str()))
+    }
+}
+
+/// Rows of turns, or of whole dialogues, column by column.
+#[derive(Default)]
+pub(super) struct Rows {
+    ids: Vec<String>,
+    keys: Vec<String>,
+    versions: Vec<i64>,
+    turns: Vec<i64>,
+    corpora: Vec<String>,
+    dialogues: Vec<String>,
+    facts: Vec<Vec<String>>,
+    bounds: Vec<Value>,
+    folds: Vec<Value>,
+    said: Vec<String>,
+    words: Vec<String>,
+    vectors: Vec<Vec<f32>>,
+    directed: Vec<bool>,
+    bytes: usize,
+    cut: u64,
+}
+
+impl Rows {
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A row of a turn, or of a dialogue as a whole; its vector comes later.
+    pub(super) fn push(
+        &mut self,
+        dialogue: &Dialogue,
+        turn: Option<&Turn>,
+        version: Version,
+        words: WordsOf,
+    ) -> Result<()> {
+        let asked = Asked::of(dialogue, turn)?;
+        let key = dialogue.id.key();
+        let texts: Vec<&str> = match turn {
+            Some(turn) => vec![&turn.text],
+            None => dialogue.turns.iter().map(|turn| turn.text.as_str()).collect(),
+        };
+        let mut words = words.in_texts(&texts);
+        let mut said = turn.map(|turn| names::folded(&turn.text)).unwrap_or_default();
+        self.cut += u64::from(fit(&mut words) | fit(&mut said));
+        self.bytes += words.len() + said.len() + asked.facts.iter().map(String::len).sum::<usize>() + 256;
+        self.ids.push(row_id(key, version, turn.map(|turn| turn.number)));
+        self.keys.push(key_text(key));
+        self.versions.push(version.0);
+        self.turns.push(turn.map_or(0, |turn| i64::from(turn.number.0)));
+        self.corpora.push(dialogue.source.clone());
+        self.dialogues.push(dialogue.id.to_string());
+        self.facts.push(asked.facts);
+        self.bounds.push(asked.bounds);
+        self.folds.push(asked.folds);
+        self.said.push(said);
+        self.words.push(words);
+        Ok(())
+    }
+
+    /// How many rows are longer than Milvus' columns.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// The vectors of all rows, in their order. One without a direction cannot be near anything, and Milvus would find it
+    /// all the same: it does not get it, and the row says that the vector in its place is none.
+    pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
+        self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
+        self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
+        self.vectors = vectors;
+        for (vector, _) in self.vectors.iter_mut().zip(&self.directed).filter(|(_, directed)| !**directed) {
+            vector.iter_mut().take(1).for_each(|v| *v = 1.0);
+        }
+    }
+
+    pub(super) fn into_columns(self) -> Vec<FieldData> {
+        let mut columns = vec![
+            text("id", self.ids),
+            text("key", self.keys),
+            FieldData::Int64 { name: "version".into(), values: self.versions },
+            FieldData::Int64 { name: "turn".into(), values: self.turns },
+            text("corpus", self.corpora),
+            text("dialogue", self.dialogues),
+            FieldData::ArrayVarChar { name: "facts".into(), values: self.facts },
+            FieldData::Json { name: "bounds".into(), values: self.bounds },
+            FieldData::Json { name: "folds".into(), values: self.folds },
+            text("said", self.said),
+            text("words", self.words),
+        ];
+        if !self.vectors.is_empty() {
+            columns.push(FieldData::FloatVector { name: "vector".into(), values: self.vectors });
+            columns.push(FieldData::Bool { name: "directed".into(), values: self.directed });
+        }
+        columns
+    }
+}
+
+/// Leaves of a text what a column takes, up to the end of a word. It is there for searching by words and for `text~` alone:
+/// the record has all of it, and so has the vector what the encoder takes. Gives whether something was left out.
+fn fit(text: &mut String) -> bool {
+    if text.len() <= names::LONGEST_TEXT {
+        return false;
+    }
+    text.truncate(text.floor_char_boundary(names::LONGEST_TEXT));
+    let end = text.rfind(' ').unwrap_or(text.len());
+    text.truncate(end);
+    true
+}
+
+fn text(name: &str, values: Vec<String>) -> FieldData {
+    FieldData::VarChar { name: name.into(), values }
+}
+
+/// Pieces of records, column by column.
+#[derive(Default)]
+pub(super) struct Pieces {
+    ids: Vec<String>,
+    keys: Vec<String>,
+    versions: Vec<i64>,
+    numbers: Vec<i64>,
+    counts: Vec<i64>,
+    corpora: Vec<String>,
+    texts: Vec<String>,
+    bytes: usize,
+}
+
+impl Pieces {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// A piece. The first has the dialogue's key as its name: writing it makes its version the one that counts.
+    pub(super) fn push(
+        &mut self,
+        key: IdKey,
+        version: Version,
+        [number, count]: [usize; 2],
+        corpus: &str,
+        piece: &str,
+    ) {
+        self.bytes += piece.len() + 256;
+        self.ids.push(match number {
+            0 => key_text(key),
+            n => format!("{}-{n}", row_id(key, version, None)),
+        });
+        self.keys.push(key_text(key));
+        self.versions.push(version.0);
+        self.numbers.push(number as i64);
+        self.counts.push(count as i64);
+        self.corpora.push(corpus.to_owned());
+        self.texts.push(piece.to_owned());
+    }
+
+    pub(super) fn into_columns(self) -> Vec<FieldData> {
+        let nothing = vec![vec![1.0, 0.0]; self.ids.len()];
+        vec![
+            text("id", self.ids),
+            text("key", self.keys),
+            FieldData::Int64 { name: "version".into(), values: self.versions },
+            FieldData::Int64 { name: "piece".into(), values: self.numbers },
+            FieldData::Int64 { name: "pieces".into(), values: self.counts },
+            text("corpus", self.corpora),
+            text("json", self.texts),
+            FieldData::FloatVector { name: "nothing".into(), values: nothing },
+        ]
+    }
+}
+
+/// Takes a record apart; there is always a first piece.
+pub(super) fn pieces(json: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut left = json;
+    while left.len() > PIECE {
+        let (part, others) = left.split_at(left.floor_char_boundary(PIECE));
+        parts.push(part);
+        left = others;
+    }
+    parts.push(left);
+    parts
+}
+
+/// Columns of an answer, by their names.
+pub(super) struct Answer<'a>(HashMap<&'a str, &'a FieldData>);
+
+impl<'a> Answer<'a> {
+    pub(super) fn of(columns: &'a [FieldData]) -> Self {
+        Answer(columns.iter().map(|column| (column_name(column), column)).collect())
+    }
+
+    pub(super) fn texts(&self, name: &str) -> &'a [String] {
+        match self.0.get(name) {
+            Some(FieldData::VarChar { values, .. }) => values,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn numbers(&self, name: &str) -> &'a [i64] {
+        match self.0.get(name) {
+            Some(FieldData::Int64 { values, .. }) => values,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn flags(&self, name: &str) -> &'a [bool] {
+        match self.0.get(name) {
+            Some(FieldData::Bool { values, .. }) => values,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn vectors(&self, name: &str) -> &'a [Vec<f32>] {
+        match self.0.get(name) {
+            Some(FieldData::FloatVector { values, .. }) => values,
+            _ => &[],
+        }
+    }
+}
+
+fn column_name(column: &FieldData) -> &str {
+    match column {
+        FieldData::VarChar { name, .. }
+        | FieldData::Bool { name, .. }
+        | FieldData::Int64 { name, .. }
+        | FieldData::FloatVector { name, .. } => name,
+        _ => "",
+    }
+}

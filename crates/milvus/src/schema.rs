@@ -1,0 +1,296 @@
+//! Collections: making them, opening them, and whether they are what they should be.
+
+use std::collections::HashMap;
+
+use milvus::v2::{
+    CollectionSchema, DataType, FieldSchema, Function, FunctionType, IndexParam, IndexType, MetricType,
+    request::{
+        alias::{AlterAliasRequest, CreateAliasRequest, DescribeAliasRequest},
+        collection::{
+            CreateCollectionRequest, DescribeCollectionRequest, HasCollectionRequest, LoadCollectionRequest,
+        },
+        index::CreateIndexRequest,
+    },
+};
+
+use super::{
+    connection::Connection,
+    manifest::{Manifest, PROPERTY},
+    names,
+    rows::MOST_FACTS,
+    target::{Graph, Target},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::MAX_ID_BYTES,
+};
+use turnwise_index::vectors::Kind;
+
+/// As an index on this machine has them: scores then are alike, too.
+const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
+
+impl Connection {
+    /// Connects, and brings what a name stands for to where it is searched.
+    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+        let connection = Connection::open(target)?;
+        let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
+        connection.load(&manifest)?;
+        Ok((connection, manifest))
+    }
+
+    /// What a name stands for; `None` if there is nothing of that name.
+    pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
+        match self.aliased()? {
+            Some(collection) => self.manifest_of(&collection),
+            None => Ok(None),
+        }
+    }
+
+    /// What a collection of dialogues says of itself.
+    pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
+        let place = self.target.to_string();
+        let request = DescribeCollectionRequest::builder().collection_name(collection).build();
+        let described =
+            self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
+        let properties = described.description().get_properties();
+        match properties.get(PROPERTY) {
+            Some(text) => Manifest::read(&place, text).map(Some),
+            None => Err(not_ours(&place)),
+        }
+    }
+
+    /// The collection that the name stands for.
+    fn aliased(&self) -> Result<Option<String>> {
+        let name = self.target.name.as_str();
+        if self.exists(name)? {
+            let request = DescribeAliasRequest::builder().alias(name).build();
+            let described =
+                self.ask("looking at a name", async { self.client.describe_alias(request?).await });
+            return match described {
+                Ok(described) => Ok(Some(described.collection_name().to_owned())),
+                // It is there, and is no alias of ours.
+                Err(Error::Unavailable { .. }) => Err(not_ours(&self.target.to_string())),
+                Err(e) => Err(e),
+            };
+        }
+        Ok(None)
+    }
+
+    pub(super) fn exists(&self, collection: &str) -> Result<bool> {
+        let request = HasCollectionRequest::builder().collection_name(collection).build();
+        let answer =
+            self.ask("looking for a collection", async { self.client.has_collection(request?).await })?;
+        Ok(answer.exists())
+    }
+
+    /// Makes the collections of a generation. Nobody sees them before [`Connection::switch`].
+    pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
+        let text = manifest.as_text()?;
+        for (collection, schema) in schemas(&self.target.name, manifest) {
+            let indexes = match schema.get_fields().iter().any(|field| field.get_name() == "nothing") {
+                true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],
+                false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
+            };
+            // What a making left that was cut short: no name ever stood for it.
+            self.drop_if_there(&collection)?;
+            let request = CreateCollectionRequest::builder()
+                .collection_name(collection.as_str())
+                .description(text.as_str())
+                .schema(schema)
+                .num_shards(self.target.shards)
+                .consistency_level(self.consistency())
+                .properties(HashMap::from([(PROPERTY.to_owned(), text.clone())]))
+                .index_params(indexes)
+                .build();
+            self.ask("making a collection", async { self.client.create_collection(request?).await })?;
+        }
+        for kind in Kind::ALL {
+            self.look_up_facts(&manifest.rows(&self.target.name, kind));
+        }
+        self.load(manifest)
+    }
+
+    /// Lets filters find rows by their values without going over all of them. Not every server can have such an index over a
+    /// list, and filters are right without it.
+    fn look_up_facts(&self, collection: &str) {
+        let request =
+            CreateIndexRequest::builder().collection_name(collection).index_param(looked_up("facts")).build();
+        let _ = self.ask("making an index", async { self.client.create_index(request?).await });
+    }
+
+    /// Lets the name stand for a generation, for everybody and at once.
+    pub(super) fn switch(&self, manifest: &Manifest) -> Result<()> {
+        let name = self.target.name.as_str();
+        let collection = manifest.rows(name, Kind::Dialogues);
+        match self.aliased()? {
+            None => {
+                let request =
+                    CreateAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
+                self.ask("giving a name", async { self.client.create_alias(request?).await })
+            }
+            Some(_) => {
+                let request =
+                    AlterAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
+                self.ask("switching a name", async { self.client.alter_alias(request?).await })
+            }
+        }
+    }
+
+    /// Brings the collections of a generation to where they are searched. Milvus forgets it when it starts anew.
+    pub(super) fn load(&self, manifest: &Manifest) -> Result<()> {
+        for (collection, schema) in schemas(&self.target.name, manifest) {
+            self.check(&collection, &schema)?;
+            let request = LoadCollectionRequest::builder().collection_name(collection.as_str()).build();
+            self.ask("loading a collection", async { self.client.load_collection(request?).await })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a collection has the columns that turnwise gave it. Others beside them are no matter.
+    fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
+        let request = DescribeCollectionRequest::builder().collection_name(collection).build();
+        let described =
+            self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
+        let there = described.description().get_schema().get_fields();
+        for field in expected.get_fields() {
+            let same = there.iter().find(|other| other.get_name() == field.get_name());
+            let what = match same {
+                None => format!("has no column `{}`", field.get_name()),
+                Some(other) if other.get_data_type() != field.get_data_type() => {
+                    format!("has another kind of column `{}`", field.get_name())
+                }
+                Some(other) if other.get_dimension() != field.get_dimension() => format!(
+                    "has vectors of {} numbers in `{}`, and {} are expected",
+                    other.get_dimension(),
+                    field.get_name(),
+                    field.get_dimension()
+                ),
+                Some(_) => continue,
+            };
+            return Err(Error::Unavailable {
+                message: format!("{}: {collection} {what}: something else changed it", self.target),
+                hint: Some(format!(
+                    "`turnwise ingest --engine {} --replace FILES` makes everything anew",
+                    self.target
+                )),
+            });
+        }
+        Ok(())
+    }
+
+    fn indexes(&self, dim: Option<usize>) -> Vec<IndexParam> {
+        // As one JSON text, the way that every server reads.
+        let with = |index: IndexParam, params: &str| {
+            index.extra_params(HashMap::from([("params".to_owned(), params.to_owned())]))
+        };
+        let mut indexes =
+            vec![with(plain_index("sparse", IndexType::SparseInvertedIndex, MetricType::Bm25), BM25)];
+        indexes.push(looked_up("key"));
+        if dim.is_some() {
+            let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
+            indexes.push(match self.target.graph {
+                Graph::Hnsw => with(cosine(IndexType::Hnsw), r#"{"M": 24, "efConstruction": 200}"#),
+                Graph::DiskAnn => cosine(IndexType::DiskAnn),
+                Graph::IvfRabitq => with(
+                    cosine(IndexType::IvfRabitq),
+                    r#"{"nlist": 1024, "refine": true, "refine_type": "FP16"}"#,
+                ),
+            });
+        }
+        indexes
+    }
+}
+
+fn plain_index(field: &str, kind: IndexType, metric: MetricType) -> IndexParam {
+    IndexParam::new().field_name(field).index_type(kind).metric_type(metric)
+}
+
+/// A column in which rows are found by their values.
+fn looked_up(field: &str) -> IndexParam {
+    IndexParam::new().field_name(field).index_type(IndexType::Inverted)
+}
+
+fn text_field(name: &str, longest: usize) -> FieldSchema {
+    FieldSchema::new().name(name).data_type(DataType::VarChar).max_length(longest as u32)
+}
+
+fn field(name: &str, kind: DataType) -> FieldSchema {
+    FieldSchema::new().name(name).data_type(kind)
+}
+
+/// Rows of dialogues of one corpus lie together.
+fn corpus() -> FieldSchema {
+    text_field("corpus", names::LONGEST_TEXT).partition_key(true)
+}
+
+/// The collections of a generation, in the order in which they are made.
+fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
+    let [records, utterances, dialogues] = manifest.collections(name);
+    [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
+}
+
+fn rows(manifest: &Manifest) -> CollectionSchema {
+    let facts = field("facts", DataType::Array)
+        .element_type(DataType::VarChar)
+        .max_capacity(MOST_FACTS as u32)
+        .max_length(names::LONGEST_FACT as u32);
+    let analyzer = match &manifest.words {
+        Some(theirs) => serde_json::json!({ "type": theirs }),
+        // Terms have no sign that any tokenizer could take apart, and so the one that every server has does.
+        None => serde_json::json!({ "tokenizer": "standard" }),
+    };
+    let words = text_field("words", names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer);
+    let bm25 = Function::new()
+        .name("bm25")
+        .function_type(FunctionType::Bm25)
+        .input_fields(["words"])
+        .output_fields(["sparse"]);
+    let schema = CollectionSchema::new()
+        .add_field(text_field("id", 128).primary_key(true))
+        .add_field(text_field("key", 32))
+        .add_field(field("version", DataType::Int64))
+        .add_field(field("turn", DataType::Int64))
+        .add_field(corpus())
+        .add_field(text_field("dialogue", MAX_ID_BYTES))
+        .add_field(facts)
+        .add_field(field("bounds", DataType::Json))
+        .add_field(field("folds", DataType::Json))
+        .add_field(text_field("said", names::LONGEST_TEXT))
+        .add_field(words)
+        .add_field(field("sparse", DataType::SparseFloatVector))
+        .add_function(bm25);
+    match &manifest.recipe {
+        Some(recipe) => schema
+            .add_field(field("vector", DataType::FloatVector).dimension(recipe.dim as u32))
+            .add_field(field("directed", DataType::Bool)),
+        None => schema,
+    }
+}
+
+fn records() -> CollectionSchema {
+    CollectionSchema::new()
+        .add_field(text_field("id", 128).primary_key(true))
+        .add_field(text_field("key", 32))
+        .add_field(field("version", DataType::Int64))
+        .add_field(field("piece", DataType::Int64))
+        .add_field(field("pieces", DataType::Int64))
+        .add_field(corpus())
+        .add_field(text_field("json", names::LONGEST_TEXT))
+        // Milvus has no collection without vectors.
+        .add_field(field("nothing", DataType::FloatVector).dimension(2))
+}
+
+fn not_ours(place: &str) -> Error {
+    Error::Input {
+        message: format!("{place} is there, and turnwise did not make it"),
+        hint: Some("take another name for the dialogues".to_owned()),
+    }
+}
+
+/// That there is nothing of that name.
+pub(super) fn missing(place: &str) -> Error {
+    Error::Input {
+        message: format!("there are no dialogues at {place}"),
+        hint: Some(format!("`turnwise ingest --engine {place} FILES` brings some there")),
+    }
+}

@@ -1,0 +1,270 @@
+//! One request's look at Milvus. Everything is far: what will be asked for is fetched at once, and kept.
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
+
+use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
+
+use super::{
+    engine::Milvus,
+    expression, names,
+    reading::{DEEPEST, odd},
+    rows::{Answer, Version, key_of, key_text, row_id},
+    target::Graph,
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+    vectors::cosine,
+};
+use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_index::{
+    engine::{Ahead, Bookmark, Found, List, View, Ways, Words},
+    lexical::TermScore,
+    vectors::Kind,
+};
+use turnwise_store::find_by;
+
+/// How many candidates a walk keeps at least: with fewer a small server's walks miss much of what a filter admits.
+const WALK: usize = 512;
+
+type Vectors = HashMap<String, Option<Vec<f32>>>;
+
+pub(super) struct MilvusView<'a> {
+    engine: &'a Milvus,
+    /// What every row must fit.
+    filter: String,
+    records: RefCell<HashMap<IdKey, Option<(Seq, Dialogue)>>>,
+    /// By the names of rows.
+    vectors: RefCell<Vectors>,
+}
+
+impl<'a> MilvusView<'a> {
+    pub(super) fn of(engine: &'a Milvus) -> Self {
+        MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
+    }
+
+    /// The best of a kind by some vectors of theirs.
+    fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<List> {
+        let connection = &self.engine.connection;
+        let directed = (field == "vector").then_some("directed");
+        let request = SearchRequest::builder()
+            .collection_name(self.engine.collection(kind))
+            .vector_field(field)
+            .vectors(query)
+            .filter(filter)
+            .output_fields(["key", "version", "turn", "dialogue"].into_iter().chain(directed))
+            .limit(k as i64)
+            .extra_params(self.depth(field, k))
+            .consistency_level(connection.consistency())
+            .build();
+        let answer = connection.ask("searching", async { connection.client.search(request?).await })?;
+        let Some(result) = answer.results().get_results().first() else {
+            return Ok(List { found: Vec::new(), exhausted: true });
+        };
+        let found = self.found(kind, field == "sparse", result)?;
+        Ok(List { exhausted: result.get_scores().len() < k, found })
+    }
+
+    /// How far a walk through an index goes.
+    fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
+        let (name, most) = match self.engine.connection.target.graph {
+            _ if field == "sparse" => return HashMap::new(),
+            Graph::Hnsw => ("ef", usize::MAX),
+            Graph::DiskAnn => ("search_list", 65_535),
+            Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
+        };
+        HashMap::from([(name.to_owned(), (2 * k).max(WALK).min(most).to_string())])
+    }
+
+    fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Found>> {
+        let answer = Answer::of(result.get_output_fields());
+        let (keys, versions, turns) =
+            (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
+        let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
+        if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
+            return Err(self.odd("columns of different lengths"));
+        }
+        let directed = answer.flags("directed");
+        let mut found = Vec::with_capacity(scores.len());
+        for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
+            let row = Found {
+                dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
+                seq: Version(versions[n]).seq(),
+                turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
+                // Servers give BM25's as a score or as a distance, which is less than 0.
+                score: if words { scores[n].abs() } else { scores[n] },
+            };
+            found.push((row, id));
+        }
+        // Equally good ones come in any order, and their ranks are summed up: they get one order everywhere.
+        found.sort_by(|(a, x), (b, y)| {
+            b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn)))
+        });
+        Ok(found.into_iter().map(|(row, _)| row).collect())
+    }
+
+    fn odd(&self, what: &str) -> Error {
+        odd(&self.engine.connection.target.to_string(), what)
+    }
+
+    /// Reads records that are not known yet.
+    fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
+        let unknown: Vec<IdKey> = {
+            let known = self.records.borrow();
+            let different: HashSet<IdKey> = keys.filter(|key| !known.contains_key(key)).collect();
+            different.into_iter().collect()
+        };
+        let mut read = self.engine.connection.dialogues(&self.engine.manifest, &unknown)?;
+        let mut known = self.records.borrow_mut();
+        for key in unknown {
+            let record = read.remove(&key).map(|(version, dialogue)| (version.seq(), dialogue));
+            known.insert(key, record);
+        }
+        Ok(())
+    }
+
+    /// Reads vectors of rows that are not known yet.
+    fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
+        if self.engine.manifest.recipe.is_none() {
+            return Ok(());
+        }
+        let unknown: Vec<String> = {
+            let known = self.vectors.borrow();
+            let different: HashSet<String> = rows.filter(|row| !known.contains_key(row)).collect();
+            different.into_iter().collect()
+        };
+        let mut known = self.vectors.borrow_mut();
+        known.extend(unknown.iter().map(|row| (row.clone(), None)));
+        let mut see = |answer: &Answer<'_>| {
+            let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
+            for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
+                known.insert(row.clone(), Some(vector.clone()));
+            }
+            Ok(())
+        };
+        let wanted = ["id", "vector", "directed"];
+        let connection = &self.engine.connection;
+        connection.named(&self.engine.collection(kind), "id", &unknown, &wanted, &mut see).map(drop)
+    }
+
+    /// Reads the vectors of all turns of dialogues.
+    fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
+        let different: HashSet<IdKey> = dialogues.collect();
+        let mut rows = Vec::new();
+        self.fetch_records(different.iter().copied())?;
+        for (key, record) in self.records.borrow().iter().filter(|(key, _)| different.contains(key)) {
+            if let Some((seq, dialogue)) = record {
+                let name = |turn: &Turn| row_id(*key, Version::of_seq(*seq), Some(turn.number));
+                rows.extend(dialogue.turns.iter().map(name));
+            }
+        }
+        self.fetch_vectors(Kind::Utterances, rows.into_iter())
+    }
+}
+
+/// Words as Milvus takes them: as the rows have them.
+fn query_of(words: &Words) -> SearchVectors {
+    let terms = || names::terms(words.terms.iter().map(String::as_str));
+    SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
+}
+
+fn turn_of(number: i64) -> TurnNo {
+    TurnNo(u32::try_from(number).unwrap_or(0))
+}
+
+fn name_of(found: &Found) -> String {
+    row_id(found.dialogue, Version::of_seq(found.seq), found.turn)
+}
+
+impl View for MilvusView<'_> {
+    fn admit(&mut self, filter: &Filter, kind: Kind, _: Ways) -> Result<Option<u64>> {
+        self.filter = expression::of(filter, kind)?;
+        Ok(None)
+    }
+
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<List> {
+        let k = k.min(DEEPEST);
+        // Without a direction nothing is near, and Milvus would take whatever it is given.
+        if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
+            return Ok(List { found: Vec::new(), exhausted: true });
+        }
+        self.best(kind, "vector", SearchVectors::Float(vec![vector.to_vec()]), k, &self.filter)
+    }
+
+    fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
+        let k = k.min(DEEPEST);
+        let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
+        list.found.retain(|found| found.score > 0.0);
+        Ok(list)
+    }
+
+    fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
+        let get = |id: &DialogueId| Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue));
+        find_by(id, get)?.ok_or_else(|| Error::Input {
+            message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
+            hint: Some("`turnwise search` finds ids".to_owned()),
+        })
+    }
+
+    fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>> {
+        self.fetch_records([dialogue].into_iter())?;
+        Ok(self.records.borrow().get(&dialogue).cloned().flatten())
+    }
+
+    fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
+        let kind = if turn.is_some() { Kind::Utterances } else { Kind::Dialogues };
+        let version = Version::of_dialogue(dialogue)?;
+        let row = row_id(dialogue.id.key(), version, turn.map(|turn| turn.number));
+        self.fetch_vectors(kind, [row.clone()].into_iter())?;
+        Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
+    }
+
+    fn cosine(&self, kind: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>> {
+        let row = name_of(found);
+        self.fetch_vectors(kind, [row.clone()].into_iter())?;
+        let known = self.vectors.borrow();
+        Ok(known.get(&row).and_then(Option::as_ref).map(|stored| cosine(vector, stored)))
+    }
+
+    fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
+        let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
+        let best = self.best(Kind::Utterances, "sparse", query_of(words), 1, &only)?;
+        Ok(best.found.first().and_then(|found| found.turn))
+    }
+
+    fn explain(&self, _: Kind, _: &Words, _: &DialogueId, _: Option<TurnNo>) -> Result<Vec<TermScore>> {
+        Ok(Vec::new())
+    }
+
+    fn ahead(&self, kind: Kind, of: &[Found], what: Ahead) -> Result<()> {
+        match what {
+            Ahead::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
+            Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
+            Ahead::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
+        }
+    }
+
+    fn listed(
+        &self,
+        from: Bookmark,
+        filter: Option<&Filter>,
+        most: usize,
+    ) -> Result<(Vec<Dialogue>, Option<Bookmark>)> {
+        let behind = match from {
+            Bookmark::Behind(key) => Some(key),
+            Bookmark::Beginning | Bookmark::At(_) => None,
+        };
+        let engine = self.engine;
+        let (found, next) = engine.connection.listed(&engine.manifest, behind, filter, most)?;
+        Ok((found, next.map(Bookmark::Behind)))
+    }
+
+    fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>> {
+        let key = id.key();
+        Ok(self.record(key)?.map(|_| Bookmark::Behind(key)))
+    }
+}

@@ -1,0 +1,209 @@
+//! Everything that a name stands for, part by part: dialogues, and the vectors that belong to them.
+
+use std::collections::HashMap;
+
+use super::{
+    connection::Connection,
+    manifest::Manifest,
+    names,
+    reading::{DEEPEST, columns},
+    rows::{Answer, Version, key_of, row_id},
+    target::Target,
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::IdKey,
+};
+use turnwise_corpus::Dialogue;
+use turnwise_index::vectors::Kind;
+
+/// A part should have so many dialogues.
+const PART: u64 = 250;
+/// Behind every digit of a key.
+const BEHIND_ALL: char = 'g';
+/// A key has so many digits.
+const DIGITS: usize = 32;
+
+/// A dialogue with its vectors. Without a direction there is none.
+pub struct Moved {
+    /// The dialogue.
+    pub dialogue: Dialogue,
+    /// That of the whole.
+    pub whole: Option<Vec<f32>>,
+    /// Those of its turns.
+    pub turns: Vec<Option<Vec<f32>>>,
+}
+
+/// A walk over all dialogues, in the order of their keys. A part is told by the digits with which its keys begin.
+pub struct Walk {
+    connection: Connection,
+    manifest: Manifest,
+    dialogues: u64,
+    with_vectors: bool,
+    /// What is still to be walked over, the next one last.
+    parts: Vec<String>,
+}
+
+impl Walk {
+    /// A walk over what a name stands for.
+    pub fn over(target: &Target) -> Result<Self> {
+        let (connection, manifest) = Connection::there(target)?;
+        Walk::of(connection, manifest)
+    }
+
+    /// A walk over a generation that is loaded.
+    pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
+        let rows = connection.count(&manifest.rows(&connection.target.name, Kind::Dialogues))?;
+        let digits = (0..4).find(|digits| 16u64.pow(*digits) * PART >= rows).unwrap_or(4);
+        let mut parts = vec![String::new()];
+        for _ in 0..digits {
+            parts = parts.iter().flat_map(|part| divided(part)).collect();
+        }
+        parts.reverse();
+        let with_vectors = manifest.recipe.is_some();
+        Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
+    }
+
+    /// The same over the dialogues alone.
+    pub fn without_vectors(self) -> Self {
+        Walk { with_vectors: false, ..self }
+    }
+
+    /// How many dialogues there were at the beginning.
+    pub fn dialogues(&self) -> u64 {
+        self.dialogues
+    }
+
+    /// With what its vectors and terms were made.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Passes over everything up to a part that was walked over before.
+    pub fn behind(mut self, done: &str) -> Self {
+        self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| left(part, done)).collect();
+        self
+    }
+
+    /// The next part with its dialogues; `None` at the end.
+    pub fn next_part(&mut self) -> Result<Option<(String, Vec<Moved>)>> {
+        loop {
+            let Some(part) = self.parts.pop() else { return Ok(None) };
+            let Some(keys) = self.keys(&part)? else {
+                self.parts.extend(divided(&part).rev());
+                continue;
+            };
+            return Ok(Some((part, self.read(&keys)?)));
+        }
+    }
+
+    /// The keys of a part; `None` if these are too many for one answer.
+    fn keys(&self, part: &str) -> Result<Option<Vec<IdKey>>> {
+        let filter = match part {
+            "" => "piece == 0".to_owned(),
+            part => format!(
+                "piece == 0 and key >= {} and key < {}",
+                names::quoted(part),
+                names::quoted(&format!("{part}{BEHIND_ALL}"))
+            ),
+        };
+        let records = self.manifest.records(&self.connection.target.name);
+        let found = self.connection.rows(&records, &filter, &["key"])?;
+        let mut keys: Vec<IdKey> =
+            columns(&found).texts("key").iter().filter_map(|key| key_of(key)).collect();
+        if keys.len() >= DEEPEST && part.len() < DIGITS {
+            return Ok(None);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(Some(keys))
+    }
+
+    fn read(&self, keys: &[IdKey]) -> Result<Vec<Moved>> {
+        let mut read = self.connection.dialogues(&self.manifest, keys)?;
+        let mut names: [Vec<String>; 2] = Default::default();
+        if self.with_vectors {
+            for (key, (version, dialogue)) in &read {
+                names[0].extend(dialogue.turns.iter().map(|turn| row_id(*key, *version, Some(turn.number))));
+                names[1].push(row_id(*key, *version, None));
+            }
+        }
+        let mut vectors = HashMap::new();
+        for kind in Kind::ALL {
+            self.vectors(kind, &names[kind as usize], &mut vectors)?;
+        }
+        let mut take = |key: IdKey, version: Version, dialogue: Dialogue| Moved {
+            whole: vectors.remove(&row_id(key, version, None)),
+            turns: dialogue
+                .turns
+                .iter()
+                .map(|turn| vectors.remove(&row_id(key, version, Some(turn.number))))
+                .collect(),
+            dialogue,
+        };
+        let moved = |key: &IdKey| read.remove(key).map(|(version, dialogue)| take(*key, version, dialogue));
+        Ok(keys.iter().filter_map(moved).collect())
+    }
+
+    fn vectors(&self, kind: Kind, of: &[String], vectors: &mut HashMap<String, Vec<f32>>) -> Result<()> {
+        let collection = self.manifest.rows(&self.connection.target.name, kind);
+        let mut rows = 0;
+        let mut see = |answer: &Answer<'_>| {
+            let ids = answer.texts("id");
+            rows += ids.len();
+            let there = ids.iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
+            vectors
+                .extend(there.filter(|(_, directed)| **directed).map(|((id, v), _)| (id.clone(), v.clone())));
+            Ok(())
+        };
+        self.connection.named(&collection, "id", of, &["id", "vector", "directed"], &mut see)?;
+        if rows != of.len() {
+            return Err(Error::Unavailable {
+                message: format!(
+                    "{}: {} of {} rows of {} are missing",
+                    self.connection.target,
+                    of.len().saturating_sub(rows),
+                    of.len(),
+                    kind.name()
+                ),
+                hint: Some("somebody writes there; try again when that is done".to_owned()),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a part.
+fn divided(part: &str) -> impl DoubleEndedIterator<Item = String> {
+    let part = part.to_owned();
+    "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
+}
+
+/// What is left of a part, the last first, when everything up to another is done. Parts need not be cut alike any more.
+fn left(part: String, done: &str) -> Vec<String> {
+    if done.len() > part.len() && done.starts_with(&part) {
+        return divided(&part).rev().flat_map(|part| left(part, done)).collect();
+    }
+    match part.as_str() > done && !part.starts_with(done) {
+        true => vec![part],
+        false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_part_lie_in_order_and_below_what_is_behind_all() {
+        let parts: Vec<String> = divided("3f").collect();
+        assert_eq!((parts.len(), parts[0].as_str(), parts[15].as_str()), (16, "3f0", "3ff"));
+        let left = |part: &str, done| left(part.to_owned(), done);
+        assert_eq!(left("3", "35"), ["3f", "3e", "3d", "3c", "3b", "3a", "39", "38", "37", "36"]);
+        assert!(
+            [left("35", "3"), left("35", "35"), left("2", "35"), left("", "f")].iter().all(Vec::is_empty)
+        );
+        assert_eq!((left("4", "35"), left("36", "35")), (vec!["4".to_owned()], vec!["36".to_owned()]));
+        assert!(parts.is_sorted() && parts.iter().all(|part| **part < *"3fg" && **part >= *"3f"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Writing dialogues as rows, in an order in which nothing is seen half.
+
+use std::collections::HashSet;
+
+use milvus::v2::{
+    FieldData,
+    request::{
+        dml::{DeleteRequest, InsertRequest, UpsertRequest},
+        utility::FlushRequest,
+    },
+};
+
+use super::{
+    connection::Connection,
+    giving::{self, Giver, Of},
+    manifest::Manifest,
+    names,
+    rows::{Pieces, Rows, Version, WordsOf, key_text, pieces},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::IdKey,
+};
+use turnwise_corpus::Dialogue;
+use turnwise_index::vectors::Kind;
+
+/// So many rows, or so many of their bytes, go together at most.
+const ROWS: usize = 4_000;
+const BYTES: usize = 16 << 20;
+/// So many dialogues are named in one expression.
+pub(super) const NAMED: usize = 1_000;
+
+/// Writes to the collections of one generation.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) manifest: Manifest,
+    pub(super) words: WordsOf,
+    pub(super) giver: Option<Box<dyn Giver>>,
+    /// How many rows are longer than Milvus' columns.
+    pub(super) cut: u64,
+}
+
+/// Rows that are not written yet, and what their vectors are of.
+#[derive(Default)]
+struct Waiting<'a> {
+    rows: Rows,
+    of: Vec<Of<'a>>,
+}
+
+impl Writer {
+    pub(super) fn collection(&self, kind: Kind) -> String {
+        self.manifest.rows(&self.connection.target.name, kind)
+    }
+
+    pub(super) fn records(&self) -> String {
+        self.manifest.records(&self.connection.target.name)
+    }
+
+    /// Writes dialogues: their rows, then their records, with which they count; then removes what `replaced` ones were before.
+    pub(super) fn write(
+        &mut self,
+        dialogues: &[(Dialogue, Version)],
+        replaced: &HashSet<IdKey>,
+    ) -> Result<()> {
+        self.write_rows(dialogues)?;
+        self.write_records(dialogues)?;
+        self.sweep(dialogues, replaced)
+    }
+
+    /// Writes rows in parts that a server takes.
+    fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
+        let mut waiting: [Waiting<'_>; 2] = Default::default();
+        for (dialogue, version) in dialogues {
+            for turn in &dialogue.turns {
+                waiting[0].rows.push(dialogue, Some(turn), *version, self.words)?;
+                waiting[0].of.push(Of::Turn(dialogue, turn));
+            }
+            waiting[1].rows.push(dialogue, None, *version, self.words)?;
+            waiting[1].of.push(Of::Whole(dialogue));
+            for kind in Kind::ALL {
+                self.send(kind, &mut waiting[kind as usize], false)?;
+            }
+        }
+        for kind in Kind::ALL {
+            self.send(kind, &mut waiting[kind as usize], true)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, kind: Kind, waiting: &mut Waiting<'_>, all: bool) -> Result<()> {
+        let width = self.manifest.recipe.as_ref().map_or(0, |recipe| recipe.dim);
+        let full =
+            waiting.rows.len() >= ROWS || waiting.rows.bytes() + 4 * width * waiting.rows.len() >= BYTES;
+        if waiting.rows.len() == 0 || !(all || full) {
+            return Ok(());
+        }
+        let Waiting { mut rows, of } = std::mem::take(waiting);
+        self.cut += rows.cut();
+        if let Some(giver) = &self.giver {
+            let vectors = giver.give(&of)?;
+            giving::check(&vectors, &of)?;
+            rows.set_vectors(vectors);
+        }
+        self.upsert(&self.collection(kind), rows.into_columns())
+    }
+
+    /// Writes records: of each all pieces but the first, then that, with which it counts.
+    fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
+        let (mut first, mut rest) = (Pieces::default(), Pieces::default());
+        for (dialogue, version) in dialogues {
+            let json = serde_json::to_string(dialogue).map_err(|e| Error::Internal(e.to_string()))?;
+            let (key, corpus, parts) = (dialogue.id.key(), &dialogue.source, pieces(&json));
+            for (number, part) in parts.iter().enumerate().skip(1) {
+                rest.push(key, *version, [number, parts.len()], corpus, part);
+                if rest.bytes() >= BYTES {
+                    self.send_pieces(&mut rest)?;
+                }
+            }
+            first.push(key, *version, [0, parts.len()], corpus, parts[0]);
+            if first.bytes() >= BYTES {
+                self.send_pieces(&mut rest)?;
+                self.send_pieces(&mut first)?;
+            }
+        }
+        self.send_pieces(&mut rest)?;
+        self.send_pieces(&mut first)
+    }
+
+    fn send_pieces(&self, pieces: &mut Pieces) -> Result<()> {
+        match std::mem::take(pieces) {
+            none if none.len() == 0 => Ok(()),
+            pieces => self.upsert(&self.records(), pieces.into_columns()),
+        }
+    }
+
+    /// Removes what is left of dialogues as they were before.
+    fn sweep(&self, dialogues: &[(Dialogue, Version)], replaced: &HashSet<IdKey>) -> Result<()> {
+        let replaced: Vec<(IdKey, Version)> = dialogues
+            .iter()
+            .map(|(dialogue, version)| (dialogue.id.key(), *version))
+            .filter(|(key, _)| replaced.contains(key))
+            .collect();
+        for some in replaced.chunks(NAMED) {
+            let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
+            let versions: Vec<String> = some.iter().map(|(_, version)| version.0.to_string()).collect();
+            let filter = format!("{} and version not in [{}]", among(&keys), versions.join(", "));
+            for collection in
+                [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()]
+            {
+                self.delete_where(&collection, &filter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes dialogues, whatever is there of them.
+    pub(super) fn delete(&self, keys: &[IdKey]) -> Result<()> {
+        for some in keys.chunks(NAMED) {
+            let filter = among(some);
+            // Without its record a dialogue does not count any more; the rest is tidying up.
+            self.delete_where(&self.records(), &filter)?;
+            for kind in Kind::ALL {
+                self.delete_where(&self.collection(kind), &filter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the server put away what it was sent. Nothing is lost without it, but until then searches look at every new row.
+    pub(super) fn settle(&self) -> Result<()> {
+        let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
+        let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
+        let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();
+        self.connection
+            .ask("putting away what was written", async { self.connection.client.flush(request?).await })
+            .map(drop)
+    }
+
+    fn upsert(&self, collection: &str, columns: Vec<FieldData>) -> Result<()> {
+        let rows = InsertRequest::builder().collection_name(collection).columns(columns).build();
+        let write = async {
+            let request = UpsertRequest::builder().insert(rows?).build();
+            self.connection.client.upsert(request?).await
+        };
+        self.connection.ask("writing", write).map(drop)
+    }
+
+    fn delete_where(&self, collection: &str, filter: &str) -> Result<()> {
+        let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
+        self.connection.ask("deleting", async { self.connection.client.delete(request?).await }).map(drop)
+    }
+}
+
+/// The rows of some dialogues.
+pub(super) fn among(keys: &[IdKey]) -> String {
+    let keys: Vec<String> = keys.iter().map(|key| names::quoted(&key_text(*key))).collect();
+    format!("key in [{}]", keys.join(", "))
+}

@@ -1,0 +1,266 @@
+//! A frozen graph: one file, mapped and used as it lies.
+
+use std::{fs::File, ops::Range, path::Path};
+
+use half::f16;
+use memmap2::Mmap;
+
+use crate::{
+    Builder, Error, Level, Metric, Originals, Result,
+    aligned::Aligned,
+    file::{BLOCK, HEADER_BYTES, Header, Kind},
+    nibbles::row_bytes,
+    quantizer::{Quantizer, stride},
+    simd::Proven,
+    walk::Lists,
+};
+
+/// A frozen graph. Cheap to open, read-only, and shared by whoever maps the same file.
+pub struct Frozen {
+    bytes: Bytes,
+    name: std::path::PathBuf,
+    pub(crate) header: Header,
+    pub(crate) stride: usize,
+    pub(crate) level: Proven,
+    walked: Walked<Range<usize>>,
+    originals: Range<usize>,
+    links: Vec<Range<usize>>,
+    norms: Option<Range<usize>>,
+    starts: Range<usize>,
+    rows: Range<usize>,
+    checks: Range<usize>,
+}
+
+/// Rows that tell candidates apart, roughly.
+pub(crate) enum Walked<T> {
+    Nibbles(T),
+    Codes(T),
+}
+
+enum Bytes {
+    Mapped(Mmap),
+    Owned(Aligned),
+}
+
+/// What a frozen graph is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Info {
+    /// What near means.
+    pub metric: Metric,
+    /// The width of a vector.
+    pub dim: usize,
+    /// Different vectors.
+    pub nodes: usize,
+    /// Rows that have them.
+    pub rows: usize,
+    /// Neighbours of a node on each level; twice as many on the lowest.
+    pub m: usize,
+    /// How many candidates were looked at for each new node.
+    pub ef: usize,
+    /// What built the graph.
+    pub builder: Builder,
+    /// How the vectors are kept.
+    pub originals: Originals,
+    /// Bits of a number that a walk reads; scores are by the vectors.
+    pub walked_bits: u32,
+    /// Levels of the graph.
+    pub levels: usize,
+    /// Bytes of the file.
+    pub bytes: usize,
+}
+
+fn damaged(path: &Path, what: impl Into<String>) -> Error {
+    Error::corrupt(path, what).with_hint("`turnwise index build` builds it again")
+}
+
+impl Frozen {
+    /// Maps a file. Its header is checked and what it says of its length; see [`Frozen::verify`] for the rest.
+    pub fn open(path: &Path) -> Result<Self> {
+        let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
+        let file = File::open(path).map_err(io("open"))?;
+        // SAFETY: files of this kind are written once, under another name, and never changed.
+        let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
+        Frozen::new(Bytes::Mapped(map), path)
+    }
+
+    /// Takes a file's bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut owned = Aligned::filled(bytes.len(), 0);
+        owned.bytes_mut().copy_from_slice(bytes);
+        Frozen::new(Bytes::Owned(owned), Path::new("a graph in memory"))
+    }
+
+    fn new(bytes: Bytes, name: &Path) -> Result<Self> {
+        let corrupt = |what: String| damaged(name, what);
+        let all = bytes.all();
+        let header = Header::read(&all[..all.len().min(HEADER_BYTES)], all.len()).map_err(corrupt)?;
+        let find = |kind: Kind| header.sections.iter().find(|s| s.kind == kind).map(|s| s.bytes.clone());
+        let need = |kind: Kind, length: Option<usize>| {
+            let bytes = find(kind).unwrap_or_default();
+            let fits = length.is_none_or(|length| length == bytes.len());
+            let placed = bytes.start.is_multiple_of(64) && bytes.len().is_multiple_of(2);
+            if fits && placed {
+                Ok(bytes)
+            } else {
+                Err(corrupt(format!("its {} do not fit its header", kind.name())))
+            }
+        };
+        let (nodes, stride) = (header.nodes, stride(header.dim));
+        let number = if header.originals == Originals::F16 { 2 } else { 4 };
+        let levels = header.sections.iter().filter(|s| matches!(s.kind, Kind::Links(_))).count();
+        let links =
+            |level: usize| need(Kind::Links(level as u32), (level == 0).then_some(nodes * header.m * 8));
+        let frozen = Frozen {
+            walked: match find(Kind::Nibbles) {
+                Some(_) => Walked::Nibbles(need(Kind::Nibbles, Some(nodes * row_bytes(header.dim)))?),
+                None => Walked::Codes(need(Kind::Codes, Some(nodes * stride))?),
+            },
+            originals: need(Kind::Originals, Some(nodes * header.dim * number))?,
+            links: (0..levels.max(1)).map(links).collect::<Result<_>>()?,
+            norms: (header.metric == Metric::L2).then(|| need(Kind::Norms, Some(nodes * 4))).transpose()?,
+            starts: need(Kind::Starts, Some((nodes + 1) * 4))?,
+            rows: need(Kind::Rows, None)?,
+            checks: need(Kind::Checks, None)?,
+            level: Level::best().proven(),
+            name: name.to_owned(),
+            stride,
+            header,
+            bytes,
+        };
+        let blocks = (frozen.checks.start - HEADER_BYTES).div_ceil(BLOCK);
+        if frozen.checks.len() != blocks * 4 {
+            return Err(frozen.corrupt("its checksums do not fit its length"));
+        }
+        Ok(frozen)
+    }
+
+    pub(crate) fn corrupt(&self, what: impl Into<String>) -> Error {
+        damaged(&self.name, what)
+    }
+
+    /// Compares every byte with its checksum. An error names the part and the block.
+    pub fn verify(&self) -> Result<()> {
+        let checks = &self.bytes.all()[self.checks.clone()];
+        if crc32fast::hash(checks) != self.header.checks {
+            return Err(self.corrupt("its checksums are damaged"));
+        }
+        let content = &self.bytes.all()[HEADER_BYTES..self.checks.start];
+        for (n, (block, sum)) in content.chunks(BLOCK).zip(checks.chunks_exact(4)).enumerate() {
+            if crc32fast::hash(block).to_le_bytes() != sum {
+                let at = HEADER_BYTES + n * BLOCK;
+                let part = self.header.sections.iter().rev().find(|s| s.bytes.start <= at);
+                let part = part.map_or_else(String::new, |s| format!(", in its {}", s.kind.name()));
+                return Err(
+                    self.corrupt(format!("block {n} is damaged (bytes {at} to {}){part}", at + block.len()))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What it is.
+    pub fn info(&self) -> Info {
+        Info {
+            metric: self.header.metric,
+            dim: self.header.dim,
+            nodes: self.header.nodes,
+            rows: self.rows.len() / 4,
+            m: self.header.m,
+            ef: self.header.ef,
+            builder: self.header.builder,
+            originals: self.header.originals,
+            walked_bits: if matches!(self.walked, Walked::Nibbles(_)) { 4 } else { 8 },
+            levels: self.links.len(),
+            bytes: self.bytes.all().len(),
+        }
+    }
+
+    /// How many different vectors there are.
+    pub fn nodes(&self) -> usize {
+        self.header.nodes
+    }
+
+    /// The rows that have a node's vector.
+    pub fn rows(&self, node: u32) -> &[u32] {
+        let starts = self.numbers(&self.starts);
+        let at = |n: usize| starts.get(n).map(|s| *s as usize);
+        let (Some(from), Some(to)) = (at(node as usize), at(node as usize + 1)) else { return &[] };
+        self.numbers(&self.rows).get(from..to).unwrap_or(&[])
+    }
+
+    /// A node's vector.
+    pub fn vector(&self, node: u32) -> Vec<f32> {
+        let dim = self.header.dim;
+        match self.originals() {
+            Vectors::F32(flat) => flat[node as usize * dim..][..dim].to_vec(),
+            Vectors::F16(flat) => flat[node as usize * dim..][..dim].iter().map(|v| v.to_f32()).collect(),
+        }
+    }
+
+    pub(crate) fn quantizer(&self) -> Quantizer {
+        Quantizer { scale: self.header.scale }
+    }
+
+    /// What a walk reads of each node.
+    pub(crate) fn walked(&self) -> Walked<&[u8]> {
+        let bytes = |section: &Range<usize>| &self.bytes.all()[section.clone()];
+        match &self.walked {
+            Walked::Nibbles(nibbles) => Walked::Nibbles(bytes(nibbles)),
+            Walked::Codes(codes) => Walked::Codes(bytes(codes)),
+        }
+    }
+
+    pub(crate) fn originals(&self) -> Vectors<'_> {
+        let bytes = &self.bytes.all()[self.originals.clone()];
+        // SAFETY: any bits are such a number, and a section begins at a multiple of 64.
+        unsafe {
+            match self.header.originals {
+                Originals::F32 => Vectors::F32(cast(bytes)),
+                Originals::F16 => Vectors::F16(cast(bytes)),
+            }
+        }
+    }
+
+    pub(crate) fn levels(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(crate) fn lists(&self, level: usize) -> Lists<'_> {
+        let width = if level == 0 { 2 * self.header.m } else { self.header.m };
+        Lists { flat: self.numbers(&self.links[level]), width }
+    }
+
+    pub(crate) fn norms(&self) -> &[u32] {
+        self.norms.as_ref().map_or(&[], |norms| self.numbers(norms))
+    }
+
+    fn numbers(&self, section: &Range<usize>) -> &[u32] {
+        // SAFETY: any bits are such a number, and a section begins at a multiple of 64.
+        unsafe { cast(&self.bytes.all()[section.clone()]) }
+    }
+}
+
+/// The vectors of all nodes, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) enum Vectors<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+}
+
+impl Bytes {
+    fn all(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(owned) => owned.bytes(),
+        }
+    }
+}
+
+/// # Safety
+///
+/// Any bits must be a `T`, and the bytes must begin where a `T` may. What is left at the end is dropped.
+unsafe fn cast<T>(bytes: &[u8]) -> &[T] {
+    debug_assert!(bytes.as_ptr().cast::<T>().is_aligned());
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+}

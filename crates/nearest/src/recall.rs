@@ -1,0 +1,64 @@
+//! How much of what is nearest a search finds.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use crate::{Ask, Error, Frozen, Result, Scratch, Step, Watch, exact::Scans, file::Header, points::prepared};
+
+/// Recall, measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recall {
+    /// Of the `k` nearest by looking at all, the part that was found.
+    pub recall: f64,
+    /// How many were looked for.
+    pub k: usize,
+    /// How many queries.
+    pub queries: usize,
+}
+
+/// So many queries look at all nodes together: their vectors fit into the nearest memory.
+const TOGETHER: usize = 16;
+
+/// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
+/// besides itself. `watch` is asked and told now and then.
+pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Watch) -> Result<Recall> {
+    let nodes = frozen.nodes();
+    let queries = queries.min(nodes);
+    let k = ask.k.min(nodes.saturating_sub(1));
+    if queries == 0 || k == 0 {
+        return Ok(Recall { recall: 1.0, k, queries: 0 });
+    }
+    let asked: Vec<u32> = (0..queries).map(|n| (n * nodes / queries) as u32).collect();
+    let ask = Ask { k: k + 1, exact: false, allowed: None, ..*ask };
+    let done = AtomicUsize::new(0);
+    let found = asked
+        .par_chunks(TOGETHER)
+        .map(|asked| {
+            if watch.stop() {
+                return Err(crate::watch::stopped());
+            }
+            let mut exact = Vec::new();
+            for node in asked {
+                // As the search will prepare it, so that scores are the same to the bit.
+                let mut query = Vec::new();
+                let Header { metric, dim, .. } = frozen.header;
+                prepared(metric, dim, &frozen.vector(*node), &mut query).map_err(Error::input)?;
+                exact.push((query, Vec::new()));
+            }
+            frozen.level.run(Scans { frozen, queries: &mut exact, k: k + 1 });
+            let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
+            for (node, (_, nearest)) in asked.iter().zip(&exact) {
+                frozen.search(&frozen.vector(*node), &ask, &mut scratch, &mut hits)?;
+                // The score of the k-th decides: which of several equally near ones is found does not matter.
+                let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
+                let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
+                found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();
+            }
+            let done = done.fetch_add(asked.len(), Ordering::Relaxed) + asked.len();
+            watch.done(Step::Measuring, done, queries);
+            Ok(found)
+        })
+        .try_reduce(|| 0, |a, b| Ok(a + b))?;
+    Ok(Recall { recall: found as f64 / (k * queries) as f64, k, queries })
+}

@@ -1,0 +1,263 @@
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+
+use crate::*;
+
+/// Numbers that look random and are the same every time.
+fn numbers(seed: u64) -> impl FnMut() -> f32 {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// Vectors around a few centres, as texts are around topics.
+fn clustered(count: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
+    let mut number = numbers(seed);
+    let centres: Vec<Vec<f32>> = (0..count / 40 + 1).map(|_| (0..dim).map(|_| number()).collect()).collect();
+    (0..count).map(|i| centres[i % centres.len()].iter().map(|c| c + 0.6 * number()).collect()).collect()
+}
+
+fn points(metric: Metric, vectors: &[Vec<f32>]) -> Points<'_> {
+    let mut points = Points::new(metric, vectors[0].len()).unwrap();
+    for (row, vector) in vectors.iter().enumerate() {
+        points.push(row as u32, vector).unwrap();
+    }
+    points
+}
+
+fn naive(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    match metric {
+        Metric::InnerProduct => dot(a, b),
+        Metric::Cosine => dot(a, b) / (dot(a, a) * dot(b, b)).sqrt(),
+        Metric::L2 => {
+            -a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
+        }
+    }
+}
+
+fn found(frozen: &Frozen, query: &[f32], ask: &Ask) -> Vec<Hit> {
+    let mut out = Vec::new();
+    frozen.search(query, ask, &mut Scratch::default(), &mut out).unwrap();
+    out
+}
+
+fn options() -> BuildOptions {
+    BuildOptions { ef: 64, ..BuildOptions::default() }
+}
+
+#[test]
+fn looking_at_all_is_a_naive_search() {
+    for metric in Metric::ALL {
+        for dim in [1, 3, 32, 100, 384] {
+            let vectors = clustered(300, dim, dim as u64);
+            let frozen = points(metric, &vectors).frozen(&options()).unwrap();
+            for query in clustered(10, dim, 99) {
+                let hits = found(&frozen, &query, &Ask { k: 7, exact: true, ..Ask::default() });
+                let mut expected: Vec<f64> = vectors.iter().map(|v| naive(metric, &query, v)).collect();
+                expected.sort_by(|a, b| b.total_cmp(a));
+                // One dimension leaves two directions: two different vectors.
+                let different = hits.len().min(7);
+                assert!(different == 7 || metric == Metric::Cosine && dim == 1);
+                for (hit, expected) in hits.iter().zip(expected).take(if dim == 1 { 1 } else { 7 }) {
+                    assert!(
+                        (f64::from(hit.score) - expected).abs() < 1e-4 * expected.abs().max(1.0),
+                        "{metric:?} {dim}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn walking_finds_what_is_nearest_whoever_built() {
+    for (metric, dim) in
+        [(Metric::Cosine, 384), (Metric::Cosine, 32), (Metric::InnerProduct, 100), (Metric::L2, 96)]
+    {
+        let vectors = clustered(6_000, dim, 5);
+        let points = points(metric, &vectors);
+        let ask = Ask { ef: 100, rerank: 50, ..Ask::default() };
+        let recalls = Builder::ALL.map(|builder| {
+            let recall =
+                measure(&points.frozen(&BuildOptions { builder, ..options() }).unwrap(), &ask, 200, &|| {
+                    false
+                })
+                .unwrap();
+            assert_eq!((recall.k, recall.queries), (10, 200));
+            assert!(recall.recall > 0.95, "{builder:?} {metric:?} {dim}: {recall:?}");
+            recall.recall
+        });
+        // hnsw_rs is the measure of ours.
+        assert!(recalls[1] > recalls[0] - 0.01, "{metric:?} {dim}: {recalls:?}");
+    }
+}
+
+#[test]
+fn skimming_finds_what_looking_closely_finds() {
+    for (metric, dim, bits) in [(Metric::Cosine, 384, 4), (Metric::InnerProduct, 100, 4), (Metric::L2, 96, 8)]
+    {
+        let frozen = points(metric, &clustered(3_000, dim, 21)).frozen(&options()).unwrap();
+        assert_eq!(frozen.info().walked_bits, bits, "{metric:?}");
+        let third = Allowed::rows(&frozen, |row| row % 3 == 1);
+        for (k, allowed) in [(1, None), (10, Some(&third)), (60, None), (3_000, Some(&third))] {
+            let ask = Ask { k, allowed, ..Ask::default() };
+            let (mut there, mut all) = (0, 0);
+            for query in clustered(20, dim, 22) {
+                let exact = found(&frozen, &query, &Ask { exact: true, ..ask });
+                let skimmed = found(&frozen, &query, &Ask { way: Way::Skim, ..ask });
+                assert_eq!(skimmed.len(), k.min(allowed.map_or(3_000, Allowed::count)));
+                assert!(
+                    skimmed.windows(2).all(|w| w[0].order(&w[1]).is_lt()),
+                    "no node twice, the best first"
+                );
+                there += skimmed.iter().filter(|hit| exact.contains(hit)).count();
+                all += exact.len();
+            }
+            assert!(there as f64 >= 0.98 * all as f64, "{metric:?} {k}: {there} of {all}");
+        }
+    }
+}
+
+#[test]
+fn our_graph_is_the_same_at_any_number_of_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let vectors = clustered(4_000, 64, 12);
+    let points = points(Metric::Cosine, &vectors);
+    let options = BuildOptions { builder: Builder::Native, ..options() };
+    let files = [1, 2, 5].map(|threads| {
+        let path = dir.path().join(format!("{threads}.graph"));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| freeze(&points, &options, &path, &|| false)).unwrap();
+        std::fs::read(path).unwrap()
+    });
+    assert!(files[0] == files[1] && files[1] == files[2]);
+}
+
+#[test]
+fn copies_do_not_hide_their_neighbours() {
+    let mut vectors = clustered(3_000, 48, 6);
+    let thanks = vectors[17].clone();
+    vectors.extend(std::iter::repeat_n(thanks.clone(), 5_000));
+    let frozen = points(Metric::Cosine, &vectors).frozen(&options()).unwrap();
+    assert_eq!((frozen.nodes(), frozen.info().rows), (3_000, 8_000));
+    let hits = found(&frozen, &thanks, &Ask::default());
+    assert_eq!(hits.len(), 10);
+    assert_eq!(frozen.rows(hits[0].node).len(), 5_001);
+    assert!(frozen.rows(hits[1].node).len() == 1);
+}
+
+#[test]
+fn odd_queries_have_sensible_answers() {
+    let vectors = clustered(50, 8, 7);
+    let frozen = points(Metric::Cosine, &vectors).frozen(&options()).unwrap();
+    assert_eq!(found(&frozen, &vectors[0], &Ask { k: 1000, ..Ask::default() }).len(), 50);
+    assert!(found(&frozen, &vectors[0], &Ask { k: 0, ..Ask::default() }).is_empty());
+    assert!(found(&frozen, &[0.0; 8], &Ask::default()).is_empty());
+    let refuse = |query: &[f32]| {
+        frozen
+            .search(query, &Ask::default(), &mut Scratch::default(), &mut Vec::new())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(refuse(&[1.0; 7]), "the query: a vector of 7 numbers among vectors of 8");
+    assert!(refuse(&[f32::INFINITY; 8]).contains("number 1 of the vector is inf"));
+    let other = points(Metric::Cosine, &clustered(51, 8, 7)).frozen(&options()).unwrap();
+    let allowed = Allowed::rows(&other, |_| true);
+    let ask = Ask { allowed: Some(&allowed), ..Ask::default() };
+    assert!(frozen.search(&vectors[0], &ask, &mut Scratch::default(), &mut Vec::new()).is_err());
+    let none = Points::new(Metric::L2, 8).unwrap().frozen(&options()).unwrap();
+    assert!(found(&none, &[1.0; 8], &Ask::default()).is_empty());
+}
+
+#[test]
+fn a_file_is_the_graph_in_memory_and_half_the_bytes_score_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let vectors = clustered(2_500, 64, 8);
+    let points = points(Metric::Cosine, &vectors);
+    let path = dir.path().join("a.graph");
+    freeze(&points, &options(), &path, &|| false).unwrap();
+    let frozen = Frozen::open(&path).unwrap();
+    frozen.verify().unwrap();
+    let info = frozen.info();
+    assert_eq!(
+        (info.dim, info.nodes, info.m, info.bytes as u64),
+        (64, 2_500, 16, path.metadata().unwrap().len())
+    );
+    let small = points.frozen(&BuildOptions { originals: Originals::F16, ..options() }).unwrap();
+    for query in &vectors[..20] {
+        let ask = Ask { exact: true, ..Ask::default() };
+        let (wide, half) = (found(&frozen, query, &ask), found(&small, query, &ask));
+        for (a, b) in wide.iter().zip(&half) {
+            assert!((a.score - b.score).abs() < 1e-3, "{a:?} {b:?}");
+        }
+        let walked = found(&frozen, query, &Ask::default());
+        assert_eq!(walked[0].score, wide[0].score);
+    }
+    assert!(freeze(&points, &options(), &path, &|| false).is_err(), "a file that is there is not replaced");
+    let stopped = freeze(&points, &options(), &dir.path().join("b.graph"), &|| true);
+    assert!(matches!(stopped, Err(Error::Interrupted { .. })) && !dir.path().join("b.graph").exists());
+}
+
+#[test]
+fn damage_is_named_with_its_block_and_never_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.graph");
+    freeze(&points(Metric::L2, &clustered(3_000, 40, 9)), &options(), &path, &|| false).unwrap();
+    let good = std::fs::read(&path).unwrap();
+    let query = [0.3; 40];
+    for n in 0..120 {
+        let at = n * good.len() / 120 + n % 50;
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (n % 8);
+        let bad_path = dir.path().join("bad.graph");
+        std::fs::write(&bad_path, &bad).unwrap();
+        match Frozen::open(&bad_path) {
+            Err(Error::Corrupt { path, .. }) => assert!(at < 4096 && path == bad_path),
+            Err(e) => panic!("{e}"),
+            Ok(frozen) => {
+                let _ = frozen.search(&query, &Ask::default(), &mut Scratch::default(), &mut Vec::new());
+                let told = frozen.verify();
+                // What lies between the sections' ends and the checksums is covered too.
+                let what = told.unwrap_err().to_string();
+                assert!(what.contains("block") || what.contains("checksums"), "{what}");
+            }
+        }
+    }
+    for length in [0, 7, 4095, 4096, 5000, good.len() / 2, good.len() - 1] {
+        assert!(matches!(Frozen::from_bytes(&good[..length]), Err(Error::Corrupt { .. })), "{length}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn filters_are_kept_and_give_as_many_as_there_are(seed in 0u64..1000, every in 1u32..400, k in 1usize..40) {
+        static BUILT: OnceLock<(Vec<Vec<f32>>, Frozen)> = OnceLock::new();
+        let (vectors, frozen) = BUILT.get_or_init(|| {
+            let vectors = clustered(2_600, 16, 11);
+            let frozen = points(Metric::L2, &vectors).frozen(&options()).unwrap();
+            (vectors, frozen)
+        });
+        let allowed = Allowed::rows(frozen, |row| row % every == 0);
+        prop_assert_eq!(allowed.count(), 2_600usize.div_ceil(every as usize));
+        let query = &clustered(1, 16, seed)[0];
+        let ask = Ask { k, allowed: Some(&allowed), ..Ask::default() };
+        let hits = found(frozen, query, &ask);
+        prop_assert_eq!(hits.len(), k.min(allowed.count()));
+        prop_assert!(hits.iter().all(|hit| frozen.rows(hit.node)[0] % every == 0));
+        prop_assert!(hits.windows(2).all(|w| w[0].score >= w[1].score));
+        let mut expected: Vec<f64> =
+            vectors.iter().step_by(every as usize).map(|v| naive(Metric::L2, query, v)).collect();
+        expected.sort_by(|a, b| b.total_cmp(a));
+        let exact = found(frozen, query, &Ask { exact: true, ..ask });
+        for (hit, expected) in exact.iter().zip(expected) {
+            prop_assert!((f64::from(hit.score) - expected).abs() < 1e-4);
+        }
+    }
+}

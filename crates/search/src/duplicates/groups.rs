@@ -1,0 +1,155 @@
+//! From vectors that belong together to groups that a person can read.
+
+use std::{cmp::Reverse, collections::HashSet};
+
+use super::{Duplicates, Group, Joined, Member, Wanted};
+use turnwise_core::{
+    error::Result,
+    ids::{DialogueId, TurnNo},
+    vectors::cosine,
+};
+use turnwise_index::dense::{Owner, Sweep};
+
+/// So many ids are given of those that have the same vector.
+const IDS: usize = 3;
+
+/// Some vectors that belong together.
+struct Found {
+    points: Vec<usize>,
+    size: u64,
+    /// The greatest id of the generation stands at the least of its rows.
+    first_built: Option<Owner>,
+    /// The greatest id of the tail.
+    first_recent: Option<Owner>,
+}
+
+pub(super) fn gather(sweep: &Sweep<'_>, mut joined: Joined, wanted: &Wanted<'_>) -> Result<Duplicates> {
+    let mut sets: Vec<(usize, usize)> = (0..sweep.len()).map(|point| (joined.root(point), point)).collect();
+    sets.sort_unstable();
+    let mut looked_at = 0;
+    let mut all = Vec::new();
+    for set in sets.chunk_by(|a, b| a.0 == b.0) {
+        let found = Found::of(sweep, set.iter().map(|(_, point)| *point).collect());
+        looked_at += found.size;
+        if found.size > 1 {
+            all.push(found);
+        }
+    }
+    let (groups_found, in_groups) = (all.len() as u64, all.iter().map(|found| found.size).sum());
+    // Ids of the generation are compared by their places, so that only those that may be given are read.
+    let (mut built, mut rest): (Vec<Found>, Vec<Found>) =
+        all.into_iter().partition(|found| found.first_recent.is_none());
+    built.sort_by_key(|found| (Reverse(found.size), found.first_built));
+    built.truncate(wanted.limit);
+    rest.append(&mut built);
+    let mut named = Vec::with_capacity(rest.len());
+    for found in rest {
+        named.push((found.greatest(sweep)?, found));
+    }
+    named
+        .sort_by(|(id, found), (other_id, other)| other.size.cmp(&found.size).then_with(|| other_id.cmp(id)));
+    named.truncate(wanted.limit);
+    let groups =
+        named.into_iter().map(|(_, found)| found.group(sweep, wanted.shown.max(1))).collect::<Result<_>>()?;
+    Ok(Duplicates { looked_at, different: sweep.len() as u64, exact: false, groups_found, in_groups, groups })
+}
+
+impl Found {
+    fn of(sweep: &Sweep<'_>, points: Vec<usize>) -> Self {
+        let mut found = Found { points, size: 0, first_built: None, first_recent: None };
+        for point in &found.points {
+            for owner in sweep.owners(*point) {
+                found.size += 1;
+                match owner {
+                    Owner::Built { .. } => {
+                        found.first_built = Some(found.first_built.map_or(owner, |first| first.min(owner)));
+                    }
+                    Owner::Recent { .. } => {
+                        let id = |owner: &Owner| (sweep.id(owner), owner.turn());
+                        if found.first_recent.is_none_or(|first| id(&first) < id(&owner)) {
+                            found.first_recent = Some(owner);
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The greatest id.
+    fn greatest(&self, sweep: &Sweep<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
+        let mut greatest = None;
+        for owner in self.first_built.iter().chain(&self.first_recent) {
+            greatest = greatest.max(id_of(sweep, owner)?);
+        }
+        Ok(greatest)
+    }
+
+    fn group(self, sweep: &Sweep<'_>, shown: usize) -> Result<Group> {
+        let owners: Vec<Vec<Owner>> = self.points.iter().map(|point| sweep.owners(*point)).collect();
+        let dialogues: HashSet<(bool, u32)> = owners
+            .iter()
+            .flatten()
+            .map(|owner| match owner {
+                Owner::Built { place, .. } => (true, *place),
+                Owner::Recent { place, .. } => (false, *place),
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..owners.len()).collect();
+        // The most frequent stands for the group; points are in an order of their own that does not change.
+        order.sort_by_key(|n| (Reverse(owners[*n].len()), self.points[*n]));
+        let mut first = Vec::new();
+        if let Some(n) = order.first() {
+            sweep.vector(self.points[*n], &mut first)?;
+        }
+        let mut members = Vec::new();
+        for n in order.into_iter().take(shown) {
+            let mut vector = Vec::new();
+            sweep.vector(self.points[n], &mut vector)?;
+            members.extend(member(sweep, &owners[n], cosine(&first, &vector))?);
+        }
+        let different = self.points.len() as u64;
+        Ok(Group { size: self.size, dialogues: dialogues.len() as u64, different, members })
+    }
+}
+
+fn id_of(sweep: &Sweep<'_>, owner: &Owner) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
+    let id = match sweep.id(owner) {
+        Some(id) => Some(id.clone()),
+        None => sweep.dialogue(owner)?.map(|dialogue| dialogue.id),
+    };
+    Ok(id.map(|id| (id, owner.turn())))
+}
+
+/// Those that have one vector. `None` if they cannot be read any more.
+fn member(sweep: &Sweep<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
+    let mut ids = Vec::new();
+    // Those of the generation are in their order already; of the tail there are few.
+    let mut built = 0;
+    for owner in owners {
+        let is_built = matches!(owner, Owner::Built { .. });
+        built += usize::from(is_built);
+        if !is_built || built <= IDS {
+            ids.extend(id_of(sweep, owner)?.map(|id| (id, *owner)));
+        }
+    }
+    ids.sort_by(|(a, _), (b, _)| b.cmp(a));
+    let Some((_, first)) = ids.first() else { return Ok(None) };
+    let Some(dialogue) = sweep.dialogue(first)? else { return Ok(None) };
+    let text = match first.turn() {
+        Some(turn) => dialogue.turns.iter().find(|t| t.number == turn).map_or("", |t| t.text.as_str()),
+        None => dialogue.opening().map_or("", |t| t.text.as_str()),
+    };
+    let name = |((id, turn), _): &((DialogueId, Option<TurnNo>), Owner)| match turn {
+        Some(turn) => format!("{id}#{turn}"),
+        None => id.to_string(),
+    };
+    Ok(Some(Member {
+        count: owners.len() as u64,
+        similarity,
+        ids: ids.iter().take(IDS).map(name).collect(),
+        text: text.to_owned(),
+        turns: first.turn().is_none().then_some(dialogue.turns.len()),
+        title: dialogue.title,
+    }))
+}

@@ -1,0 +1,168 @@
+//! How many dialogues have which domains, roles, languages: what a filter can be made of.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Searcher;
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::filter::{FactNames, Facts, Filter};
+use turnwise_index::{Ways, lexical::Counts, vectors::Kind};
+use turnwise_store::Snapshot;
+
+/// The fields that are counted unasked.
+pub const USUAL: [&str; 5] = ["domain", "intent", "role", "language", "source"];
+
+/// The fields that can be counted: those of few values.
+const POSSIBLE: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
+
+/// Dialogues, counted by values.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Facets {
+    /// How many were counted.
+    pub dialogues: u64,
+    /// Each field that was asked for.
+    pub facets: Vec<Facet>,
+}
+
+/// A field's values.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Facet {
+    /// The field, as filters name it.
+    pub field: String,
+    /// How many different values there are.
+    pub different: usize,
+    /// The most frequent ones, with how many dialogues have them.
+    pub values: Vec<FacetValue>,
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FacetValue {
+    /// As the dialogue has it.
+    pub value: String,
+    /// How many dialogues have it, themselves or in some turn.
+    pub dialogues: u64,
+}
+
+impl Searcher {
+    /// Counts the dialogues that fit a filter by the values of these fields, at most so many values each.
+    pub fn facets(&self, filter: Option<&Filter>, fields: &[String], most: usize) -> Result<Facets> {
+        let unknown = |field: &&String| {
+            !POSSIBLE.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)
+        };
+        if let Some(field) = fields.iter().find(unknown) {
+            return Err(Error::unknown_name(
+                "field to count by",
+                field,
+                POSSIBLE.into_iter().chain(["meta.KEY"]),
+            ));
+        }
+        let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field)).collect::<Result<_>>()?;
+        let index = self.embedded("counting dialogues by values")?;
+        let words = Ways { meaning: false, words: true };
+        let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, words)).transpose()?;
+        let selected = filtered.as_deref().and_then(|filtered| filtered.selected());
+        let by_index = match (index.lexical(), filter.is_some() == selected.is_some()) {
+            (Ok(lexical), true) => lexical.facets(index.snapshot(), &names, selected)?,
+            _ => None,
+        };
+        let counts = match by_index {
+            Some(counts) => counts,
+            None => facets_by_records(index.snapshot(), filter, &names)?,
+        };
+        Ok(Facets {
+            dialogues: match &filtered {
+                Some(filtered) => filtered.admitted().count(),
+                None => index.snapshot().totals().dialogues,
+            },
+            facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, most)).collect(),
+        })
+    }
+}
+
+/// The same by reading every record.
+fn facets_by_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
+    let mut counts: Counts = vec![HashMap::new(); names.len()];
+    for dialogue in snapshot.dialogues() {
+        let dialogue = dialogue?;
+        if filter.is_some_and(|filter| !filter.matches(&dialogue)) {
+            continue;
+        }
+        let facts = Facts::of_dialogue(&dialogue);
+        for (names, counts) in names.iter().zip(&mut counts) {
+            let mut values: Vec<&str> = facts.iter().filter_map(|fact| names.value(fact)).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.iter().for_each(|value| *counts.entry((*value).to_owned()).or_default() += 1);
+        }
+    }
+    Ok(counts)
+}
+
+fn facet(field: &str, values: HashMap<String, u64>, most: usize) -> Facet {
+    let different = values.len();
+    let mut values: Vec<FacetValue> =
+        values.into_iter().map(|(value, dialogues)| FacetValue { value, dialogues }).collect();
+    values.sort_by(|a, b| b.dialogues.cmp(&a.dialogues).then_with(|| a.value.cmp(&b.value)));
+    values.truncate(most);
+    Facet { field: field.to_owned(), different, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwise_core::ids::DialogueId;
+    use turnwise_corpus::{Dialogue, Role};
+    use turnwise_index::lexical::Lexical;
+    use turnwise_store::{Prepared, Store};
+
+    #[test]
+    fn the_index_counts_what_the_records_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open_or_create(dir.path(), "test").unwrap();
+        let put = |store: &mut Store, n: usize| {
+            let mut dialogue = Dialogue::new(DialogueId::new(format!("d{n}")).unwrap());
+            dialogue.domains =
+                ["hotels", "trains", "food"][..n % 4].iter().map(|d| (*d).to_owned()).collect();
+            dialogue.source = format!("s{}", n % 2);
+            dialogue.intents = vec!["book".to_owned()];
+            dialogue.metadata.insert("stars".to_owned(), serde_json::json!([n % 3, "many"]));
+            dialogue.push("ann", Role::User, "a room");
+            dialogue.turns[0].intent = Some(["book", "ask"][n % 2].to_owned());
+            if n.is_multiple_of(5) {
+                dialogue.push("bot", Role::Agent, "no");
+            }
+            store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+        };
+        (0..40).for_each(|n| put(&mut store, n));
+        store.commit(None).unwrap();
+        let root = dir.path();
+        Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+        // What came and went since is told as well.
+        (30..50).for_each(|n| put(&mut store, n));
+        store.delete(&DialogueId::new("d1").unwrap()).unwrap();
+        store.commit(None).unwrap();
+        let searcher = Searcher::open(root).unwrap();
+        let fields = ["domain", "intent", "role", "source", "meta.stars"].map(str::to_owned);
+        let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field).unwrap()).collect();
+        for filter in
+            [None, Some("domain=hotels"), Some("role=agent or meta.stars=2"), Some("text~room and source=s1")]
+        {
+            let filter: Option<Filter> = filter.map(|text| text.parse().unwrap());
+            let told = searcher.facets(filter.as_ref(), &fields, 100).unwrap();
+            let snapshot = searcher.embedded("test").unwrap().snapshot();
+            let read = facets_by_records(snapshot, filter.as_ref(), &names).unwrap();
+            let read: Vec<Facet> = fields.iter().zip(read).map(|(field, v)| facet(field, v, 100)).collect();
+            assert_eq!(told.facets, read, "{filter:?}");
+            assert!(told.dialogues > 5);
+        }
+        let all = searcher.facets(None, &fields, 1).unwrap();
+        assert_eq!(all.dialogues, 49);
+        assert_eq!(all.facets[1].values, [FacetValue { value: "book".to_owned(), dialogues: 49 }]);
+        assert_eq!(all.facets[1].different, 2);
+        let e = searcher.facets(None, &["domian".to_owned()], 5).unwrap_err();
+        assert!(e.hint().unwrap().contains("did you mean `domain`"), "{e}");
+    }
+}

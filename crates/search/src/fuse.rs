@@ -1,0 +1,174 @@
+//! Two lists become one.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::request::{Fusion, Method, Mode};
+use turnwise_core::{
+    error::Result,
+    ids::{IdKey, Seq, TurnNo},
+};
+use turnwise_index::engine::Found;
+
+/// What a list has, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Place {
+    /// Counted from 1.
+    pub rank: usize,
+    /// In the list's own measure.
+    pub score: f32,
+}
+
+/// Something that was found, before its record is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) dialogue: IdKey,
+    pub(super) seq: Seq,
+    pub(super) turn: Option<TurnNo>,
+    pub(super) dense: Option<Place>,
+    pub(super) bm25: Option<Place>,
+    /// Its cosine with the query, as far as it is known.
+    pub(super) cosine: Option<f32>,
+    /// What it is ranked by.
+    pub(super) score: f32,
+    /// Its place before it was ranked again.
+    pub(super) before: Option<Place>,
+}
+
+impl Candidate {
+    /// As an engine names it.
+    pub(super) fn found(&self) -> Found {
+        Found { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
+    }
+}
+
+/// Everything that either list has, best first. Equal ones are in no order that counts: their ids tell it. `cosine` knows
+/// that of what is not in the list by meaning.
+pub(super) fn fuse(
+    mode: Mode,
+    fusion: &Fusion,
+    [dense, bm25]: [&[Found]; 2],
+    cosine: &dyn Fn(&Candidate) -> Result<Option<f32>>,
+) -> Result<Vec<Candidate>> {
+    let mut found: HashMap<(Seq, Option<TurnNo>), Candidate> =
+        HashMap::with_capacity(dense.len() + bm25.len());
+    for (list, entries) in [dense, bm25].into_iter().enumerate() {
+        for (n, entry) in entries.iter().enumerate() {
+            let candidate = found.entry((entry.seq, entry.turn)).or_insert(Candidate {
+                dialogue: entry.dialogue,
+                seq: entry.seq,
+                turn: entry.turn,
+                dense: None,
+                bm25: None,
+                cosine: None,
+                score: 0.0,
+                before: None,
+            });
+            let place = Some(Place { rank: n + 1, score: entry.score });
+            match list {
+                0 => (candidate.dense, candidate.cosine) = (place, Some(entry.score)),
+                _ => candidate.bm25 = place,
+            }
+        }
+    }
+    let mut all: Vec<Candidate> = found.into_values().collect();
+    for candidate in &mut all {
+        candidate.score = match mode {
+            Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
+            Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
+            Mode::Hybrid => {
+                // What only its words have found has a meaning too.
+                if candidate.cosine.is_none() && fusion.method == Method::Weighted {
+                    candidate.cosine = cosine(candidate)?;
+                }
+                parts(fusion, candidate).into_iter().flatten().sum()
+            }
+        };
+    }
+    all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.seq, a.turn).cmp(&(b.seq, b.turn))));
+    Ok(all)
+}
+
+/// What meaning and words give a candidate.
+pub(super) fn parts(fusion: &Fusion, candidate: &Candidate) -> [Option<f32>; 2] {
+    let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
+    let [dense, bm25] = match fusion.method {
+        Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
+        Method::Weighted => [candidate.cosine, candidate.bm25.map(|place| bounded(place.score))],
+    };
+    [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
+}
+
+impl Fusion {
+    /// The weighted score of a cosine and a BM25 score, which is 0 where there are no words in common.
+    pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
+        self.dense * cosine + self.bm25 * bounded(bm25)
+    }
+}
+
+fn bounded(bm25: f32) -> f32 {
+    bm25 / (bm25 + HALF)
+}
+
+/// The BM25 score that counts half of what the greatest could: brings scores, which have no bound, to 0…1.
+pub const HALF: f32 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(scores: &[(u64, f32)]) -> Vec<Found> {
+        let entry = |(seq, score): &(u64, f32)| Found {
+            dialogue: IdKey::default(),
+            seq: Seq(*seq),
+            turn: None,
+            score: *score,
+        };
+        scores.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn reciprocal_ranks_are_what_the_formula_says() {
+        let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
+        let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
+        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
+        assert_eq!(fused.iter().map(|c| c.seq.0).collect::<Vec<_>>(), [2, 1, 3]);
+        assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
+        assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
+        let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
+        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &|_| Ok(None)).unwrap();
+        assert_eq!(fused[1].score, 3.0 / 2.0);
+    }
+
+    #[test]
+    fn weighted_scores_are_cosines_and_bm25_brought_to_one() {
+        let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
+        let fusion = Fusion { method: Method::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
+        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
+        let of = |seq| fused.iter().find(|c| c.seq.0 == seq).unwrap().score;
+        assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
+        // What only its words have found has a cosine too.
+        assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
+    }
+
+    proptest! {
+        #[test]
+        fn one_list_alone_keeps_its_order(scores in proptest::collection::vec(-5.0f32..5.0, 1..40), rrf: bool) {
+            let mut scores = scores;
+            scores.sort_by(|a, b| b.total_cmp(a));
+            scores.dedup();
+            let entries: Vec<(u64, f32)> = scores.iter().enumerate().map(|(n, s)| (n as u64, *s)).collect();
+            let method = if rrf { Method::Rrf } else { Method::Weighted };
+            let fusion = Fusion { method, ..Fusion::default() };
+            for mode in [Mode::Hybrid, Mode::Dense] {
+                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &|_| Ok(None)).unwrap();
+                let order: Vec<u64> = fused.iter().map(|c| c.seq.0).collect();
+                prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
+            }
+        }
+    }
+}

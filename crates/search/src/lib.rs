@@ -1,0 +1,161 @@
+//! Searching: a request becomes a query, the query candidates by meaning and by words, the candidates one list, and the
+//! best of it hits.
+//!
+//! ```no_run
+//! use turnwise::search::{Mode, SearchRequest, Searcher};
+//!
+//! # fn main() -> turnwise::Result<()> {
+//! let searcher = Searcher::open("indexes/chats")?;
+//! let request = SearchRequest {
+//!     query: "my parcel never came".into(),
+//!     mode: Some(Mode::Bm25),
+//!     filter: Some("role=user and time>=2026-01-01".parse()?),
+//!     ..SearchRequest::default()
+//! };
+//! for hit in searcher.search(&request)?.hits {
+//!     println!("{:.2} {} {}", hit.score, hit.id, hit.turn.text);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+pub mod clusters;
+pub mod duplicates;
+mod explain;
+mod facets;
+mod find;
+mod fuse;
+mod hits;
+pub mod late;
+mod query;
+mod request;
+mod rerank;
+mod respond;
+mod response;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod tune;
+mod tuning;
+
+use std::{path::Path, sync::Arc};
+
+pub use explain::{Explanation, Fused};
+pub use facets::{Facet, FacetValue, Facets, USUAL};
+pub use fuse::{HALF, Place};
+pub use request::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
+pub use respond::{Replies, Reply, RespondRequest, Said};
+pub use response::{Candidates, Effective, Hit, Response, SCHEMA, Timings, Weighted};
+pub use statistics::statistics;
+pub use tune::{Labelled, Quality, Tried, Tuned};
+pub use tuning::Tuning;
+
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::Encoder;
+use turnwise_index::{
+    dense::DenseReader,
+    embedded::Embedded,
+    engine::{Engine, View, unsupported},
+    vectors::Recipe,
+};
+use turnwise_store::Snapshot;
+
+/// Something to be searched, as of one moment, by any number of threads.
+pub struct Searcher {
+    engine: Box<dyn Engine>,
+    encoder: Option<Arc<dyn Encoder>>,
+    tuning: Option<Tuning>,
+}
+
+impl Searcher {
+    /// Opens an index.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self> {
+        let root = root.as_ref();
+        Searcher::over(root, Snapshot::open(root)?)
+    }
+
+    /// Opens what a snapshot of an index sees.
+    pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
+        let tuning = Tuning::read(root)?;
+        Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
+    }
+
+    /// Searches in an engine.
+    pub fn of(engine: Box<dyn Engine>) -> Self {
+        Searcher { engine, encoder: None, tuning: None }
+    }
+
+    /// With the encoder that made the index's vectors; another is refused.
+    pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
+        let recipe = self.recipe()?;
+        if encoder.fingerprint() != recipe.fingerprint {
+            return Err(Error::Input {
+                message: format!(
+                    "the vectors in {} were made by another encoder: {} was {} then and is {} now",
+                    self.engine.place(),
+                    recipe.model,
+                    recipe.fingerprint,
+                    encoder.fingerprint()
+                ),
+                hint: Some(self.engine.how_to_encode_anew()),
+            });
+        }
+        self.encoder = Some(encoder);
+        Ok(self)
+    }
+
+    /// What is searched in.
+    pub fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref()
+    }
+
+    /// The index on this machine; an error, which names what was to be done with it, where the engine is another.
+    pub fn embedded(&self, what: &str) -> Result<&Embedded> {
+        let elsewhere = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
+        self.engine.embedded().ok_or_else(elsewhere)
+    }
+
+    /// The vectors of an index on this machine, if there are any.
+    pub fn vectors(&self) -> Option<&DenseReader> {
+        self.engine.embedded().and_then(Embedded::dense)
+    }
+
+    fn recipe(&self) -> Result<&Recipe> {
+        self.engine.recipe().ok_or_else(|| self.engine.without_vectors())
+    }
+
+    fn encoder(&self) -> Result<&dyn Encoder> {
+        self.encoder.as_deref().ok_or_else(|| Error::Input {
+            message: "a search by meaning needs the encoder that made the vectors".to_owned(),
+            hint: Some("open it and give it to the searcher, or search by words".to_owned()),
+        })
+    }
+
+    /// By what a request is answered: by both where both are there, unless it says otherwise.
+    pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
+        self.mode_in(self.engine.view().as_ref(), request)
+    }
+
+    fn mode_in(&self, view: &dyn View, request: &SearchRequest) -> Result<Mode> {
+        if let Some(mode) = request.mode {
+            return Ok(mode);
+        }
+        if request.syntax {
+            return Ok(Mode::Bm25);
+        }
+        let wants_vectors = request.exact
+            || request.rerank.is_some()
+            || request.min_percentile.is_some()
+            || !request.context.is_empty();
+        if !wants_vectors && self.engine.rows(query::kind_of(request, view)?) == 0 {
+            return Ok(Mode::Bm25);
+        }
+        match self.engine.has_words() {
+            Ok(()) => Ok(Mode::Hybrid),
+            // That words are not there yet is told with the answer; that they are lost is no answer.
+            Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Mode::Dense),
+            Err(e) => Err(e),
+        }
+    }
+}

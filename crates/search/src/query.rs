@@ -1,0 +1,271 @@
+//! From a request to what is really looked for: a vector, terms, or both.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use super::{
+    Searcher,
+    request::{By, Mode, SearchRequest},
+    response::{Effective, Weighted},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{IdKey, TurnNo},
+    vectors::normalize,
+};
+use turnwise_corpus::{Dialogue, Turn};
+use turnwise_encoder::{DialogueOptions, TextOptions};
+use turnwise_index::{
+    engine::{View, Words},
+    vectors::{Kind, Recipe},
+};
+
+/// Of a text that others are to be like, so many terms are looked for: the most telling ones.
+const TELLING: usize = 96;
+
+/// What is looked for.
+pub(super) struct Query {
+    /// For people.
+    pub(super) text: String,
+    pub(super) kind: Kind,
+    pub(super) vector: Option<Vec<f32>>,
+    pub(super) words: Option<Words>,
+    pub(super) effective: Option<Effective>,
+    /// What others are like is not one of them.
+    pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The vectors of queries that have been encoded together.
+pub(super) type Known = HashMap<String, Vec<f32>>;
+
+/// What others are to be like.
+struct Like {
+    dialogue: Dialogue,
+    /// The place of the turn, if others are to be like that.
+    at: Option<usize>,
+}
+
+impl Searcher {
+    /// Whether a search by meaning needs the encoder that made the vectors: not where the vector is there already.
+    pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
+        let view = self.engine.view();
+        let by_words = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
+        let (Some(recipe), false) = (self.engine.recipe(), by_words) else { return Ok(None) };
+        let tokens = request.rerank.is_some_and(|rerank| rerank.by != By::Exact);
+        let known = !tokens
+            && match &request.like {
+                Some(id) => {
+                    let (dialogue, turn) = view.find(id)?;
+                    Like::of(dialogue, turn).vector(view.as_ref())?.is_some()
+                }
+                None => false,
+            };
+        Ok((!known).then(|| recipe.clone()))
+    }
+
+    pub(super) fn query(
+        &self,
+        view: &dyn View,
+        request: &SearchRequest,
+        mode: Mode,
+        known: &Known,
+    ) -> Result<Query> {
+        match (&request.like, &request.dialogue) {
+            (Some(id), _) => {
+                let (dialogue, turn) = view.find(id)?;
+                let key = dialogue.id.key();
+                let mut query = self.like(view, &Like::of(dialogue, turn), id.clone(), mode)?;
+                query.itself = Some((key, turn));
+                Ok(query)
+            }
+            (None, Some(dialogue)) => {
+                let name = dialogue.id.to_string();
+                self.like(view, &Like::of(dialogue.as_ref().clone(), None), name, mode)
+            }
+            (None, None) => self.said(request, mode, known),
+        }
+    }
+
+    /// A query in words, and what was said before it.
+    fn said(&self, request: &SearchRequest, mode: Mode, known: &Known) -> Result<Query> {
+        let mut query = Query {
+            text: request.query.clone(),
+            kind: request.of.kind(),
+            vector: None,
+            words: None,
+            effective: None,
+            itself: None,
+            warnings: Vec::new(),
+        };
+        if mode != Mode::Dense {
+            self.engine.has_words()?;
+            let words = match request.syntax {
+                true => self.engine.expression(&request.query)?,
+                false => self.engine.words(&request.query),
+            };
+            query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
+            if words.is_empty() && mode == Mode::Bm25 {
+                return Err(Error::Input {
+                    message: format!("`{}` holds no word to look for", request.query),
+                    hint: Some("type the words you remember, in any order".to_owned()),
+                });
+            }
+            if words.is_empty() {
+                query
+                    .warnings
+                    .push(format!("`{}` holds no word: it is looked for by meaning alone", request.query));
+            }
+            query.words = Some(words);
+        }
+        if mode != Mode::Bm25 {
+            let said: Vec<&str> =
+                request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty()).collect();
+            let texts: Vec<&str> = said.into_iter().chain([request.query.as_str()]).collect();
+            let weights = weights(texts.len(), request.decay);
+            query.vector = Some(match known.get(request.query.as_str()).filter(|_| texts.len() == 1) {
+                Some(vector) => vector.clone(),
+                None => self.average(&texts, &weights, &mut query.warnings)?,
+            });
+            if texts.len() > 1 {
+                let weighted =
+                    |(text, weight): (&&str, &f32)| Weighted { weight: *weight, text: (*text).to_owned() };
+                query.effective = Some(Effective {
+                    meaning: texts.iter().zip(&weights).map(weighted).filter(|w| w.weight > 0.0).collect(),
+                    words: query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default(),
+                });
+            }
+        }
+        Ok(query)
+    }
+
+    fn like(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {
+        let kind = like.kind();
+        let mut query = Query {
+            text,
+            kind,
+            vector: None,
+            words: None,
+            effective: None,
+            itself: None,
+            warnings: Vec::new(),
+        };
+        if mode != Mode::Bm25 {
+            query.vector = Some(match like.vector(view)? {
+                Some(vector) => vector,
+                None => self.encode(like, &mut query.warnings)?,
+            });
+        }
+        if mode != Mode::Dense {
+            let words = self.engine.telling(&like.text(), kind, TELLING)?;
+            query.warnings.extend(words.warnings.iter().cloned());
+            query.words = Some(words);
+        }
+        let words = query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default();
+        query.effective = Some(Effective { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());
+        Ok(query)
+    }
+
+    fn encode(&self, like: &Like, warnings: &mut Vec<String>) -> Result<Vec<f32>> {
+        match like.turn() {
+            Some(turn) => self.average(&[&turn.text], &[1.0], warnings),
+            None => {
+                let recipe = self.recipe()?;
+                let options = DialogueOptions {
+                    mode: recipe.dialogue_mode,
+                    pooling: recipe.pooling,
+                    prompt: recipe.prompt.clone(),
+                };
+                let encoded = self.encoder()?.encode_dialogues(&[&like.dialogue], &options)?;
+                Ok(encoded.vectors.row(0).to_vec())
+            }
+        }
+    }
+
+    /// The weighted sum of the texts' vectors, each brought to length 1 first.
+    pub(super) fn average(
+        &self,
+        texts: &[&str],
+        weights: &[f32],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<f32>> {
+        let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
+        let encoder = self.encoder()?;
+        let mut encoded = encoder.encode(texts, &options)?;
+        if encoded.spent.cut_tokens > 0 {
+            warnings.push(format!(
+                "the query is longer than {} takes: {} tokens at its end were not looked for by meaning",
+                encoder.name(),
+                encoded.spent.cut_tokens
+            ));
+        }
+        if texts.len() == 1 {
+            return Ok(encoded.vectors.row(0).to_vec());
+        }
+        let mut sum = vec![0.0; encoded.vectors.dim()];
+        for (n, weight) in weights.iter().enumerate() {
+            let row = encoded.vectors.row_mut(n);
+            normalize(row);
+            sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += weight * *v);
+        }
+        Ok(sum)
+    }
+}
+
+/// The last counts 1, each one before it so much less; then all are brought to a sum of 1.
+pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
+    let mut weights: Vec<f32> = (0..count).map(|n| decay.powi((count - 1 - n) as i32)).collect();
+    let sum: f32 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    weights
+}
+
+impl Like {
+    fn of(dialogue: Dialogue, turn: Option<TurnNo>) -> Self {
+        let at = turn.and_then(|number| dialogue.turns.iter().position(|t| t.number == number));
+        Like { dialogue, at }
+    }
+
+    fn turn(&self) -> Option<&Turn> {
+        self.at.and_then(|at| self.dialogue.turns.get(at))
+    }
+
+    fn kind(&self) -> Kind {
+        if self.turn().is_some() { Kind::Utterances } else { Kind::Dialogues }
+    }
+
+    fn vector(&self, view: &dyn View) -> Result<Option<Vec<f32>>> {
+        Ok(view.vector(&self.dialogue, self.turn())?.map(Cow::into_owned))
+    }
+
+    fn text(&self) -> String {
+        match self.turn() {
+            Some(turn) => turn.text.clone(),
+            None => {
+                let texts: Vec<&str> = self.dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
+                texts.join("\n")
+            }
+        }
+    }
+}
+
+/// Which kind a request is about.
+pub(super) fn kind_of(request: &SearchRequest, view: &dyn View) -> Result<Kind> {
+    match (&request.like, &request.dialogue) {
+        (Some(id), _) => Ok(if view.find(id)?.1.is_some() { Kind::Utterances } else { Kind::Dialogues }),
+        (None, Some(_)) => Ok(Kind::Dialogues),
+        (None, None) => Ok(request.of.kind()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weights;
+
+    #[test]
+    fn what_was_said_longer_ago_counts_less() {
+        let three = weights(3, 0.5);
+        assert!((three[2] - 4.0 / 7.0).abs() < 1e-6 && (three[0] - 1.0 / 7.0).abs() < 1e-6);
+        assert_eq!(weights(1, 0.5), [1.0]);
+        assert_eq!(weights(3, 0.0), [0.0, 0.0, 1.0]);
+    }
+}

@@ -1,0 +1,369 @@
+use std::{path::Path, sync::Arc};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use turnwise_corpus::{Dialogue, filter::Filter};
+use turnwise_encoder::{TextOptions, ahead::Options, testing::HashEncoder, transformer::Tokens};
+use turnwise_index::{
+    Admitted,
+    dense::{self, BuildOptions},
+    lexical::Lexical,
+    vectors::{Mode as Writing, Recipe, VectorWriter, Wanted, fill},
+};
+use turnwise_store::{Prepared, Store};
+
+const WORDS: [&str; 8] = ["card", "refund", "parcel", "late", "hotel", "room", "please", "thanks"];
+
+/// A dialogue whose fields and words follow from a number.
+fn dialogue(id: u8, seed: u32) -> Dialogue {
+    let word = |n: u32| WORDS[(seed.rotate_left(n * 5) % 8) as usize];
+    let turns: Vec<_> = (0..1 + seed % 4)
+        .map(|n| {
+            let role = if n % 2 == 0 { "user" } else { "agent" };
+            json!({"role": role, "speaker": word(n + 3), "text": format!("{} {}", word(n), word(n + 1))})
+        })
+        .collect();
+    let mut dialogue: Dialogue = serde_json::from_value(json!({
+        "id": format!("d{id:02}"), "source": word(9), "domains": [word(2)],
+        "metadata": {"n": seed % 7, "tags": [word(4), word(5)]},
+        "turns": turns,
+    }))
+    .unwrap();
+    dialogue.check().unwrap();
+    dialogue
+}
+
+fn write(root: &Path, change: impl FnOnce(&mut Store)) {
+    let mut store = Store::open_or_create(root, "test").unwrap();
+    change(&mut store);
+    store.commit(None).unwrap();
+    store.close().unwrap();
+}
+
+fn encode(root: &Path) {
+    let encoder = HashEncoder::default();
+    let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
+    let mut writer = VectorWriter::open(root, &recipe, Writing::GoOn, "test").unwrap();
+    let wanted = Wanted { utterances: true, dialogues: true, chunk: 64 };
+    let snapshot = Snapshot::open(root).unwrap();
+    fill(&snapshot, &mut writer, &encoder, &wanted, &Options::default(), &|| false, &mut |_| {}).unwrap();
+    writer.finish().unwrap();
+}
+
+fn build(root: &Path) {
+    let snapshot = Snapshot::open(root).unwrap();
+    Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    dense::build(root, &snapshot, &BuildOptions::default(), "test", &|| false).unwrap();
+}
+
+fn searcher(root: &Path) -> Searcher {
+    Searcher::open(root).unwrap().with_encoder(Arc::new(HashEncoder::default())).unwrap()
+}
+
+fn ids(searcher: &Searcher, request: &SearchRequest) -> Vec<String> {
+    searcher.search(request).unwrap().hits.into_iter().map(|hit| hit.id).collect()
+}
+
+fn request(mode: Mode, of: Of) -> SearchRequest {
+    SearchRequest { query: "parcel late".to_owned(), mode: Some(mode), of, k: 5, ..SearchRequest::default() }
+}
+
+/// An index in which some dialogues came, were replaced and went behind the last build, taken in by both indexes as far as
+/// `fresh` says.
+fn index(root: &Path, seeds: &[u32], fresh: bool) {
+    write(root, |store| {
+        for (n, seed) in seeds.iter().enumerate() {
+            store.put(&Prepared::new(&dialogue(n as u8, *seed)).unwrap()).unwrap();
+        }
+    });
+    encode(root);
+    build(root);
+    write(root, |store| {
+        store.put(&Prepared::new(&dialogue(0, seeds[0].wrapping_add(77))).unwrap()).unwrap();
+        store.put(&Prepared::new(&dialogue(99, seeds[0] / 3)).unwrap()).unwrap();
+        store.delete(&dialogue(1, 0).id).unwrap();
+    });
+    encode(root);
+    if fresh {
+        let snapshot = Snapshot::open(root).unwrap();
+        Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    }
+}
+
+fn filter() -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(vec![
+        "role=user",
+        "role!=user and turns>1",
+        "domain=card or domain=hotel",
+        "not domain=room",
+        "speaker~a and turn<=2",
+        "meta.n>=3 and meta.tags=parcel",
+        "text~parcel",
+        "not text~late or role=agent",
+        "source=refund",
+        "id>d05 and id!=d07",
+        "length>11",
+        "id=nobody",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_filter_gives_what_remains_of_everything(
+        seeds in proptest::collection::vec(any::<u32>(), 2..30),
+        text in filter(),
+        whole: bool,
+        fresh: bool,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("index");
+        index(&root, &seeds, fresh);
+        let searcher = searcher(&root);
+        let of = if whole { Of::Dialogues } else { Of::Utterances };
+        let filter: Filter = text.parse().unwrap();
+        // What the index says it admits is what the records say.
+        let index = searcher.embedded("test").unwrap();
+        let by_records = Admitted::by_records(index.snapshot(), &filter, of.kind()).unwrap();
+        let by_facts = index.lexical().unwrap().select(index.snapshot(), &filter, of.kind()).unwrap().unwrap();
+        for d in index.snapshot().dialogues().map(Result::unwrap) {
+            let seq = index.snapshot().seq_of(d.id.key()).unwrap();
+            match of {
+                Of::Dialogues => {
+                    prop_assert_eq!(by_records.holds(seq, None), filter.matches(&d));
+                    prop_assert_eq!(by_facts.admitted.holds(seq, None), filter.matches(&d));
+                }
+                Of::Utterances => for turn in &d.turns {
+                    let is = filter.matches_turn(&d, turn);
+                    prop_assert_eq!(by_records.holds(seq, Some(turn.number)), is);
+                    prop_assert_eq!(by_facts.admitted.holds(seq, Some(turn.number)), is);
+                },
+            }
+        }
+        // And a search with it gives what a search for everything has of it.
+        for mode in [Mode::Dense, Mode::Bm25] {
+            let all = SearchRequest { k: 1000, ..request(mode, of) };
+            let mut wanted = Vec::new();
+            for id in ids(&searcher, &all) {
+                let (d, turn) = searcher.embedded("test").unwrap().snapshot().find(&id).unwrap();
+                let turn = turn.and_then(|n| d.turns.iter().find(|t| t.number == n));
+                if turn.map_or_else(|| filter.matches(&d), |turn| filter.matches_turn(&d, turn)) {
+                    wanted.push(id);
+                }
+            }
+            for exact in [false, mode == Mode::Dense] {
+                let k = wanted.len().max(1);
+                let some = SearchRequest { filter: Some(filter.clone()), k, exact, ..request(mode, of) };
+                prop_assert_eq!(&ids(&searcher, &some), &wanted, "{:?} {}", mode, text);
+                let two = SearchRequest { k: 2, ..some };
+                prop_assert_eq!(&ids(&searcher, &two)[..], &wanted[..wanted.len().min(2)], "{:?} {}", mode, text);
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_pieces_of_one_list_and_groups_its_first_ones(
+        seeds in proptest::collection::vec(any::<u32>(), 2..25),
+        mode in proptest::sample::select(vec![Mode::Hybrid, Mode::Dense, Mode::Bm25]),
+        weighted: bool,
+        offset in 0usize..6,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("index");
+        index(&root, &seeds, true);
+        let searcher = searcher(&root);
+        let method = if weighted { Method::Weighted } else { Method::Rrf };
+        // With all candidates at once a fusion does not change as one looks deeper.
+        let fusion = Some(Fusion { method, ..Fusion::default() });
+        let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, Of::Utterances) };
+        let all = searcher.search(&base).unwrap().hits;
+        let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id));
+        prop_assert!(all.is_sorted_by(|a, b| order(a, b).is_lt()), "{:?}", all.iter().map(|h| (h.score, &h.id)).collect::<Vec<_>>());
+        let names: Vec<&String> = all.iter().map(|hit| &hit.id).collect();
+        let page = ids(&searcher, &SearchRequest { offset, k: 3, ..base.clone() });
+        prop_assert_eq!(page.iter().collect::<Vec<_>>(), names.iter().skip(offset).take(3).copied().collect::<Vec<_>>());
+        let mut firsts: Vec<(&String, usize)> = Vec::new();
+        for hit in &all {
+            match firsts.iter_mut().find(|(id, _)| id.starts_with(hit.dialogue.as_str())) {
+                Some((_, more)) => *more += 1,
+                None => firsts.push((&hit.id, 0)),
+            }
+        }
+        let grouped = SearchRequest { group: Some(Group::Dialogue), ..base.clone() };
+        let grouped = searcher.search(&grouped).unwrap().hits;
+        prop_assert_eq!(grouped.iter().map(|hit| (&hit.id, hit.more.unwrap())).collect::<Vec<_>>(), firsts);
+        if let Some(middle) = all.get(all.len() / 2) {
+            let least = SearchRequest { min_score: Some(middle.score), ..base.clone() };
+            let above: Vec<&String> = all.iter().filter(|hit| hit.score >= middle.score).map(|hit| &hit.id).collect();
+            let least = ids(&searcher, &least);
+            prop_assert_eq!(least.iter().collect::<Vec<_>>(), above);
+        }
+        // Many at once are each as alone.
+        let requests = [base.clone(), SearchRequest { query: "hotel room".to_owned(), ..base.clone() }, SearchRequest::default()];
+        let together = searcher.search_all(&requests);
+        for (request, response) in requests.iter().zip(together) {
+            match response {
+                Ok(response) => {
+                    let names: Vec<String> = response.hits.into_iter().map(|hit| hit.id).collect();
+                    prop_assert_eq!(names, ids(&searcher, request));
+                }
+                Err(e) => prop_assert_eq!(e.to_string(), searcher.search(request).unwrap_err().to_string()),
+            }
+        }
+    }
+}
+
+fn some_index() -> (tempfile::TempDir, Searcher) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("index");
+    let seeds: Vec<u32> = (0..40u32).map(|n| n.wrapping_mul(2_654_435_761)).collect();
+    index(&root, &seeds, true);
+    let searcher = searcher(&root);
+    (dir, searcher)
+}
+
+#[test]
+fn an_explanation_adds_up_to_the_score() {
+    let (_dir, searcher) = some_index();
+    for method in [Method::Rrf, Method::Weighted] {
+        for of in [Of::Utterances, Of::Dialogues] {
+            let fusion = Some(Fusion { method, dense: 0.7, bm25: 1.3, ..Fusion::default() });
+            let request = SearchRequest { explain: true, fusion, ..request(Mode::Hybrid, of) };
+            for hit in searcher.search(&request).unwrap().hits {
+                let why = hit.explanation.unwrap();
+                let fused = why.fusion.unwrap();
+                let sum = fused.from_dense.unwrap_or_default() + fused.from_bm25.unwrap_or_default();
+                assert!((sum - hit.score).abs() < 1e-6 && fused.score == hit.score);
+                if method == Method::Weighted {
+                    let words = why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + HALF));
+                    assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);
+                }
+                let terms: f32 = why.terms.iter().map(|term| term.score).sum();
+                assert!((terms - why.bm25.map_or(0.0, |place| place.score)).abs() < 1e-4, "{:?}", why.terms);
+                for term in &why.terms {
+                    let norm = 1.2 * (0.25 + 0.75 * term.length as f32 / term.mean_length);
+                    let tf = term.frequency as f32 / (term.frequency as f32 + norm);
+                    assert!((term.idf * 2.2 * tf - term.score).abs() < 1e-4, "{term:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_others_are_like_is_not_among_them() {
+    let (_dir, searcher) = some_index();
+    for id in ["d05#1", "d05"] {
+        for mode in [Mode::Hybrid, Mode::Dense, Mode::Bm25] {
+            let request = SearchRequest {
+                like: Some(id.to_owned()),
+                mode: Some(mode),
+                k: 10,
+                ..SearchRequest::default()
+            };
+            assert!(searcher.needs_encoder(&request).unwrap().is_none());
+            let response = searcher.search(&request).unwrap();
+            let of = if id.contains('#') { Of::Utterances } else { Of::Dialogues };
+            assert_eq!((response.of, response.hits.len()), (of, 10));
+            assert!(response.hits.iter().all(|hit| hit.id != id));
+        }
+    }
+    let request = SearchRequest { like: Some("d77".to_owned()), ..SearchRequest::default() };
+    assert!(searcher.search(&request).unwrap_err().to_string().contains("no dialogue `d77`"));
+    // A dialogue from outside finds the one that says the same.
+    let twin = searcher.embedded("test").unwrap().snapshot().find("d07").unwrap().0;
+    let outside = Dialogue { id: turnwise_core::ids::DialogueId::new("elsewhere").unwrap(), ..twin };
+    let request = SearchRequest { dialogue: Some(Box::new(outside)), ..SearchRequest::default() };
+    assert_eq!(ids(&searcher, &request)[0], "d07");
+}
+
+#[test]
+fn a_context_counts_and_is_told() {
+    let (_dir, searcher) = some_index();
+    let alone =
+        SearchRequest { query: "please".to_owned(), mode: Some(Mode::Hybrid), ..SearchRequest::default() };
+    let said =
+        SearchRequest { context: vec!["hotel room".to_owned(), "hotel room".to_owned()], ..alone.clone() };
+    let response = searcher.search(&said).unwrap();
+    let effective = response.effective.clone().unwrap();
+    assert_eq!(effective.words, ["please"]);
+    let weights: Vec<f32> = effective.meaning.iter().map(|part| part.weight).collect();
+    assert!((weights[2] - 4.0 / 7.0).abs() < 1e-6 && (weights.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+    assert!(searcher.search(&alone).unwrap().effective.is_none());
+    let hotels = |response: &Response| {
+        response
+            .hits
+            .iter()
+            .filter(|hit| hit.turn.text.contains("hotel") || hit.turn.text.contains("room"))
+            .count()
+    };
+    let dense = SearchRequest { mode: Some(Mode::Dense), ..said.clone() };
+    let dense_alone = SearchRequest { mode: Some(Mode::Dense), ..alone };
+    assert!(hotels(&searcher.search(&dense).unwrap()) > hotels(&searcher.search(&dense_alone).unwrap()));
+    // With no weight at all it is as if nothing had been said.
+    let forgotten = SearchRequest { decay: 0.0, ..dense };
+    assert_eq!(ids(&searcher, &forgotten), ids(&searcher, &dense_alone));
+}
+
+#[test]
+fn percentiles_grow_with_the_cosine_and_cut_where_they_say() {
+    let (_dir, searcher) = some_index();
+    let all = SearchRequest { k: 50, ..request(Mode::Dense, Of::Utterances) };
+    let hits = searcher.search(&all).unwrap().hits;
+    assert!(hits.is_sorted_by(|a, b| a.percentile.unwrap() >= b.percentile.unwrap()));
+    let cut = SearchRequest { min_percentile: Some(90.0), ..all };
+    let kept = searcher.search(&cut).unwrap().hits;
+    assert!(!kept.is_empty() && kept.len() < hits.len());
+    assert_eq!(kept.len(), hits.iter().filter(|hit| hit.percentile.unwrap() >= 90.0).count());
+}
+
+#[test]
+fn more_hits_than_there_are_is_all_of_them() {
+    let (_dir, searcher) = some_index();
+    let turns = searcher.embedded("test").unwrap().snapshot().totals().turns as usize;
+    let all = SearchRequest { k: 100_000, ..request(Mode::Dense, Of::Utterances) };
+    assert_eq!(ids(&searcher, &all).len(), turns);
+    let behind = SearchRequest { offset: turns, ..all };
+    assert!(ids(&searcher, &behind).is_empty());
+    let none = SearchRequest { k: 0, ..request(Mode::Hybrid, Of::Dialogues) };
+    assert!(ids(&searcher, &none).is_empty());
+}
+
+#[test]
+fn ranking_again_goes_by_single_tokens_where_that_is_asked_for() {
+    let (_dir, searcher) = some_index();
+    let encoder = HashEncoder::default();
+    let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();
+    let context = vec!["hotel late".to_owned()];
+    for by in [By::Maxsim, By::Matching] {
+        let request = SearchRequest {
+            context: context.clone(),
+            rerank: Some(Rerank { by, top: 30 }),
+            explain: true,
+            ..request(Mode::Hybrid, Of::Utterances)
+        };
+        let before = SearchRequest { rerank: None, k: 30, ..request.clone() };
+        let before: Vec<f32> = searcher.search(&before).unwrap().hits.iter().map(|hit| hit.score).collect();
+        let hits = searcher.search(&request).unwrap().hits;
+        assert!(hits.len() == 5 && hits.is_sorted_by(|a, b| (b.score, &b.id) < (a.score, &a.id)));
+        let said = tokens(&["hotel late", "parcel late"]);
+        for hit in hits {
+            let found = &tokens(&[&hit.turn.text])[0];
+            let score = match by {
+                By::Maxsim => late::maxsim(&said[1], found),
+                _ => late::matching_guided(&[&said[0], &said[1]], found),
+            };
+            assert_eq!(hit.score, score);
+            let place = hit.explanation.unwrap().before.unwrap();
+            assert_eq!(before[place.rank - 1], place.score);
+        }
+    }
+    let whole = SearchRequest {
+        rerank: Some(Rerank { by: By::Maxsim, top: 5 }),
+        ..request(Mode::Dense, Of::Dialogues)
+    };
+    assert!(searcher.search(&whole).unwrap_err().to_string().contains("for utterances"));
+}

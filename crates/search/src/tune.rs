@@ -1,0 +1,290 @@
+//! Which fusion finds best what is known to be relevant.
+
+use std::{cell::RefCell, cmp::Reverse, collections::HashMap};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{
+    Searcher,
+    find::{Lists, lists},
+    fuse::{Candidate, fuse},
+    query::{Known, Query, kind_of},
+    request::{Fusion, Method, Mode, SearchRequest},
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{DialogueId, IdKey, Seq, TurnNo},
+};
+use turnwise_index::{
+    engine::{Ahead, View},
+    vectors::Kind,
+};
+use turnwise_measures::ranking::{RELEVANT, Ranking};
+
+/// So many of a ranking are judged.
+const DEPTH: usize = 100;
+
+/// A request, and what it should find.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Labelled {
+    /// What is looked for.
+    pub request: SearchRequest,
+    /// The ids of what is relevant.
+    pub relevant: Vec<String>,
+}
+
+/// How well a fusion ranks, in the mean over the queries, each from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Quality {
+    /// Average precision over the first hundred.
+    pub map: f64,
+    /// The reciprocal of the first relevant one's place.
+    pub mrr: f64,
+    /// Normalised discounted gain of the first ten.
+    pub ndcg: f64,
+}
+
+/// A fusion that was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tried {
+    /// Which.
+    pub fusion: Fusion,
+    /// How well it ranks.
+    pub quality: Quality,
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tuned {
+    /// How many queries were judged.
+    pub queries: usize,
+    /// Those without anything relevant, which tell nothing.
+    pub without_relevant: usize,
+    /// What was said to be relevant and is not in the index, or is a dialogue where utterances are looked for or the other
+    /// way round.
+    pub unknown: Vec<String>,
+    /// All fusions that were tried, the best by MAP first.
+    pub tried: Vec<Tried>,
+    /// What is to be expected of the best: chosen by one half of the queries and judged by the other, both ways.
+    pub expected: Quality,
+    /// The quality of what a search does unasked.
+    pub unasked: Quality,
+}
+
+/// All fusions that are tried.
+fn grid() -> Vec<Fusion> {
+    const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
+    let base = Fusion { dense: 1.0, ..Fusion::default() };
+    let mut all = vec![Fusion { method: Method::Weighted, dense: 0.0, bm25: 1.0, ..base }];
+    all.extend(WEIGHTS.map(|bm25| Fusion { method: Method::Weighted, bm25, ..base }));
+    for k in [10.0, 60.0] {
+        all.extend(WEIGHTS[1..].iter().map(|bm25| Fusion { method: Method::Rrf, k, bm25: *bm25, ..base }));
+    }
+    all
+}
+
+impl Tuned {
+    /// The best, if it is another than what is done unasked and is expected to be better.
+    pub fn better(&self) -> Option<&Tried> {
+        let best = self.tried.first()?;
+        (self.expected.map > self.unasked.map && best.quality.map > self.unasked.map).then_some(best)
+    }
+}
+
+impl Searcher {
+    /// Tries fusions on requests of which it is known what they should find.
+    pub fn tune(&self, labelled: &[Labelled]) -> Result<Tuned> {
+        let (mut judged, mut unknown) = (Vec::new(), Vec::new());
+        for one in labelled {
+            let (relevant, others): (Vec<String>, Vec<String>) =
+                one.relevant.iter().cloned().partition(|id| self.can_find(id, &one.request));
+            unknown.extend(others);
+            if !relevant.is_empty() {
+                judged.push(Labelled { relevant, request: one.request.clone() });
+            }
+        }
+        if judged.len() < 2 {
+            let hint = unknown.first().map_or_else(
+                || "some dozens tell more".to_owned(),
+                |id| {
+                    format!(
+                        "`{id}` is not in {}, or is not what is looked for: utterances (billing-001#3), or, with \"of\": \
+                         \"dialogues\", dialogues (billing-001)",
+                        self.engine.place()
+                    )
+                },
+            );
+            return Err(Error::Data {
+                message: "there are fewer than two queries with something relevant in the index".to_owned(),
+                hint: Some(hint),
+            });
+        }
+        let unasked = self.fusion(&SearchRequest::default());
+        let mut fusions = grid();
+        if !fusions.iter().any(|fusion| same(fusion, &unasked)) {
+            fusions.push(unasked);
+        }
+        let each: Vec<Vec<Quality>> =
+            judged.par_iter().map(|labelled| self.qualities(labelled, &fusions)).collect::<Result<_>>()?;
+        let mean = |fusion: usize, wanted: &dyn Fn(usize) -> bool| {
+            let of: Vec<Quality> = (0..each.len()).filter(|n| wanted(*n)).map(|n| each[n][fusion]).collect();
+            Quality::mean(&of)
+        };
+        let best = |wanted: &dyn Fn(usize) -> bool| {
+            let map = |fusion: &usize| mean(*fusion, wanted).map;
+            // Of equally good ones the first, which is the simpler.
+            (0..fusions.len()).max_by(|a, b| map(a).total_cmp(&map(b)).then(b.cmp(a))).unwrap_or(0)
+        };
+        let (even, odd) = (|n: usize| n.is_multiple_of(2), |n: usize| !n.is_multiple_of(2));
+        let halves = [mean(best(&even), &odd), mean(best(&odd), &even)];
+        let all = |_: usize| true;
+        let tried = |n: usize| Tried { fusion: fusions[n], quality: mean(n, &all) };
+        let mut tried: Vec<Tried> = (0..fusions.len()).map(tried).collect();
+        let unasked = tried.iter().find(|t| same(&t.fusion, &unasked)).map(|t| t.quality).unwrap_or_default();
+        tried.sort_by_key(|tried| Reverse((tried.quality.map * 1e9) as i64));
+        Ok(Tuned {
+            queries: judged.len(),
+            without_relevant: labelled.len() - judged.len(),
+            unknown,
+            tried,
+            expected: Quality::mean(&halves),
+            unasked,
+        })
+    }
+
+    /// Whether an id is one that a request could find.
+    fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
+        let view = self.engine.view();
+        let kind = kind_of(request, view.as_ref()).ok();
+        view.find(id)
+            .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
+    }
+
+    /// How well each fusion ranks for one request.
+    fn qualities(&self, labelled: &Labelled, fusions: &[Fusion]) -> Result<Vec<Quality>> {
+        let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
+        let candidates = request.candidates.max(DEPTH);
+        request.check()?;
+        let mut view = self.engine.view();
+        let query = self.query(view.as_ref(), &request, Mode::Hybrid, &Known::new())?;
+        if let Some(filter) = &request.filter {
+            view.admit(filter, query.kind, Mode::Hybrid.ways())?;
+        }
+        let view = view.as_ref();
+        let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
+        for of in [&lists.dense, &lists.bm25] {
+            view.ahead(query.kind, of, Ahead::Records)?;
+            view.ahead(query.kind, of, Ahead::Vectors)?;
+        }
+        let judge =
+            Judge { view, query: &query, lists, relevant: &labelled.relevant, seen: RefCell::default() };
+        fusions.iter().map(|fusion| judge.quality(fusion)).collect()
+    }
+}
+
+/// Fusions that rank alike, whatever they do not use.
+fn same(a: &Fusion, b: &Fusion) -> bool {
+    (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25) && (a.method == Method::Weighted || a.k == b.k)
+}
+
+/// One request's lists, and what was read for them.
+struct Judge<'a> {
+    view: &'a dyn View,
+    query: &'a Query,
+    lists: Lists,
+    relevant: &'a [String],
+    seen: RefCell<Seen>,
+}
+
+/// What every fusion asks again.
+#[derive(Default)]
+struct Seen {
+    cosines: HashMap<(Seq, Option<TurnNo>), Option<f32>>,
+    ids: HashMap<IdKey, Option<DialogueId>>,
+}
+
+impl Judge<'_> {
+    fn quality(&self, fusion: &Fusion) -> Result<Quality> {
+        let cosine = |candidate: &Candidate| -> Result<Option<f32>> {
+            let at = (candidate.seq, candidate.turn);
+            if let Some(known) = self.seen.borrow().cosines.get(&at) {
+                return Ok(*known);
+            }
+            let cosine = match &self.query.vector {
+                Some(vector) => self.view.cosine(self.query.kind, &candidate.found(), vector)?,
+                None => None,
+            };
+            self.seen.borrow_mut().cosines.insert(at, cosine);
+            Ok(cosine)
+        };
+        let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &cosine)?;
+        let mut named = Vec::with_capacity(ranked.len());
+        for candidate in ranked {
+            if self.query.itself == Some((candidate.dialogue, candidate.turn)) {
+                continue;
+            }
+            if let Some(id) = self.id(candidate.dialogue)? {
+                named.push((candidate.score, id, candidate.turn));
+            }
+        }
+        named.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&b.1, b.2).cmp(&(&a.1, a.2))));
+        let hits = named.iter().take(DEPTH).map(|(_, id, turn)| {
+            let name = match turn {
+                Some(turn) => format!("{id}#{turn}"),
+                None => id.to_string(),
+            };
+            self.relevant.contains(&name)
+        });
+        Ok(Quality::of(hits, self.relevant.len()))
+    }
+
+    fn id(&self, key: IdKey) -> Result<Option<DialogueId>> {
+        if let Some(known) = self.seen.borrow().ids.get(&key) {
+            return Ok(known.clone());
+        }
+        let id = self.view.record(key)?.map(|(_, dialogue)| dialogue.id);
+        self.seen.borrow_mut().ids.insert(key, id.clone());
+        Ok(id)
+    }
+}
+
+impl Quality {
+    /// Of a ranking, as whether each is relevant, and of how many are.
+    fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
+        let ranking = Ranking {
+            // No more can be found than are looked at.
+            given: vec![RELEVANT; relevant.min(DEPTH)],
+            level: RELEVANT,
+            ..Ranking::of_flags(hits)
+        };
+        Quality {
+            map: ranking.average_precision(DEPTH),
+            mrr: ranking.reciprocal_rank(),
+            ndcg: ranking.ndcg(10),
+        }
+    }
+
+    fn mean(all: &[Quality]) -> Self {
+        let n = all.len().max(1) as f64;
+        let sum = |of: &dyn Fn(&Quality) -> f64| all.iter().map(of).sum::<f64>() / n;
+        Quality { map: sum(&|q| q.map), mrr: sum(&|q| q.mrr), ndcg: sum(&|q| q.ndcg) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualities_are_what_their_names_say() {
+        // Relevant: the second and the fourth of four, and one that was not found.
+        let q = Quality::of([false, true, false, true].into_iter(), 3);
+        assert!((q.map - (0.5 + 0.5) / 3.0).abs() < 1e-12 && q.mrr == 0.5);
+        let log = |n: f64| 1.0 / n.log2();
+        assert!((q.ndcg - (log(3.0) + log(5.0)) / (log(2.0) + log(3.0) + log(4.0))).abs() < 1e-12);
+        assert_eq!(Quality::of([].into_iter(), 2), Quality::default());
+        let all = Quality::of([true, true].into_iter(), 2);
+        assert_eq!((all.map, all.mrr, all.ndcg), (1.0, 1.0, 1.0));
+    }
+}

@@ -1,0 +1,295 @@
+//! Who may ask: keys, what each may do, and what each may see.
+
+use std::{fmt, fs, path::Path};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use turnwise_core::error::{Error, IoContext, Result, nearest};
+use turnwise_corpus::filter::Filter;
+
+/// All keys of a server. Only their digests are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Keys(Vec<Key>);
+
+/// A key, without the key.
+#[derive(Clone)]
+pub struct Key {
+    /// Its name, for logs and counts.
+    pub name: String,
+    digest: [u8; 32],
+    /// What it is for.
+    pub scopes: Scopes,
+    /// All that may be seen with it, whatever is asked.
+    pub filter: Option<Filter>,
+    /// The indexes it is for; all, if none is named.
+    pub indexes: Vec<String>,
+}
+
+/// What a key is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scopes {
+    /// Asking.
+    pub read: bool,
+    /// Taking in and removing.
+    pub write: bool,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.name)
+    }
+}
+
+/// The file of keys.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyFile {
+    #[serde(default, rename = "key")]
+    keys: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    secret: Option<String>,
+    sha256: Option<String>,
+    #[serde(default)]
+    scopes: Vec<Scope>,
+    filter: Option<Filter>,
+    #[serde(default)]
+    indexes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    Read,
+    Write,
+}
+
+/// Fields that a key's filter may name: what a dialogue has as a whole. Of a turn, others would hide the turn alone and not
+/// what stands around it.
+const WHOLE: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
+
+impl Keys {
+    /// No keys: nobody is asked for one.
+    pub fn none() -> Self {
+        Keys::default()
+    }
+
+    /// Whether nobody is asked for a key.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads `[[key]]` tables with `name`, `secret` or `sha256`, `scopes`, `filter` and `indexes`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).at("read", path)?;
+        let file: KeyFile = toml::from_str(&text).map_err(|e| {
+            let line =
+                e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            // Nothing of the file itself: its secrets do not belong into a message.
+            let what = e.message().lines().next().unwrap_or_default().to_owned();
+            Error::data(format!("{}:{line}: {what}", path.display()))
+        })?;
+        let at = |e: Error| match e {
+            Error::Input { message, hint } => {
+                Error::Data { message: format!("{}: {message}", path.display()), hint }
+            }
+            other => other,
+        };
+        let keys = file.keys.into_iter().map(Key::of).collect::<Result<Vec<Key>>>().map_err(at)?;
+        if keys.is_empty() {
+            return Err(Error::data(format!("{} holds no [[key]]", path.display())));
+        }
+        Keys(keys).checked().map_err(at)
+    }
+
+    /// Reads `SECRET[:read|:write|:read+write]`, divided by commas. Without a scope a key is for both.
+    pub fn from_env(text: &str) -> Result<Self> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let key = |(n, part): (usize, &str)| {
+            let (secret, scopes) = match part.rsplit_once(':') {
+                Some((secret, "read")) => (secret, vec![Scope::Read]),
+                Some((secret, "write")) => (secret, vec![Scope::Write]),
+                Some((secret, "read+write")) => (secret, vec![Scope::Read, Scope::Write]),
+                _ => (part, vec![Scope::Read, Scope::Write]),
+            };
+            Key::of(Written {
+                name: format!("environment-{}", n + 1),
+                secret: Some(secret.to_owned()),
+                sha256: None,
+                scopes,
+                filter: None,
+                indexes: Vec::new(),
+            })
+        };
+        Keys(parts.enumerate().map(key).collect::<Result<Vec<Key>>>()?).checked()
+    }
+
+    /// Both.
+    pub fn and(mut self, others: Keys) -> Result<Self> {
+        self.0.extend(others.0);
+        self.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        for (n, key) in self.0.iter().enumerate() {
+            if let Some(other) = self.0[..n].iter().find(|k| k.name == key.name || k.digest == key.digest) {
+                return Err(Error::input(format!(
+                    "the keys `{}` and `{}` have the same name or secret",
+                    other.name, key.name
+                )));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Refuses a key that names an index which is not there: it would see nothing, and nobody would know why.
+    pub(super) fn are_for<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+        for key in &self.0 {
+            let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
+            else {
+                continue;
+            };
+            let message = format!("the key `{}` is for an index `{wrong}`, which is not served", key.name);
+            let hint = match nearest(wrong, indexes.clone()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("served are: {}", indexes.collect::<Vec<_>>().join(", ")),
+            };
+            return Err(Error::Input { message, hint: Some(hint) });
+        }
+        Ok(())
+    }
+
+    /// The key that this is the secret of. It takes as long whichever it is, and whether it is any.
+    pub(super) fn of(&self, secret: &str) -> Option<&Key> {
+        let digest = digest(secret);
+        self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })
+    }
+}
+
+impl Key {
+    fn of(written: Written) -> Result<Self> {
+        let Written { name, secret, sha256, scopes, filter, indexes } = written;
+        let wrong = |what: String| Err(Error::input(format!("the key `{name}` {what}")));
+        let digest = match (&secret, &sha256) {
+            (Some(secret), None) if secret.len() >= 8 => digest(secret),
+            (Some(_), None) => return wrong("is shorter than eight letters".to_owned()),
+            (None, Some(hex)) => match bytes(hex) {
+                Some(digest) => digest,
+                None => return wrong("has a sha256 that is not 64 hexadecimal digits".to_owned()),
+            },
+            _ => return wrong("needs either a secret or the sha256 of one".to_owned()),
+        };
+        if let Some(field) = filter.as_ref().and_then(|filter| filter.field_beside(&WHOLE)) {
+            return wrong(format!(
+                "has a filter on `{field}`, and only what a dialogue has as a whole can be kept from somebody: {}",
+                WHOLE.join(", ")
+            ));
+        }
+        let has = |scope| scopes.is_empty() && scope == Scope::Read || scopes.contains(&scope);
+        Ok(Key {
+            scopes: Scopes { read: has(Scope::Read), write: has(Scope::Write) },
+            name,
+            digest,
+            filter,
+            indexes,
+        })
+    }
+
+    /// Whether an index is one of those it is for.
+    pub fn is_for(&self, index: &str) -> bool {
+        self.indexes.is_empty() || self.indexes.iter().any(|name| name == index)
+    }
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// Compares all bytes, whichever differs first.
+fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    std::hint::black_box(a.iter().zip(b).fold(0u8, |differs, (a, b)| differs | (a ^ b))) == 0
+}
+
+fn bytes(hex: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0u8; 32];
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Keys> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys.toml");
+        fs::write(&path, text).unwrap();
+        Keys::read(&path)
+    }
+
+    #[test]
+    fn a_file_of_keys_says_who_may_do_and_see_what() {
+        let hashed = Sha256::digest(b"another secret").iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let keys = read(&format!(
+            "[[key]]\nname = \"a\"\nsecret = \"first secret\"\nfilter = \"corpus=a\"\nindexes = [\"x\"]\n\
+             [[key]]\nname = \"b\"\nsha256 = \"{hashed}\"\nscopes = [\"write\"]\n"
+        ))
+        .unwrap();
+        let a = keys.of("first secret").unwrap();
+        assert_eq!((a.name.as_str(), a.scopes), ("a", Scopes { read: true, write: false }));
+        assert!(a.is_for("x") && !a.is_for("y"));
+        assert_eq!(a.filter.as_ref().unwrap().as_str(), "corpus=a");
+        let b = keys.of("another secret").unwrap();
+        assert_eq!((b.name.as_str(), b.scopes), ("b", Scopes { read: false, write: true }));
+        assert!(b.is_for("y"));
+        assert!(keys.of("first secre").is_none() && keys.of("").is_none());
+        assert!(!format!("{keys:?}").contains("secret"), "{keys:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_it_is_told_without_telling_secrets() {
+        for (text, says) in [
+            ("", "no [[key]]"),
+            ("[[key]]\nname = \"a\"\n", "either a secret or"),
+            ("[[key]]\nname = \"a\"\nsecret = \"short\"\n", "eight"),
+            ("[[key]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal"),
+            ("[[key]]\nname = \"a\"\nsecret = \"hush-hush\"\nfilter = \"role=user\"\n", "`role`"),
+            (
+                "[[key]]\nname = \"a\"\nsecret = \"hush-hush\"\nfilter = \"domian=x\"\n",
+                "did you mean `domain`",
+            ),
+            ("[[key]]\nname = \"a\"\nsecrt = \"hush-hush\"\n", "keys.toml:3"),
+            (
+                "[[key]]\nname = \"a\"\nsecret = \"hush-hush\"\n[[key]]\nname = \"b\"\nsecret = \"hush-hush\"\n",
+                "`a` and `b`",
+            ),
+        ] {
+            let e = read(text).unwrap_err().to_string();
+            assert!(e.contains(says) && !e.contains("hush"), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn keys_come_from_the_environment() {
+        let keys = Keys::from_env("one-secret:read, two:secret,three-secret:read+write").unwrap();
+        assert_eq!(keys.of("one-secret").unwrap().scopes, Scopes { read: true, write: false });
+        assert_eq!(keys.of("two:secret").unwrap().scopes, Scopes { read: true, write: true });
+        assert_eq!(keys.of("three-secret").unwrap().name, "environment-3");
+        assert!(Keys::from_env("").unwrap().is_empty());
+    }
+}

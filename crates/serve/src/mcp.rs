@@ -1,0 +1,245 @@
+//! The Model Context Protocol: assistants find and read conversations by tools. JSON-RPC 2.0, a message a time.
+
+use std::io::{BufRead, Write};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    app::{App, Asker},
+    body,
+    problem::{Outcome, Problem},
+};
+use turnwise_core::error::{IoContext, Result};
+use turnwise_corpus::{Turn, filter::Filter};
+use turnwise_search::{Hit, Mode, Of, SearchRequest};
+
+/// The versions that are spoken, the newest first.
+const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+/// An assistant reads no more than so many hits at once.
+const MOST: usize = 50;
+/// Turns that are shown around a hit.
+const WINDOW: usize = 2;
+
+impl App {
+    /// Answers messages, one a line, until there are no more.
+    pub fn mcp(&self, input: impl BufRead, mut output: impl Write) -> Result<()> {
+        for line in input.lines() {
+            let line = line.at("read", "standard input")?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            self.follow();
+            if let Some(answer) = answer(self, &Asker::default(), None, line.as_bytes()) {
+                writeln!(output, "{answer}")
+                    .and_then(|()| output.flush())
+                    .at("write to", "standard output")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a message, if it asks for one; of this index, unless it names another.
+pub(super) fn answer(app: &App, asker: &Asker, index: Option<&str>, message: &[u8]) -> Option<Value> {
+    match serde_json::from_slice::<Value>(message) {
+        Err(e) => Some(failed(&Value::Null, -32700, &format!("no JSON: {e}"))),
+        Ok(Value::Array(all)) => {
+            let answers: Vec<Value> =
+                all.iter().filter_map(|one| one_answer(app, asker, index, one)).collect();
+            (!answers.is_empty()).then_some(Value::Array(answers))
+        }
+        Ok(one) => one_answer(app, asker, index, &one),
+    }
+}
+
+fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) -> Option<Value> {
+    let Some(method) = message["method"].as_str() else {
+        return Some(failed(&message["id"], -32600, "the message has no method"));
+    };
+    // Without an id it is a notification, and nobody waits.
+    let id = message.get("id")?;
+    let done = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
+    Some(match method {
+        "initialize" => done(initialized(message["params"]["protocolVersion"].as_str())),
+        "ping" => done(json!({})),
+        "tools/list" => done(json!({ "tools": tools(app, asker) })),
+        "tools/call" => {
+            let (name, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
+            let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
+            match name.as_str() {
+                Some(name @ ("search" | "similar" | "get_dialogue")) => {
+                    let found = call(app, asker, index, name, &arguments);
+                    done(called(found.map_err(|problem| app.hidden(problem))))
+                }
+                _ => failed(id, -32602, &format!("there is no tool {name}")),
+            }
+        }
+        _ => failed(id, -32601, &format!("there is no method `{method}`")),
+    })
+}
+
+fn failed(id: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+fn initialized(asked: Option<&str>) -> Value {
+    let version = VERSIONS.into_iter().find(|known| Some(*known) == asked).unwrap_or(VERSIONS[0]);
+    json!({
+        "protocolVersion": version,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "turnwise", "version": env!("CARGO_PKG_VERSION")},
+        "instructions": "Conversations, searchable by words and by meaning. `search` finds turns (or whole dialogues) that are like \
+            a sentence, `similar` more like a known one, `get_dialogue` reads a whole dialogue by its id.",
+    })
+}
+
+fn tools(app: &App, asker: &Asker) -> Value {
+    let names: Vec<&str> = asker.indexes(app).map(|hosted| hosted.name.as_str()).collect();
+    let text = |about: &str| json!({"type": "string", "description": about});
+    let index = json!({"type": "string", "enum": names, "description": "Which index; needed only if there are several"});
+    let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many hits; 8 if not said"});
+    let filter = text(
+        "Only what fits, such as: domain=banking and role=user and time>=2026-01-01. Fields: id, corpus, title, language, \
+         domain, intent, role, speaker, text, time, turns, turn, length, meta.KEY; operators = != < <= > >= ~ (contains); \
+         and, or, not, parentheses",
+    );
+    let of =
+        json!({"enum": ["utterances", "dialogues"], "description": "Single turns, or dialogues as a whole"});
+    let tool = |name: &str, about: &str, properties: Value, required: &[&str]| {
+        json!({
+            "name": name,
+            "description": about,
+            "annotations": {"readOnlyHint": true, "openWorldHint": false},
+            "inputSchema": {
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            },
+        })
+    };
+    json!([
+        tool(
+            "search",
+            "Find turns or dialogues that are like a sentence, by words and by meaning. Each hit has the turns around it and the \
+             id of its dialogue.",
+            json!({
+                "query": text("A sentence that is like what is looked for, or its words"),
+                "context": {"type": "array", "items": {"type": "string"}, "description": "What was said before, in order"},
+                "of": of,
+                "mode": {"enum": ["hybrid", "dense", "bm25"], "description": "By words and meaning, by meaning, by words"},
+                "filter": filter, "k": k, "index": index,
+            }),
+            &["query"],
+        ),
+        tool(
+            "similar",
+            "Find more like a turn or a dialogue whose id is known.",
+            json!({
+                "id": text("The id of a turn (billing-001#3) or of a dialogue (billing-001)"),
+                "filter": filter, "k": k, "index": index,
+            }),
+            &["id"],
+        ),
+        tool(
+            "get_dialogue",
+            "Read a whole dialogue.",
+            json!({"id": text("The id of a dialogue, as hits have it"), "index": index}),
+            &["id"],
+        ),
+    ])
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    query: String,
+    #[serde(default)]
+    context: Vec<String>,
+    #[serde(default)]
+    of: Of,
+    mode: Option<Mode>,
+    filter: Option<Filter>,
+    k: Option<usize>,
+    index: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Similar {
+    id: String,
+    filter: Option<Filter>,
+    k: Option<usize>,
+    index: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GetDialogue {
+    id: String,
+    index: Option<String>,
+}
+
+fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &Value) -> Outcome<Value> {
+    let how = |filter, k: Option<usize>| SearchRequest {
+        filter,
+        k: k.unwrap_or(8).clamp(1, MOST),
+        window: WINDOW,
+        ..SearchRequest::default()
+    };
+    let (request, index) = match tool {
+        "search" => {
+            let Search { query, context, of, mode, filter, k, index } = read(arguments)?;
+            (SearchRequest { query, context, of, mode, ..how(filter, k) }, index)
+        }
+        "similar" => {
+            let Similar { id, filter, k, index } = read(arguments)?;
+            (SearchRequest { like: Some(id), ..how(filter, k) }, index)
+        }
+        _ => {
+            let GetDialogue { id, index } = read(arguments)?;
+            let opened = asker.opened(app, index.as_deref().or(unsaid))?;
+            let there = opened.dialogue(&id)?;
+            let seen = there.filter(|dialogue| asker.may_see(dialogue));
+            let seen = seen.ok_or_else(|| Problem::not_found(format!("there is no dialogue `{id}`")))?;
+            return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));
+        }
+    };
+    let found = asker.opened(app, index.as_deref().or(unsaid))?.search(request, asker)?;
+    Ok(json!({"hits": found.hits.iter().map(brief).collect::<Vec<Value>>(), "warnings": found.warnings}))
+}
+
+fn read<T: DeserializeOwned>(arguments: &Value) -> Outcome<T> {
+    body::parse(arguments.to_string().as_bytes())
+}
+
+/// A hit as an assistant needs it.
+fn brief(hit: &Hit) -> Value {
+    let said = |turn: &Turn| {
+        let role = turn.role.as_ref().map(ToString::to_string);
+        json!({"number": turn.number, "speaker": turn.speaker, "role": role, "text": turn.text})
+    };
+    json!({
+        "id": hit.id,
+        "dialogue": hit.dialogue,
+        "title": hit.title,
+        "domains": hit.domains,
+        "score": hit.score,
+        "before": hit.before.iter().map(said).collect::<Vec<Value>>(),
+        "turn": said(&hit.turn),
+        "after": hit.after.iter().map(said).collect::<Vec<Value>>(),
+    })
+}
+
+/// What a tool found, or what went wrong: the assistant reads it and may do better.
+fn called(done: Outcome<Value>) -> Value {
+    match done {
+        Ok(found) => json!({
+            "content": [{"type": "text", "text": found.to_string()}],
+            "structuredContent": found,
+            "isError": false,
+        }),
+        Err(problem) => {
+            let hint = problem.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            json!({"content": [{"type": "text", "text": format!("{}{hint}", problem.message)}], "isError": true})
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `/v1/dialogues`: those that fit a filter, in the order of the engine (here that in which they came); and `/v1/dialogues/{id}`.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderValue, Response, StatusCode, header},
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::Call;
+use crate::{
+    Opened, body,
+    pool::Pool,
+    problem::{Outcome, Problem},
+    stream::{Form, Pieces},
+};
+use turnwise_core::ids::DialogueId;
+use turnwise_corpus::{Dialogue, filter::Filter};
+use turnwise_index::engine::Bookmark;
+
+/// So many are given unasked, and in one document at most.
+const USUAL: u64 = 20;
+const MOST: u64 = 1_000;
+/// So many bytes are sent together.
+const PIECE: usize = 64 << 10;
+/// How long somebody waits who was told that too many wait.
+const AGAIN: Duration = Duration::from_millis(100);
+
+pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
+    let id = call.last_of_path()?;
+    let index = call.asked("index");
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let dialogue = pool
+        .run(move || {
+            // What may not be seen is not there.
+            let nothing = || Problem::not_found(format!("there is no dialogue `{id}`"));
+            let dialogue = opened.dialogue(&id)?;
+            dialogue.filter(|dialogue| asker.may_see(dialogue)).ok_or_else(nothing)
+        })
+        .await?;
+    Ok(body::json(StatusCode::OK, &dialogue))
+}
+
+pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
+    let form = Form::of(call.request.headers());
+    let limit = match form {
+        Form::Whole => Some(call.number("limit", 1, MOST)?.unwrap_or(USUAL)),
+        _ => call.number("limit", 1, u64::MAX)?,
+    };
+    let filter = call.filter()?;
+    let index = call.asked("index");
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let at = match call.asked("after") {
+        None => Bookmark::Beginning,
+        Some(id) => {
+            let (opened, asker) = (opened.clone(), call.asker.clone());
+            call.app.pool.run(move || behind(&opened, &id, |dialogue| asker.may_see(dialogue))).await?
+        }
+    };
+    let mut walk = Walk { opened, filter: filter.map(Arc::new), at: Some(at), pool: call.app.pool.clone() };
+    if let (Form::Whole, Some(limit)) = (form, limit) {
+        let (mut found, limit) = (Vec::new(), limit as usize);
+        // One more tells whether there are more.
+        while found.len() <= limit
+            && let Some(some) = walk.next(limit + 1 - found.len()).await?
+        {
+            found.extend(some);
+        }
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|dialogue| dialogue.id.clone());
+        return Ok(body::json(StatusCode::OK, &json!({"dialogues": found, "next": next})));
+    }
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(send(walk, form, limit.unwrap_or(u64::MAX), sender));
+    let mut response = Response::new(Body::new(Pieces(receiver)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(form.kind()));
+    Ok(response)
+}
+
+/// The place behind a dialogue that may be seen.
+fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
+    let id = DialogueId::new(id)?;
+    let view = opened.searcher.engine().view();
+    let place = match view.record(id.key())?.filter(|(_, there)| may_see(there)) {
+        Some(_) => view.behind(&id)?,
+        None => None,
+    };
+    place.ok_or_else(|| {
+        Problem::request(format!("there is no dialogue `{id}` to go on behind"))
+            .param("after")
+            .hint("if it was removed meanwhile, go on behind one before it")
+    })
+}
+
+/// Goes over the dialogues of an index in short steps.
+struct Walk {
+    opened: Arc<Opened>,
+    filter: Option<Arc<Filter>>,
+    /// Where it goes on; nowhere at the end.
+    at: Option<Bookmark>,
+    pool: Pool,
+}
+
+impl Walk {
+    /// Up to so many of the next that fit, perhaps none; `None` at the end.
+    async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
+        let Some(at) = self.at else { return Ok(None) };
+        let (opened, filter) = (self.opened.clone(), self.filter.clone());
+        let step = move || {
+            let engine = opened.searcher.engine();
+            Ok(engine.view().listed(at, filter.as_deref(), most)?)
+        };
+        let (found, at) = self.pool.run(step).await?;
+        self.at = at;
+        Ok(Some(found))
+    }
+}
+
+/// Sends them as they are found, until there are no more or nobody takes them. What cannot be read breaks it off.
+async fn send(mut walk: Walk, form: Form, limit: u64, sender: mpsc::Sender<Bytes>) {
+    let (mut piece, mut sent) = (Vec::new(), 0u64);
+    loop {
+        let most = usize::try_from(limit - sent).unwrap_or(usize::MAX);
+        let found = match walk.next(most).await {
+            Ok(found) => found.filter(|_| most > 0),
+            Err(problem) if problem.again.is_some() => {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            Err(_) => return,
+        };
+        let ended = found.is_none();
+        for dialogue in found.into_iter().flatten() {
+            sent += 1;
+            if form.write("dialogue", &dialogue, &mut piece).is_err() {
+                return;
+            }
+        }
+        if ended
+            && form == Form::Events
+            && form.write("done", &json!({ "dialogues": sent }), &mut piece).is_err()
+        {
+            return;
+        }
+        let mut pieces = Vec::new();
+        if piece.len() >= PIECE || (ended && !piece.is_empty()) {
+            pieces.push(std::mem::take(&mut piece).into());
+        }
+        if ended {
+            pieces.push(Bytes::new());
+        }
+        for piece in pieces {
+            if sender.send(piece).await.is_err() {
+                return;
+            }
+        }
+        if ended {
+            return;
+        }
+    }
+}

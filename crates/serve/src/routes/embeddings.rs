@@ -1,0 +1,265 @@
+//! `/v1/embeddings` and `/v1/models`, as OpenAI's API has them: its clients work unchanged.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Call;
+use crate::{
+    Opened,
+    app::{self, Asker},
+    body,
+    problem::{Outcome, Problem},
+};
+use turnwise_core::{error::Result, vectors::normalize};
+use turnwise_encoder::{Encoded, Encoder, TextOptions};
+
+/// So many inputs of one request, as there.
+const MOST: usize = 2048;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    input: Inputs,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    encoding_format: Format,
+    dimensions: Option<usize>,
+    /// Who asks on whose behalf; there it is for finding abuse.
+    #[serde(rename = "user")]
+    _user: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "`input` is a text, a list of texts, a list of token ids or a list of such lists"
+)]
+enum Inputs {
+    Text(String),
+    Texts(Vec<String>),
+    Tokens(Vec<u32>),
+    ManyTokens(Vec<Vec<u32>>),
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Float,
+    Base64,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    object: &'static str,
+    data: Vec<One>,
+    model: &'a str,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct One {
+    object: &'static str,
+    index: usize,
+    embedding: Numbers,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Numbers {
+    Floats(Vec<f32>),
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: u64,
+    total_tokens: u64,
+}
+
+pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
+    let asked: Asked = body::parse(&call.body().await?)?;
+    let (encoder, prompt) = encoder(&call, &asked.model)?;
+    let pool = call.app.pool.clone();
+    pool.run(move || answer(&asked, encoder.as_ref(), prompt)).await
+}
+
+/// The encoder of that name among those of the indexes, and the prompt it was used with. Any name means the only one there
+/// is: clients have names of their own.
+pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
+    let all = those(call, &call.asker);
+    let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
+    let different = all.iter().filter_map(|(_, opened)| name(opened)).collect::<BTreeSet<_>>();
+    let (_, opened) = match named {
+        Some(named) => named,
+        None if different.len() > 1 => {
+            let names = different.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Problem::not_found(format!("the model `{model}` does not exist"))
+                .param("model")
+                .hint(format!("there are {names}")));
+        }
+        None => all.iter().find(|(_, opened)| name(opened).is_some()).ok_or_else(|| {
+            Problem::unavailable("no index here has vectors, and so there is no model")
+                .hint("`turnwise encode -i INDEX` gives it some")
+        })?,
+    };
+    match (&opened.encoder, &opened.without_encoder) {
+        (Some(encoder), _) => {
+            let recipe = opened.searcher.engine().recipe();
+            Ok((encoder.clone(), recipe.and_then(|recipe| recipe.prompt.clone())))
+        }
+        (None, Some(why)) => Err(app::no_encoder(why)),
+        (None, None) => Err(Problem::internal("an index with vectors has no encoder")),
+    }
+}
+
+fn those(call: &Call, asker: &Asker) -> Vec<(String, Arc<Opened>)> {
+    let may = |name: &str| asker.0.as_ref().is_none_or(|key| key.is_for(name));
+    call.app.opened().into_iter().filter(|(name, _)| may(name)).collect()
+}
+
+fn name(opened: &Opened) -> Option<String> {
+    opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
+}
+
+/// With and without the organisation in front.
+fn is_called(name: &str, model: &str) -> bool {
+    name == model || name.rsplit('/').next() == model.rsplit('/').next()
+}
+
+fn answer(asked: &Asked, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Response<Body>> {
+    let wrong = |message: String, param: &str| Err(Problem::request(message).param(param));
+    let lengths = asked.input.lengths();
+    if lengths.is_empty() || lengths.len() > MOST {
+        return wrong(format!("there must be 1 to {MOST} inputs, and there are {}", lengths.len()), "input");
+    }
+    if let Some(n) = lengths.iter().position(|length| *length == 0) {
+        return wrong(format!("input[{n}] is empty"), "input");
+    }
+    if asked.dimensions.is_some_and(|n| n == 0 || n > encoder.dim()) {
+        return wrong(format!("the model has 1 to {} dimensions", encoder.dim()), "dimensions");
+    }
+    let made = asked.input.encode(encoder, &TextOptions { prompt })?;
+    let tokens = made.spent.tokens;
+    let data = made.vectors.rows().enumerate().map(|(index, row)| One {
+        object: "embedding",
+        index,
+        embedding: numbers(row, asked, encoder.normalizes()),
+    });
+    Ok(body::json(
+        StatusCode::OK,
+        &Answer {
+            object: "list",
+            data: data.collect(),
+            model: encoder.name(),
+            usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
+        },
+    ))
+}
+
+impl Inputs {
+    fn lengths(&self) -> Vec<usize> {
+        match self {
+            Inputs::Text(text) => vec![text.len()],
+            Inputs::Texts(texts) => texts.iter().map(String::len).collect(),
+            Inputs::Tokens(ids) => vec![ids.len()],
+            Inputs::ManyTokens(all) => all.iter().map(Vec::len).collect(),
+        }
+    }
+
+    fn encode(&self, encoder: &dyn Encoder, options: &TextOptions) -> Result<Encoded> {
+        match self {
+            Inputs::Text(text) => encoder.encode(&[text], options),
+            Inputs::Texts(texts) => {
+                encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>(), options)
+            }
+            Inputs::Tokens(ids) => encoder.encode_ids(&[ids], options),
+            Inputs::ManyTokens(all) => {
+                encoder.encode_ids(&all.iter().map(Vec::as_slice).collect::<Vec<_>>(), options)
+            }
+        }
+    }
+}
+
+/// The first so many numbers, of length 1 as there, whatever the model's own length.
+fn numbers(row: &[f32], asked: &Asked, normalized: bool) -> Numbers {
+    let mut row = row[..asked.dimensions.unwrap_or(row.len())].to_vec();
+    if asked.dimensions.is_some() || !normalized {
+        normalize(&mut row);
+    }
+    match asked.encoding_format {
+        Format::Float => Numbers::Floats(row),
+        Format::Base64 => Numbers::Base64(base64(row.iter().flat_map(|number| number.to_le_bytes()))),
+    }
+}
+
+fn base64(bytes: impl Iterator<Item = u8>) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bytes: Vec<u8> = bytes.collect();
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let word =
+            three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for n in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * n) & 63) as usize];
+            text.push(if n <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+pub(super) async fn models(call: Call) -> Outcome<Response<Body>> {
+    let data: Vec<_> = names(&call).iter().map(|name| described(name)).collect();
+    Ok(body::json(StatusCode::OK, &json!({"object": "list", "data": data})))
+}
+
+pub(super) async fn model(call: Call) -> Outcome<Response<Body>> {
+    let wanted = call.last_of_path()?;
+    let names = names(&call);
+    match names.iter().find(|name| is_called(name, &wanted)) {
+        Some(name) => Ok(body::json(StatusCode::OK, &described(name))),
+        None => Err(Problem::not_found(format!("the model `{wanted}` does not exist")).param("model")),
+    }
+}
+
+/// The models of the indexes that may be asked.
+fn names(call: &Call) -> BTreeSet<String> {
+    those(call, &call.asker).iter().filter_map(|(_, opened)| name(opened)).collect()
+}
+
+fn described(name: &str) -> serde_json::Value {
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "turnwise"})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        for (text, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("\u{3ff}>", "z78+"),
+        ] {
+            assert_eq!(base64(text.bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn models_are_known_with_and_without_their_organisation() {
+        assert!(is_called("sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"));
+        assert!(is_called("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"));
+        assert!(!is_called("e5-small", "all-MiniLM-L6-v2"));
+    }
+}

@@ -1,0 +1,70 @@
+//! `/info` and `/openapi.json`.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::{app::Asker, body, hosted::Hosted, openapi, problem::Outcome};
+use turnwise_core::error::Result;
+use turnwise_index::engine::Engine;
+
+pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
+    let app = call.app.clone();
+    let pool = app.pool.clone();
+    let indexes = pool
+        .run(move || {
+            let may = |name: &str| call.asker.0.as_ref().is_none_or(|key| key.is_for(name));
+            let those = app.indexes.iter().filter(|hosted| may(&hosted.name));
+            let all: Result<Vec<Value>> = those.map(|hosted| about(hosted, &call.asker)).collect();
+            Ok(all?)
+        })
+        .await?;
+    Ok(body::json(
+        StatusCode::OK,
+        &json!({"name": "turnwise", "version": env!("CARGO_PKG_VERSION"), "indexes": indexes}),
+    ))
+}
+
+fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
+    let opened = &hosted.now();
+    let engine = opened.searcher.engine();
+    let (dialogues, turns) = seen(engine, asker)?.unzip();
+    let model = engine.recipe().map(|recipe| {
+        json!({
+            "name": recipe.name, "dim": recipe.dim, "fingerprint": recipe.fingerprint,
+            "runs": opened.encoder.as_ref().map(|encoder| encoder.describe()),
+            "missing": opened.without_encoder.as_ref().map(ToString::to_string),
+        })
+    });
+    Ok(json!({
+        "name": hosted.name, "dialogues": dialogues, "turns": turns, "generation": engine.generation(),
+        "created": engine.embedded().map(|index| index.snapshot().created()), "model": model,
+        "engine": hosted.source.kind(), "can": engine.capabilities(),
+    }))
+}
+
+/// How many dialogues and turns the asker may see; `None` where only the engine could count them, for what it counts is not
+/// what may be seen.
+fn seen(engine: &dyn Engine, asker: &Asker) -> Result<Option<(u64, u64)>> {
+    let Some(filter) = asker.filter() else {
+        let totals = engine.totals();
+        return Ok(Some((totals.dialogues, totals.turns)));
+    };
+    let Some(index) = engine.embedded() else { return Ok(None) };
+    // Counted one by one: what may not be seen is not counted.
+    let mut seen = (0, 0);
+    for dialogue in index.snapshot().dialogues() {
+        let dialogue = dialogue?;
+        if filter.matches(&dialogue) {
+            seen = (seen.0 + 1, seen.1 + dialogue.turns.len() as u64);
+        }
+    }
+    Ok(Some(seen))
+}
+
+pub(super) async fn openapi(_: Call) -> Outcome<Response<Body>> {
+    Ok(body::json(StatusCode::OK, &openapi::document()))
+}

@@ -1,0 +1,213 @@
+//! `/v1/ingest`: dialogues, a JSON object a line, for as long as the client sends.
+
+use std::{
+    io::{self, BufReader, Read},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderName, HeaderValue, Response, StatusCode, header},
+};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::Call;
+use crate::{
+    body,
+    hosted::Hosted,
+    problem::{Outcome, Problem},
+    repeated::{self, Answered},
+};
+use turnwise_core::error::Error;
+use turnwise_corpus::{
+    formats,
+    input::Input,
+    walk::{Plan, Source},
+};
+use turnwise_store::ingest::{IngestOptions, Ingested};
+
+/// So many pieces of a body wait for being read.
+const PIECES: usize = 16;
+
+pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
+    let index = call.asked("index");
+    let hosted = call.asker.index(&call.app, index.as_deref())?.clone();
+    let asker = call.asker.0.as_ref().map_or("", |key| key.name.as_str());
+    let name = repeated::name(call.request.headers(), asker)?;
+    let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
+        let message = "the body is a form, and should be the dialogues themselves";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+            .hint("with curl, `-X POST -T FILE`"));
+    }
+    let options = IngestOptions { only: call.asker.filter().cloned(), ..IngestOptions::default() };
+    let body = std::mem::take(call.request.body_mut());
+    // By itself: what was sent whole is brought to its end and its answer kept, though the client may have left.
+    let done = tokio::spawn(take_and_keep(hosted, name, options, body, call.app.limits.time));
+    done.await.map_err(|_| Problem::internal("the records could not be taken in"))?
+}
+
+async fn take_and_keep(
+    hosted: Arc<Hosted>,
+    name: Option<String>,
+    options: IngestOptions,
+    body: Body,
+    patience: Duration,
+) -> Outcome<Response<Body>> {
+    // It does not wait in the pool: whoever sends slowly is in the way of no search.
+    let writing = hosted.writing.clone().lock_owned().await;
+    if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
+        drop(writing);
+        return again(&answered, send(body, None, patience).await);
+    }
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let taker = hosted.clone();
+    let taking = tokio::task::spawn_blocking(move || {
+        (take(&taker, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
+    });
+    let sent = send(body, Some(sender), patience).await;
+    let (taken, _writing) =
+        taking.await.map_err(|_| Problem::internal("the records could not be taken in"))?;
+    let taken = taken?;
+    if taken.tally.damaged_files > 0 {
+        let why = taken.first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
+        let in_now = taken.tally.records - taken.tally.rejected;
+        let are = if in_now == 1 { "record of it is" } else { "records of it are" };
+        return Err(Problem::request(format!("the body could not be read to its end: {why}"))
+            .hint(format!("{in_now} {are} in; send it again, what is there already is passed over")));
+    }
+    if taken.tally.rejected == taken.tally.records {
+        return Err(nothing(taken.first_rejects.first().map(|reject| reject.reason.as_str())));
+    }
+    let answer = json!({"taken": taken.tally, "rejects": taken.first_rejects});
+    if let (Some(request), Some(body)) = (name, sent) {
+        let answered = Answered { request, body: digest(body), answer: answer.clone() };
+        hosted.source.answers().keep(answered)?;
+    }
+    Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// Of all that was sent, nothing could be taken in.
+fn nothing(why: Option<&str>) -> Problem {
+    let message = match why {
+        Some(why) => format!("nothing of it is a dialogue: {why}"),
+        None => "the body holds no dialogue".to_owned(),
+    };
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_data", message).hint(
+        "send a JSON object a line, as it is in the file: with curl, `-X POST -T FILE` or `--data-binary @FILE` (`-d` takes the ends of lines away)",
+    )
+}
+
+/// The answer to what was done before, if it is the same that is sent.
+fn again(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Body>> {
+    match sent.map(digest) {
+        Some(body) if body == answered.body => {
+            let mut response = body::json(StatusCode::OK, &answered.answer);
+            let replayed = HeaderName::from_static("idempotency-replayed");
+            response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Some(_) => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "another body was sent under this Idempotency-Key before",
+        )
+        .param("Idempotency-Key")
+        .hint("give every request a key of its own; the same again only when the same is sent again")),
+        None => Err(Problem::request("the body could not be read to its end").hint("send it again")),
+    }
+}
+
+fn digest(hash: blake3::Hash) -> String {
+    hash.to_hex().to_string()
+}
+
+/// Sends on what comes, if anybody wants it, and gives a digest of all of it. A client that leaves in the middle leaves what was
+/// whole; so does one of whom nothing more is heard, for others wait to write.
+async fn send(
+    mut body: Body,
+    sender: Option<mpsc::Sender<io::Result<Bytes>>>,
+    patience: Duration,
+) -> Option<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    // Of a client that says how much it sends, the end is known even if it has left when that has come.
+    let whole = body.size_hint().exact();
+    loop {
+        let piece = match tokio::time::timeout(patience, body.frame()).await {
+            Ok(None) => return Some(hasher.finalize()),
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => Ok(data),
+                Err(_) => continue,
+            },
+            Ok(Some(Err(e))) => Err(io::Error::other(e)),
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {seconds} seconds")))
+            }
+        };
+        match &piece {
+            Ok(data) => drop(hasher.update(data)),
+            Err(_) if sender.is_none() => return None,
+            Err(_) => {}
+        }
+        let ended = piece.is_err();
+        // Nobody listens any more: the ingest has ended with an error, which is the answer.
+        if let Some(sender) = &sender
+            && (sender.send(piece).await.is_err() || ended)
+        {
+            return None;
+        }
+        if whole == Some(hasher.count()) {
+            return Some(hasher.finalize());
+        }
+    }
+}
+
+/// A body as something that can be read.
+struct Stream {
+    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    piece: Bytes,
+    /// What broke it off. It is told as often as is asked.
+    broken: Option<(io::ErrorKind, String)>,
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            if let Some((kind, why)) = &self.broken {
+                return Err(io::Error::new(*kind, why.clone()));
+            }
+            match self.receiver.blocking_recv() {
+                None => return Ok(0),
+                Some(Ok(piece)) => self.piece = piece,
+                Some(Err(e)) => self.broken = Some((e.kind(), e.to_string())),
+            }
+        }
+        let n = buffer.len().min(self.piece.len());
+        buffer[..n].copy_from_slice(&self.piece.split_to(n));
+        Ok(n)
+    }
+}
+
+fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
+    let opened = hosted.at_hand()?;
+    let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
+        |e| match e {
+            Error::Io { source, .. } => Problem::request(format!("the body could not be read: {source}")),
+            other => other.into(),
+        },
+    )?;
+    let plan = Plan {
+        sources: vec![Source::opened(input, formats::by_name("jsonl")?)],
+        companions: Vec::new(),
+        unrecognised: Vec::new(),
+    };
+    let taken = hosted.source.take_in(plan, options, opened.as_ref());
+    hosted.changed()?;
+    hosted.derive();
+    taken
+}

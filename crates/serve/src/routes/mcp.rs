@@ -1,0 +1,25 @@
+//! `/mcp`: the Model Context Protocol over HTTP, a message a request.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+
+use super::Call;
+use crate::{body, mcp, problem::Outcome};
+
+pub(super) async fn mcp(mut call: Call) -> Outcome<Response<Body>> {
+    let message = call.body().await?;
+    let index = call.asked("index");
+    let (app, asker) = (call.app.clone(), call.asker);
+    let answer = call.app.pool.run(move || Ok(mcp::answer(&app, &asker, index.as_deref(), &message))).await?;
+    Ok(match answer {
+        Some(answer) => body::json(StatusCode::OK, &answer),
+        // What asks for no answer gets none.
+        None => {
+            let mut accepted = Response::new(Body::empty());
+            *accepted.status_mut() = StatusCode::ACCEPTED;
+            accepted
+        }
+    })
+}

@@ -1,0 +1,64 @@
+//! `/v1/search`, `/v1/similar` and `/v1/respond`: the requests of the library and the command line, and their responses.
+
+use axum::{
+    body::Body,
+    http::{Response, StatusCode},
+};
+use serde::Serialize;
+
+use super::Call;
+use crate::{
+    body,
+    problem::{Outcome, Problem},
+    stream::{self, Form},
+};
+use turnwise_search::{RespondRequest, SearchRequest};
+
+pub(super) async fn search(call: Call) -> Outcome<Response<Body>> {
+    answer(call, |_| Ok(())).await
+}
+
+pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
+    answer(call, |request| match (&request.like, &request.dialogue) {
+        (None, None) => Err(Problem::request("it is not said what others should be like")
+            .param("like")
+            .hint("give the id of an utterance or a dialogue as `like`, or a dialogue as `dialogue`")),
+        _ => Ok(()),
+    })
+    .await
+}
+
+pub(super) async fn respond(mut call: Call) -> Outcome<Response<Body>> {
+    let request: RespondRequest = body::parse(&call.body().await?)?;
+    let index = call.asked("index");
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let form = Form::of(call.request.headers());
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let found = pool.run(move || opened.respond(request, &asker)).await?;
+    sent(form, found, "reply", |found| std::mem::take(&mut found.replies))
+}
+
+async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Outcome<Response<Body>> {
+    let request: SearchRequest = body::parse(&call.body().await?)?;
+    check(&request)?;
+    let index = call.asked("index");
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let form = Form::of(call.request.headers());
+    let (pool, asker) = (call.app.pool.clone(), call.asker);
+    let found = pool.run(move || opened.search(request, &asker)).await?;
+    sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
+}
+
+/// As a whole, or what is taken out of it one by one and the rest behind.
+fn sent<T: Serialize, Item: Serialize>(
+    form: Form,
+    mut found: T,
+    item: &'static str,
+    take: fn(&mut T) -> Vec<Item>,
+) -> Outcome<Response<Body>> {
+    if let Form::Whole = form {
+        return Ok(body::json(StatusCode::OK, &found));
+    }
+    let items = take(&mut found);
+    stream::list(form, &items, item, &found)
+}

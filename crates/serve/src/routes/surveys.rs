@@ -1,0 +1,104 @@
+//! `/v1/clusters` and `/v1/stats`: what an index is about and what it holds, as a whole.
+
+use axum::{
+    body::{Body, Bytes},
+    http::Response,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Call;
+use crate::{
+    Opened, body,
+    problem::{Outcome, Problem},
+};
+use turnwise_corpus::{filter::Filter, stats::Statistics};
+use turnwise_search::{
+    clusters::{Clusters, Wanted, clusters},
+    statistics,
+};
+
+/// Terms and central dialogues of a cluster.
+const TERMS: usize = 8;
+const CENTRAL: usize = 3;
+/// Places on the map: every pair of them is looked at.
+const MOST_PLACES: usize = 2_000;
+
+/// What `/v1/clusters` gives.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Topics {
+    /// `turnwise/clusters/1`, as of `turnwise clusters --format json`.
+    schema: &'static str,
+    seed: u64,
+    analyzer: String,
+    #[serde(flatten)]
+    clusters: Clusters,
+}
+
+/// What `/v1/stats` gives.
+#[derive(Serialize)]
+struct Held {
+    schema: &'static str,
+    generation: u64,
+    #[serde(flatten)]
+    statistics: Statistics,
+}
+
+pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
+    let k = call.number("k", 1, 10_000)?;
+    let seed = call.number("seed", 0, u64::MAX)?.unwrap_or(0);
+    let drawn = call.number("map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
+    let asked = format!("clusters {k:?} {seed} {drawn}");
+    surveyed(call, asked, move |opened, filter| {
+        let snapshot = opened.snapshot("finding topics")?;
+        let Some(dense) = opened.searcher.vectors() else {
+            return Err(Problem::unavailable("this index has no vectors, and its topics are found by them")
+                .hint("`turnwise encode -i INDEX` gives it some"));
+        };
+        let analyzer = opened.searcher.engine().analyzer();
+        let wanted = Wanted {
+            k: k.map(|k| k as usize),
+            seed,
+            terms: TERMS,
+            central: CENTRAL,
+            drawn,
+            analyzer,
+            filter,
+        };
+        let clusters = clusters(snapshot, dense.vectors(), &wanted, &|| false)?;
+        bytes(&Topics { schema: "turnwise/clusters/1", seed, analyzer: analyzer.to_string(), clusters })
+    })
+    .await
+}
+
+pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
+    surveyed(call, "stats".to_owned(), |opened, filter| {
+        let snapshot = opened.snapshot("counting everything")?;
+        let statistics = statistics(snapshot, filter, &|_| {}, &mut |_| Ok(()))?;
+        bytes(&Held { schema: "turnwise/stats/1", generation: snapshot.generation(), statistics })
+    })
+    .await
+}
+
+/// Answers with what is found of all that the asker wants and may see.
+async fn surveyed(
+    call: Call,
+    asked: String,
+    make: impl FnOnce(&Opened, Option<&Filter>) -> Outcome<Bytes> + Send + 'static,
+) -> Outcome<Response<Body>> {
+    let filter = call.filter()?;
+    let asked = format!("{asked} {}", filter.as_ref().map(ToString::to_string).unwrap_or_default());
+    let index = call.asked("index");
+    let opened = call.asker.opened(&call.app, index.as_deref())?;
+    let found = call
+        .app
+        .surveying
+        .run(move || opened.surveys.answer(&asked, || make(&opened, filter.as_ref())))
+        .await?;
+    Ok(body::of(found, "application/json"))
+}
+
+fn bytes(found: &impl Serialize) -> Outcome<Bytes> {
+    let bytes = serde_json::to_vec(found).map_err(|e| Problem::internal(e.to_string()))?;
+    Ok(bytes.into())
+}

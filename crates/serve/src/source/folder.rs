@@ -1,0 +1,142 @@
+//! An index on this machine: its files tell that it changed, also when other processes wrote them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use super::{Source, Stamp, Those, filled};
+use crate::{
+    Opened,
+    app::Asker,
+    problem::Outcome,
+    repeated::{self, Answers},
+};
+use turnwise_core::{error::Result, ids::DialogueId};
+use turnwise_corpus::{Dialogue, walk::Plan};
+use turnwise_search::Searcher;
+use turnwise_store::{
+    Snapshot, Store,
+    ingest::{IngestOptions, Ingested},
+};
+
+/// How the holder of the lock is called.
+const HOLDER: &str = "turnwise serve";
+
+pub(super) struct Folder {
+    root: PathBuf,
+    answers: Answers,
+}
+
+impl Folder {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Folder { answers: Answers::beside(&root), root }
+    }
+}
+
+/// The files of an index, as far as they tell that it changed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Files(Vec<(PathBuf, u64, Option<SystemTime>)>);
+
+impl Files {
+    fn of(root: &Path) -> Self {
+        let mut files = Vec::new();
+        collect(root, 0, &mut files);
+        files.sort();
+        Files(files)
+    }
+}
+
+fn collect(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.filter_map(|entry| entry.ok()) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // sled's files are the writer's own, and locks and answers tell nothing.
+        if name.starts_with("records") || name.contains("lock") || name == repeated::FILE {
+            continue;
+        }
+        match entry.metadata() {
+            Ok(data) if data.is_dir() && depth < 2 => collect(&entry.path(), depth + 1, files),
+            Ok(data) if data.is_file() => files.push((entry.path(), data.len(), data.modified().ok())),
+            _ => {}
+        }
+    }
+}
+
+impl Source for Folder {
+    fn kind(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn places(&self) -> Vec<String> {
+        vec![self.root.display().to_string()]
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.root)
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(Stamp::Files(Files::of(&self.root)))
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn open(&self) -> Result<Searcher> {
+        Searcher::over(&self.root, Snapshot::open(&self.root)?)
+    }
+
+    fn take_in(&self, plan: Plan, options: &IngestOptions, _: &Opened) -> Outcome<Ingested> {
+        let mut store = Store::open(&self.root, HOLDER)?;
+        let taken = filled(&mut store, plan, options);
+        // Whatever happened, what was acknowledged is left in good order.
+        let closed = store.close();
+        let taken = taken?;
+        closed?;
+        Ok(taken)
+    }
+
+    fn remove(&self, those: &Those, asker: &Asker) -> Result<usize> {
+        let ids = wanted(&Snapshot::open(&self.root)?, those, |dialogue| asker.may_see(dialogue))?;
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let mut store = Store::open(&self.root, HOLDER)?;
+        for id in &ids {
+            store.delete(id)?;
+        }
+        let unfinished = store.unfinished_ingest().cloned();
+        store.commit(unfinished)?;
+        store.close()?;
+        Ok(ids.len())
+    }
+
+    fn answers(&self) -> &Answers {
+        &self.answers
+    }
+}
+
+fn wanted(
+    snapshot: &Snapshot,
+    those: &Those,
+    may_see: impl Fn(&Dialogue) -> bool,
+) -> Result<Vec<DialogueId>> {
+    let filter = match those {
+        Those::One(id) => {
+            return Ok(snapshot.get(id)?.filter(may_see).map(|there| there.id).into_iter().collect());
+        }
+        Those::Fitting(filter) => filter,
+    };
+    let mut ids = Vec::new();
+    for dialogue in snapshot.dialogues() {
+        let dialogue = dialogue?;
+        if filter.matches(&dialogue) && may_see(&dialogue) {
+            ids.push(dialogue.id);
+        }
+    }
+    Ok(ids)
+}

@@ -1,0 +1,289 @@
+//! One ingest under way: takes chunks from the reading thread, decides on every record, acknowledges batches.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::Ordering,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rayon::prelude::*;
+
+use crate::{
+    IngestMark, Put,
+    directory::KeyMap,
+    ingest::{
+        Control, Home, IngestOptions, Ingested,
+        reading::{Chunk, OTHERS, Ready, lock, read_sources, ready},
+    },
+};
+use turnwise_core::{
+    error::{Error, Reject, Result},
+    ids::IdKey,
+};
+use turnwise_corpus::{clean::Cleaned, formats::Problem, rejects::Rejects, walk::Source};
+
+/// A batch ends after so many bytes, if it has not ended after so many dialogues.
+const BATCH_BYTES: usize = 8 << 20;
+/// Or after this time, so that a slow stream does not keep anybody waiting.
+const BATCH_TIME: Duration = Duration::from_secs(2);
+
+pub(super) struct Run<'a, 'c> {
+    pub(super) store: &'a mut dyn Home,
+    pub(super) options: &'a IngestOptions,
+    pub(super) control: Control<'c>,
+    pub(super) fingerprint: String,
+    pub(super) rejects: Rejects,
+    /// Every id of this ingest, with its content and the source it came from.
+    pub(super) seen: KeyMap<(IdKey, u32)>,
+    /// Every text that is there, with its dialogue; filled only for finding duplicates.
+    pub(super) texts: KeyMap<IdKey>,
+    pub(super) names: Vec<String>,
+    pub(super) outcome: Ingested,
+    /// Records that an earlier run had done.
+    pub(super) skip: u64,
+    pub(super) last_commit: Instant,
+}
+
+impl Run<'_, '_> {
+    pub(super) fn read_all(&mut self, sources: Vec<Source>) -> Result<()> {
+        let (sender, receiver) = mpsc::sync_channel::<Chunk>(4);
+        let read = self.options.read.clone();
+        let gathered = Arc::<Mutex<Chunk>>::default();
+        let gathering = gathered.clone();
+        // Left behind after Ctrl-C on purpose: a thread that waits for standard input cannot be joined. It ends when
+        // the receiver is gone.
+        let reader = thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || read_sources(sources, &read, &gathering, &sender))
+            .map_err(|e| Error::Internal(format!("no thread for reading: {e}")))?;
+        loop {
+            if self.control.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted { hint: None });
+            }
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(chunk) => {
+                    self.chunk(chunk)?;
+                    (self.control.progress)(&self.outcome.tally);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    // The reader may wait for a slow stream with less than a chunk in hand. While it is locked out,
+                    // what it has sent comes before what it has gathered.
+                    let late = {
+                        let mut gathered = lock(&gathered);
+                        receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
+                    };
+                    if !late.items.is_empty() {
+                        self.chunk(late)?;
+                        (self.control.progress)(&self.outcome.tally);
+                    }
+                    self.commit_if_due(BATCH_TIME)?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let panicked = |_| Error::Internal("the reading thread ended early".into());
+                    return reader.join().map_err(panicked);
+                }
+            }
+        }
+    }
+
+    fn chunk(&mut self, chunk: Chunk) -> Result<()> {
+        let options = self.options;
+        let mut items = chunk.items;
+        // What an earlier run has done only needs to be known by its ids.
+        let done = usize::try_from(self.skip).unwrap_or(usize::MAX).min(items.len());
+        let rest = items.split_off(done);
+        self.skip -= done as u64;
+        let done: Vec<_> = items.into_par_iter().map(|item| ready(item, options).0).collect();
+        for item in done {
+            if let Ready::Dialogue(prepared, _) = item {
+                // As it was then: a later one with the same id was rejected.
+                self.seen.entry(prepared.id).or_insert((prepared.content, chunk.source as u32));
+            }
+        }
+        let ready: Vec<_> = rest.into_par_iter().map(|item| ready(item, options)).collect();
+        let coming: Vec<IdKey> = ready
+            .iter()
+            .filter_map(|(item, _)| match item {
+                Ready::Dialogue(prepared, _) => Some(prepared.id),
+                _ => None,
+            })
+            .collect();
+        self.store.ahead(&coming)?;
+        for (item, cleaned) in ready {
+            let before = self.outcome.tally;
+            add(&mut self.outcome.tally.cleaned, cleaned);
+            if let Err(e) = self.record(item, chunk.source) {
+                // The record that ended the ingest is the first to be read when it goes on.
+                self.outcome.tally = before;
+                return Err(e);
+            }
+            if self.store.pending() >= self.options.batch || self.store.pending_bytes() >= BATCH_BYTES {
+                self.commit()?;
+            }
+        }
+        self.commit_if_due(BATCH_TIME)
+    }
+
+    fn record(&mut self, item: Ready, source: usize) -> Result<()> {
+        let tally = &mut self.outcome.tally;
+        tally.records += 1;
+        let (prepared, id) = match item {
+            Ready::Problem(problem) => return self.problem(problem, source),
+            Ready::TooShort => {
+                tally.too_short += 1;
+                return Ok(());
+            }
+            Ready::Dialogue(prepared, id) => (prepared, id),
+        };
+        if let Some(only) = &self.options.only
+            && self.store.get(&id)?.is_some_and(|there| !only.matches(&there))
+        {
+            let path = self.names.get(source).cloned().unwrap_or_default();
+            let id = Some(id.to_string());
+            return self.reject(Reject { path, line: None, id, reason: OTHERS.to_owned() });
+        }
+        match self.seen.get(&prepared.id) {
+            Some((content, _)) if *content == prepared.content => {
+                tally.repeated += 1;
+                return Ok(());
+            }
+            Some((_, earlier)) => {
+                let earlier = self.names.get(*earlier as usize).cloned().unwrap_or_default();
+                return self.reject(Reject {
+                    path: self.names.get(source).cloned().unwrap_or_default(),
+                    line: None,
+                    id: Some(id.to_string()),
+                    reason: format!(
+                        "another dialogue with this id was read before, from {earlier}; \
+                         give the files ids of their own with --id-prefix"
+                    ),
+                });
+            }
+            None => self.seen.insert(prepared.id, (prepared.content, source as u32)),
+        };
+        if self.options.cleaning.dedupe {
+            match self.texts.get(&prepared.text) {
+                Some(other) if *other != prepared.id => {
+                    tally.duplicates += 1;
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => drop(self.texts.insert(prepared.text, prepared.id)),
+            }
+        }
+        let put = match self.store.put(&prepared) {
+            // A home may not take what another one does.
+            Err(Error::Data { message, .. }) => {
+                let path = self.names.get(source).cloned().unwrap_or_default();
+                return self.reject(Reject { path, line: None, id: Some(id.to_string()), reason: message });
+            }
+            put => put?,
+        };
+        let tally = &mut self.outcome.tally;
+        let stored = match put {
+            Put::Unchanged => {
+                tally.unchanged += 1;
+                return Ok(());
+            }
+            Put::Added => &mut tally.added,
+            Put::Replaced => &mut tally.replaced,
+        };
+        *stored += 1;
+        tally.turns += u64::from(prepared.turns);
+        Ok(())
+    }
+
+    fn problem(&mut self, problem: Problem, source: usize) -> Result<()> {
+        let mut reject = match problem {
+            Problem::Record(reject) => reject,
+            Problem::File(reject) => {
+                self.outcome.tally.damaged_files += 1;
+                reject
+            }
+        };
+        if reject.path.is_empty() {
+            reject.path = self.names.get(source).cloned().unwrap_or_default();
+        }
+        self.reject(reject)
+    }
+
+    fn reject(&mut self, reject: Reject) -> Result<()> {
+        self.outcome.tally.rejected += 1;
+        let counted = self.rejects.bytes;
+        self.rejects.write(&reject)?;
+        if self.outcome.first_rejects.len() < 5 {
+            self.outcome.first_rejects.push(reject.clone());
+        }
+        let rejected = self.outcome.tally.rejected;
+        if rejected > self.options.max_errors {
+            self.rejects.bytes = counted;
+            return Err(Error::TooManyRejects { rejected, allowed: self.options.max_errors, last: reject });
+        }
+        Ok(())
+    }
+
+    fn commit_if_due(&mut self, after: Duration) -> Result<()> {
+        if self.store.pending() > 0 && self.last_commit.elapsed() >= after { self.commit() } else { Ok(()) }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let rejects_bytes = self.rejects.flush()?;
+        let mark = (!self.fingerprint.is_empty()).then(|| IngestMark {
+            fingerprint: self.fingerprint.clone(),
+            records: self.outcome.tally.records,
+            rejects_bytes,
+            tally: serde_json::to_value(self.outcome.tally).unwrap_or_default(),
+        });
+        self.store.commit(mark)?;
+        self.last_commit = Instant::now();
+        (self.control.acknowledged)(&self.outcome.tally);
+        Ok(())
+    }
+
+    /// Acknowledges what was gathered, whether the reading came to its end or not.
+    pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
+        match ended {
+            Ok(()) => {
+                self.rejects.flush()?;
+                let key = if self.fingerprint.is_empty() { "stdin" } else { &self.fingerprint };
+                self.store.set_rejected(key, self.outcome.tally.rejected);
+                self.store.commit(None)?;
+                (self.control.acknowledged)(&self.outcome.tally);
+                if !self.outcome.tally.adds_up() {
+                    return Err(Error::Internal(format!(
+                        "the tally does not add up: {:?}",
+                        self.outcome.tally
+                    )));
+                }
+                Ok(self.outcome)
+            }
+            // The write itself failed: what was gathered cannot be acknowledged.
+            Err(e @ (Error::Io { .. } | Error::Internal(_) | Error::Corrupt { .. })) => Err(e),
+            Err(e) => {
+                self.commit()?;
+                let records = self.outcome.tally.records;
+                Err(match e {
+                    Error::Interrupted { .. } if self.fingerprint.is_empty() => e.with_hint(format!(
+                        "{records} records are in; run the same command again, what is there already is passed over"
+                    )),
+                    Error::Interrupted { .. } => {
+                        e.with_hint(format!("run the same command again to go on after record {records}"))
+                    }
+                    other => other,
+                })
+            }
+        }
+    }
+}
+
+fn add(sum: &mut Cleaned, more: Cleaned) {
+    sum.normalized_turns += more.normalized_turns;
+    sum.merged_turns += more.merged_turns;
+    sum.emails += more.emails;
+    sum.phones += more.phones;
+    sum.cards += more.cards;
+}

@@ -1,0 +1,312 @@
+//! The append-only log: the truth of an index, in segments of about 64 MiB.
+//!
+//! A batch of frames ends in a commit and is written at once, then flushed to the disk; only then is it acknowledged.
+//! Segments that are full never change again.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use memmap2::{Mmap, MmapOptions};
+
+use crate::frame::{self, Frame, Kind};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+/// A segment takes no further batch once it is this long, unless told otherwise.
+pub const SEGMENT_BYTES: u64 = 64_000_000;
+/// The bytes in front of a segment's first frame.
+pub const SEGMENT_HEADER_BYTES: u64 = 16;
+const SEGMENT_MAGIC: [u8; 8] = *b"TWLOG\0\0\x01";
+
+/// A place in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    /// The segment, counted from 1.
+    pub segment: u32,
+    /// The byte in it.
+    pub offset: u64,
+}
+
+impl Position {
+    /// Where the first frame of the log lies.
+    pub const START: Position = Position { segment: 1, offset: SEGMENT_HEADER_BYTES };
+}
+
+/// A segment's file.
+pub fn segment_path(log: &Path, segment: u32) -> PathBuf {
+    log.join(format!("{segment:08}.log"))
+}
+
+/// The segments that exist, in order. A gap in their numbers is damage.
+pub fn segments(log: &Path) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(log).at("read", log)? {
+        let name = entry.at("read", log)?.file_name();
+        let number = name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse::<u32>().ok());
+        found.extend(number);
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn header(segment: u32) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+    bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+    bytes[8..12].copy_from_slice(&segment.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..12]);
+    bytes[12..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// A segment's bytes, mapped or read. What is appended later is not seen.
+pub struct Segment {
+    path: PathBuf,
+    number: u32,
+    /// Where `bytes` begin in the file.
+    base: u64,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    None,
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Segment {
+    /// Maps a segment. Only bytes that are committed may be looked at while a writer is at work: what lies behind
+    /// them can be cut off.
+    pub fn map(log: &Path, number: u32) -> Result<Self> {
+        let segment = Segment::map_unchecked(log, number)?;
+        segment.check_header()?;
+        Ok(segment)
+    }
+
+    /// The same, whatever its header says: for salvaging what lies behind it.
+    pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
+        Segment::map_up_to(log, number, u64::MAX)
+    }
+
+    /// The same, and not more than so many bytes of it.
+    pub(super) fn map_up_to(log: &Path, number: u32, limit: u64) -> Result<Self> {
+        let path = segment_path(log, number);
+        let file = File::open(&path).at("open", &path)?;
+        let length = file.metadata().at("read", &path)?.len().min(limit);
+        // A segment that was created but got no header yet holds nothing.
+        if length < SEGMENT_HEADER_BYTES {
+            return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
+        }
+        // SAFETY: committed bytes never change, and no others are looked at (see above).
+        let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
+        Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
+    }
+
+    /// An error if its header is damaged.
+    pub(super) fn check_header(&self) -> Result<()> {
+        match self.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
+            Some(start) if start != header(self.number) => {
+                Err(Error::corrupt(&self.path, "the segment's header is damaged"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a segment from an offset to its present end into memory: safe for bytes that may yet be cut off.
+    pub fn read(log: &Path, number: u32, from: u64) -> Result<Self> {
+        let path = segment_path(log, number);
+        let mut file = File::open(&path).at("open", &path)?;
+        let mut start = [0; SEGMENT_HEADER_BYTES as usize];
+        let mut bytes = Vec::new();
+        if file.metadata().at("read", &path)?.len() >= SEGMENT_HEADER_BYTES {
+            file.read_exact(&mut start).at("read", &path)?;
+            if start != header(number) {
+                return Err(Error::corrupt(path, "the segment's header is damaged"));
+            }
+            file.seek(SeekFrom::Start(from)).at("read", &path)?;
+            file.read_to_end(&mut bytes).at("read", &path)?;
+        }
+        Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
+    }
+
+    /// The bytes from its base on.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::None => &[],
+            Bytes::Mapped(map) => map,
+            Bytes::Read(bytes) => bytes,
+        }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The offset behind its last byte.
+    pub fn end(&self) -> u64 {
+        self.base + self.bytes().len() as u64
+    }
+
+    /// The frame at an offset.
+    pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
+        let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
+        Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
+    }
+
+    /// The frames from an offset on, each with its offset. Ends at the segment's end, or after one error.
+    pub fn frames(&self, from: u64) -> Frames<'_> {
+        Frames { segment: self, offset: from, failed: false }
+    }
+
+    /// Where a frame may begin, at or after an offset: the way to go on behind damage.
+    pub fn next_frame(&self, offset: u64) -> Option<u64> {
+        let at = offset.saturating_sub(self.base) as usize;
+        let rest = self.bytes().get(at..)?;
+        memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
+    }
+
+    /// Whether a commit can be found at or after `offset`, damage in between or not.
+    pub fn has_commit_after(&self, offset: u64) -> bool {
+        let mut at = offset;
+        while let Some(next) = self.next_frame(at) {
+            match self.frame_at(next) {
+                Ok(frame) if frame.kind == Kind::Commit => return true,
+                Ok(frame) => at = next + frame.bytes(),
+                Err(_) => at = next + 1,
+            }
+        }
+        false
+    }
+}
+
+/// The frames of a segment.
+pub struct Frames<'a> {
+    segment: &'a Segment,
+    offset: u64,
+    failed: bool,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<(u64, Frame<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.offset >= self.segment.end() {
+            return None;
+        }
+        let offset = self.offset;
+        Some(match self.segment.frame_at(offset) {
+            Ok(frame) => {
+                self.offset += frame.bytes();
+                Ok((offset, frame))
+            }
+            Err(e) => {
+                self.failed = true;
+                Err(e)
+            }
+        })
+    }
+}
+
+/// The end of the log, open for appending.
+#[derive(Debug)]
+pub struct LogWriter {
+    log: PathBuf,
+    file: File,
+    path: PathBuf,
+    end: Position,
+    segment_bytes: u64,
+}
+
+impl LogWriter {
+    /// Creates the first segment.
+    pub fn create(log: &Path) -> Result<Self> {
+        fs::create_dir_all(log).at("create", log)?;
+        LogWriter::begin(log, 1)
+    }
+
+    /// Opens the log at its end, cutting whatever lies behind it (the torn rest of a batch that was never
+    /// acknowledged).
+    pub fn open(log: &Path, end: Position) -> Result<Self> {
+        for later in segments(log)?.into_iter().filter(|&s| s > end.segment) {
+            let path = segment_path(log, later);
+            fs::remove_file(&path).at("remove", &path)?;
+        }
+        let path = segment_path(log, end.segment);
+        let file = OpenOptions::new().write(true).open(&path).at("open", &path)?;
+        let length = file.metadata().at("read", &path)?.len();
+        if length < SEGMENT_HEADER_BYTES {
+            return LogWriter::begin(log, end.segment);
+        }
+        if length > end.offset {
+            file.set_len(end.offset).at("cut", &path)?;
+            file.sync_all().at("flush", &path)?;
+        }
+        files::sync_folder(log)?;
+        let mut writer = LogWriter { log: log.to_owned(), file, path, end, segment_bytes: SEGMENT_BYTES };
+        writer.seek_to_end()?;
+        Ok(writer)
+    }
+
+    fn begin(log: &Path, segment: u32) -> Result<Self> {
+        let path = segment_path(log, segment);
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).open(&path).at("create", &path)?;
+        file.write_all(&header(segment)).at("write", &path)?;
+        file.sync_all().at("flush", &path)?;
+        files::sync_folder(log)?;
+        let end = Position { segment, offset: SEGMENT_HEADER_BYTES };
+        Ok(LogWriter { log: log.to_owned(), file, path, end, segment_bytes: SEGMENT_BYTES })
+    }
+
+    fn seek_to_end(&mut self) -> Result<()> {
+        self.file.seek(SeekFrom::Start(self.end.offset)).at("seek in", &self.path)?;
+        Ok(())
+    }
+
+    /// Where the next batch will begin. Begins a new segment if the present one is full.
+    pub fn place(&mut self) -> Result<Position> {
+        if self.is_full() {
+            let segment_bytes = self.segment_bytes;
+            *self = LogWriter { segment_bytes, ..LogWriter::begin(&self.log, self.end.segment + 1)? };
+        }
+        Ok(self.end)
+    }
+
+    /// Whether the next batch begins a new segment.
+    pub fn is_full(&self) -> bool {
+        self.end.offset >= self.segment_bytes
+    }
+
+    /// Sets the length at which a segment is full.
+    pub fn set_segment_bytes(&mut self, bytes: u64) {
+        self.segment_bytes = bytes;
+    }
+
+    /// Appends a whole batch and flushes it to the disk. If that fails (a full disk), the log is as it was.
+    pub fn append(&mut self, batch: &[u8]) -> Result<()> {
+        let written = self.file.write_all(batch).and_then(|()| self.file.sync_data());
+        if written.is_err() {
+            let _ = self.file.set_len(self.end.offset);
+            self.seek_to_end()?;
+        }
+        written.at("write", &self.path)?;
+        self.end.offset += batch.len() as u64;
+        Ok(())
+    }
+
+    /// The end of what is acknowledged.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+}

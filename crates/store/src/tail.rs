@@ -1,0 +1,136 @@
+//! What the log holds behind the last checkpoint.
+
+use std::{io, path::Path};
+
+use crate::{
+    directory::Directory,
+    frame::{Frame, Kind},
+    log::{self, Position, Segment},
+    manifest::{Checkpoint, Manifest},
+    table::Entry,
+};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::{IdKey, Seq},
+};
+
+/// The batches that came after the last checkpoint, for bringing sled up to date.
+#[derive(Default)]
+pub(super) struct Tail {
+    pub(super) batches: Vec<TailBatch>,
+}
+
+#[derive(Default)]
+pub(super) struct TailBatch {
+    pub(super) number: u64,
+    pub(super) puts: Vec<(Seq, Position)>,
+    pub(super) removed: Vec<Seq>,
+}
+
+/// The state at the checkpoint, taken on to the last commit while the tail is read.
+pub(super) struct Reading {
+    pub(super) manifest: Manifest,
+    pub(super) directory: Directory,
+    pub(super) state: Checkpoint,
+    tail: Tail,
+}
+
+impl Reading {
+    /// The state at a manifest's checkpoint.
+    pub(super) fn new(manifest: Manifest, directory: Directory) -> Self {
+        let state = manifest.checkpoint.clone();
+        Reading { manifest, directory, state, tail: Tail::default() }
+    }
+
+    /// Reads up to the last commit.
+    pub(super) fn read(mut self, log: &Path) -> Result<(Self, Tail)> {
+        let mut from = self.state.at;
+        let segments: Vec<u32> = log::segments(log)?.into_iter().filter(|&s| s >= from.segment).collect();
+        if segments.first() != Some(&from.segment) {
+            // Damage, or a compaction removes this log just now: whoever opens the index looks which it is.
+            let source = io::Error::from(io::ErrorKind::NotFound);
+            return Err(Error::Io { action: "open", path: log::segment_path(log, from.segment), source });
+        }
+        for (n, &number) in segments.iter().enumerate() {
+            from = Position {
+                segment: number,
+                offset: if n == 0 { from.offset } else { log::SEGMENT_HEADER_BYTES },
+            };
+            let segment = Segment::read(log, number, from.offset)?;
+            let torn = self.read_segment(&segment, from.offset)?;
+            let last = n + 1 == segments.len();
+            if let Some(offset) = torn
+                && (segment.has_commit_after(offset) || !last && later_commit(log, &segments[n + 1..])?)
+            {
+                return Err(Error::corrupt(
+                    segment.path(),
+                    format!("at byte {offset}: a frame is damaged, and committed ones follow it"),
+                ));
+            }
+        }
+        let tail = std::mem::take(&mut self.tail);
+        Ok((self, tail))
+    }
+
+    /// Gives where an unreadable frame begins, if there is one.
+    fn read_segment(&mut self, segment: &Segment, from: u64) -> Result<Option<u64>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut end = from;
+        for item in segment.frames(from) {
+            let Ok((offset, frame)) = item else { return Ok(Some(end)) };
+            end = offset + frame.bytes();
+            match frame.kind {
+                Kind::Put | Kind::Delete => {
+                    entries.push(entry_of(&frame, Position { segment: segment.number(), offset }));
+                }
+                Kind::Commit => {
+                    let commit = frame.commit().map_err(|e| {
+                        Error::corrupt(
+                            segment.path(),
+                            format!("at byte {offset}: the commit is unreadable: {e}"),
+                        )
+                    })?;
+                    let mut batch = TailBatch { number: commit.batch, ..TailBatch::default() };
+                    for entry in entries.drain(..) {
+                        batch.removed.extend(self.directory.insert(entry).map(|old| old.seq));
+                        if !entry.deleted {
+                            batch.puts.push((entry.seq, entry.at));
+                        }
+                    }
+                    self.tail.batches.push(batch);
+                    self.manifest.rejected.extend(commit.rejected.clone());
+                    self.state.advance(
+                        commit,
+                        frame.seq,
+                        Position { segment: segment.number(), offset: end },
+                    );
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
+    for &number in segments {
+        if Segment::read(log, number, log::SEGMENT_HEADER_BYTES)?.has_commit_after(log::SEGMENT_HEADER_BYTES)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the directory keeps of a put or a delete.
+pub(super) fn entry_of(frame: &Frame<'_>, at: Position) -> Entry {
+    let deleted = frame.kind == Kind::Delete;
+    Entry {
+        id: frame.id_key(),
+        text: if deleted { IdKey::default() } else { frame.text_key() },
+        content: if deleted { IdKey::default() } else { frame.content_key() },
+        seq: frame.seq,
+        at,
+        turns: if deleted { 0 } else { frame.turns() },
+        deleted,
+    }
+}

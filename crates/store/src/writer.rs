@@ -1,0 +1,380 @@
+//! The one writer of an index.
+
+use std::{collections::BTreeMap, fs, ops::Range, path::Path, sync::Arc};
+
+use crate::{
+    frame::{self, Commit, IngestMark, Kind, Prepared, Totals},
+    lock::WriterLock,
+    log::{self, LogWriter, Position, Segment},
+    manifest::{Checkpoint, Manifest},
+    places::Places,
+    records::{Reached, Records},
+    repair,
+    snapshot::{Snapshot, missing_is_damage},
+    table::Entry,
+    tail::Tail,
+};
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+    ids::{DialogueId, Seq},
+};
+
+/// What became of a dialogue that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// Its id was not there.
+    Added,
+    /// Its id was there with another content, which is gone.
+    Replaced,
+    /// The very same was there.
+    Unchanged,
+}
+
+/// An index that is open for writing.
+pub struct Store {
+    // Fields are dropped in this order: the lock comes last, so that it outlives sled.
+    records: Records,
+    log: LogWriter,
+    view: Snapshot,
+    pending: Pending,
+    notices: Vec<String>,
+    broken: bool,
+    _lock: WriterLock,
+}
+
+/// The batch that is being gathered.
+#[derive(Default)]
+struct Pending {
+    start: Option<Position>,
+    frames: Vec<u8>,
+    puts: Vec<(Seq, Range<usize>)>,
+    removed: Vec<Seq>,
+    totals: Option<Totals>,
+    seq: Option<Seq>,
+    rejected: BTreeMap<String, u64>,
+}
+
+impl Store {
+    /// Opens an index, or makes one where there is none. `command` tells others who holds the lock.
+    pub fn open_or_create(root: &Path, command: &str) -> Result<Self> {
+        if !Manifest::exists(root) {
+            check_free(root)?;
+            fs::create_dir_all(root).at("create", root)?;
+        }
+        let lock = WriterLock::acquire(root, command)?;
+        // Another process may have made it while this one waited for nothing: looked at again under the lock.
+        if !Manifest::exists(root) {
+            make(root)?;
+        }
+        Store::with_lock(root, lock)
+    }
+
+    /// Opens an index that exists.
+    pub fn open(root: &Path, command: &str) -> Result<Self> {
+        Manifest::read(root)?;
+        let lock = WriterLock::acquire(root, command)?;
+        Store::with_lock(root, lock)
+    }
+
+    pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
+        repair::refuse_unfinished(root)?;
+        let (view, tail) = Snapshot::load(root).map_err(missing_is_damage)?;
+        view.places.remove_others();
+        let log = LogWriter::open(&view.places.log(), view.state.at)?;
+        let mut notices = Vec::new();
+        let records = match open_records(&view, &tail) {
+            Ok(records) => records,
+            Err(Error::Corrupt { path, what, .. }) => {
+                notices.push(format!("{}: {what}; made anew from the log", path.display()));
+                rebuild_records(&view, &mut |_| Ok(()))?
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(Store { records, log, view, pending: Pending::default(), notices, broken: false, _lock: lock })
+    }
+
+    /// What was mended on opening, for people.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// The state as of the last commit (and, in its directory, the batch that is being gathered).
+    pub fn view(&self) -> &Snapshot {
+        &self.view
+    }
+
+    /// An ingest that was under way when the last writer ended.
+    pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
+        self.view.state.ingest.as_ref()
+    }
+
+    /// Sets the length at which the log begins another file.
+    pub fn set_segment_bytes(&mut self, bytes: u64) {
+        self.log.set_segment_bytes(bytes);
+    }
+
+    /// How many dialogues wait for [`Store::commit`].
+    pub fn pending(&self) -> usize {
+        self.pending.puts.len() + self.pending.removed.len()
+    }
+
+    /// How many bytes wait for [`Store::commit`].
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.frames.len()
+    }
+
+    /// Adds a dialogue, or puts it in place of the one with its id. Counts after the next commit.
+    pub fn put(&mut self, prepared: &Prepared) -> Result<Put> {
+        let old = self.view.directory.get(prepared.id);
+        if old.is_some_and(|entry| entry.content == prepared.content) {
+            return Ok(Put::Unchanged);
+        }
+        let (seq, at) = self.next_place()?;
+        let from = self.pending.frames.len();
+        frame::write(&mut self.pending.frames, Kind::Put, seq, &[&prepared.prefix(), &prepared.json])?;
+        let json = from + frame::HEADER_BYTES + frame::PUT_PREFIX_BYTES..self.pending.frames.len();
+        self.pending.puts.push((seq, json));
+        self.enter(Entry {
+            id: prepared.id,
+            text: prepared.text,
+            content: prepared.content,
+            seq,
+            at,
+            turns: prepared.turns,
+            deleted: false,
+        });
+        Ok(if old.is_some() { Put::Replaced } else { Put::Added })
+    }
+
+    /// Removes a dialogue. Tells whether it was there. Counts after the next commit.
+    pub fn delete(&mut self, id: &DialogueId) -> Result<bool> {
+        let Some(old) = self.view.directory.get(id.key()) else { return Ok(false) };
+        let (seq, at) = self.next_place()?;
+        frame::write(&mut self.pending.frames, Kind::Delete, seq, &[&old.id.0, id.as_str().as_bytes()])?;
+        self.enter(Entry { seq, at, turns: 0, deleted: true, ..old });
+        Ok(true)
+    }
+
+    fn next_place(&mut self) -> Result<(Seq, Position)> {
+        if self.broken {
+            return Err(Error::Internal("the store was used after a failed write".into()));
+        }
+        let start = match self.pending.start {
+            Some(start) => start,
+            None => *self.pending.start.insert(self.log.place()?),
+        };
+        let seq = self.pending.seq.unwrap_or(self.view.state.seq).next();
+        self.pending.seq = Some(seq);
+        Ok((seq, Position { offset: start.offset + self.pending.frames.len() as u64, ..start }))
+    }
+
+    fn enter(&mut self, entry: Entry) {
+        let mut totals = self.pending.totals.unwrap_or(self.view.state.totals);
+        if let Some(old) = self.view.directory.insert(entry) {
+            self.pending.removed.push(old.seq);
+            totals.dialogues -= 1;
+            totals.turns -= u64::from(old.turns);
+        }
+        if !entry.deleted {
+            totals.dialogues += 1;
+            totals.turns += u64::from(entry.turns);
+        }
+        self.pending.totals = Some(totals);
+    }
+
+    /// Records how many records an ingest has rejected, with the next commit.
+    pub fn set_rejected(&mut self, ingest: &str, count: u64) {
+        if self.view.manifest.rejected.get(ingest).copied().unwrap_or(0) != count {
+            self.pending.rejected.insert(ingest.to_owned(), count);
+        }
+    }
+
+    /// Makes the gathered batch last: when this returns, it is on the disk. With nothing gathered and the ingest's mark
+    /// as it was, nothing is written.
+    pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
+        let changed = self.pending.start.is_some() || !self.pending.rejected.is_empty();
+        let ends_ingest = ingest.is_none() && self.view.state.ingest.is_some();
+        if !changed && !ends_ingest {
+            return Ok(());
+        }
+        if self.broken {
+            return Err(Error::Internal("the store was used after a failed write".into()));
+        }
+        if self.pending.start.is_none() {
+            self.pending.start = Some(self.log.place()?);
+        }
+        let commit = Commit {
+            batch: self.view.state.batch + 1,
+            totals: self.pending.totals.unwrap_or(self.view.state.totals),
+            ingest,
+            rejected: std::mem::take(&mut self.pending.rejected),
+        };
+        let seq = self.pending.seq.unwrap_or(self.view.state.seq);
+        let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
+        frame::write(&mut self.pending.frames, Kind::Commit, seq, &[&payload])?;
+        if let Err(e) = self.log.append(&self.pending.frames) {
+            // The directory already knows what the log does not: only opening anew sets that right.
+            self.broken = true;
+            return Err(e);
+        }
+        // Acknowledged. What follows can be made again from the log.
+        let pending = std::mem::take(&mut self.pending);
+        let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
+        self.records.apply(Reached::Batch(commit.batch), puts, pending.removed.iter().copied())?;
+        self.view.manifest.rejected.extend(commit.rejected.clone());
+        self.view.state.advance(commit, seq, self.log.end());
+        self.view.segments.forget(self.log.end().segment);
+        // The buffer is kept for the next batch.
+        self.pending.frames = pending.frames;
+        self.pending.frames.clear();
+        if self.log.is_full() {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Brings tables, sled and manifest up to the log's end, so that the next opening reads little.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        if self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0 {
+            return Ok(());
+        }
+        self.records.flush()?;
+        let tables = self.view.places.tables();
+        self.view.directory.write_delta(&tables, self.view.state.batch)?;
+        self.view.manifest.tables = self.view.directory.table_names();
+        self.view.manifest.checkpoint = self.view.state.clone();
+        self.view.manifest.write(&self.view.root)?;
+        self.view.directory.remove_unused(&tables);
+        Ok(())
+    }
+
+    /// Ends writing in good order. Dropping the store instead is safe too, only slower to open.
+    pub fn close(mut self) -> Result<()> {
+        self.checkpoint()
+    }
+}
+
+/// Refuses a folder that holds something else, or an index whose manifest is gone.
+fn check_free(root: &Path) -> Result<()> {
+    let first_segment = Places::newest(root).map(|places| log::segment_path(&places.log(), 1));
+    if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {
+        return Err(Error::corrupt(root, "the index has a log but no manifest"));
+    }
+    let foreign = |name: &str| !["log", "lock", "tables", "records", "manifest.json.tmp"].contains(&name);
+    match fs::read_dir(root) {
+        Ok(mut entries) => {
+            let other = entries.find_map(|e| e.ok()?.file_name().into_string().ok().filter(|n| foreign(n)));
+            match other {
+                Some(name) => Err(Error::Input {
+                    message: format!("{} is not an index and not empty (it holds {name})", root.display()),
+                    hint: Some("choose another name with -i".to_owned()),
+                }),
+                None => Ok(()),
+            }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e).at("read", root),
+    }
+}
+
+/// Makes an empty index. The manifest comes last: before it, there is no index.
+pub(super) fn make(root: &Path) -> Result<()> {
+    let places = Places::first(root);
+    let tables = places.tables();
+    fs::create_dir_all(&tables).at("create", &tables)?;
+    LogWriter::create(&places.log())?;
+    Manifest::new().write(root)?;
+    root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
+}
+
+/// Opens sled and applies the batches that it does not have yet.
+fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
+    let folder = view.places.records();
+    let records = Records::open(&folder)?;
+    let known = view.manifest.checkpoint.batch..=view.state.batch;
+    let applied = match records.reached()? {
+        Reached::Batch(batch) if known.contains(&batch) => batch,
+        Reached::Batch(batch) => {
+            let what = format!("it is at batch {batch}, the log at {}", view.state.batch);
+            return Err(Error::corrupt(folder, what));
+        }
+        Reached::BeingMade => return Err(Error::corrupt(folder, "making it anew was cut short")),
+    };
+    let mut segment: Option<Arc<Segment>> = None;
+    for batch in tail.batches.iter().filter(|b| b.number > applied) {
+        let mut puts = Vec::with_capacity(batch.puts.len());
+        for &(seq, at) in &batch.puts {
+            if segment.as_ref().is_none_or(|s| s.number() != at.segment) {
+                segment = Some(view.segment(at.segment)?);
+            }
+            let json =
+                segment.as_ref().map(|s| s.frame_at(at.offset).map(|f| f.json().to_vec())).transpose()?;
+            puts.extend(json.map(|json| (seq, json)));
+        }
+        let puts = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
+        records.apply(Reached::Batch(batch.number), puts, batch.removed.iter().copied())?;
+    }
+    Ok(records)
+}
+
+/// Makes sled anew from the log. `progress` is told how many records are in, and can stop it.
+pub(super) fn rebuild_records(
+    view: &Snapshot,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Records> {
+    const BATCH: usize = 1000;
+    let folder = view.places.records();
+    files::remove_folder(&folder)?;
+    let records = Records::open(&folder)?;
+    let mut live = view.records();
+    let mut puts: Vec<(Seq, Vec<u8>)> = Vec::with_capacity(BATCH);
+    let mut done = 0;
+    loop {
+        let ended = match live.next_record().transpose()? {
+            Some(record) => {
+                puts.push((record.seq, record.json.to_vec()));
+                false
+            }
+            None => true,
+        };
+        if ended || puts.len() == BATCH {
+            // Only the last step may claim that everything is there.
+            let reached = if ended { Reached::Batch(view.state.batch) } else { Reached::BeingMade };
+            let borrowed = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
+            records.apply(reached, borrowed, std::iter::empty())?;
+            done += puts.len() as u64;
+            puts.clear();
+            progress(done)?;
+        }
+        if ended {
+            records.flush()?;
+            return Ok(records);
+        }
+    }
+}
+
+/// Takes the manifest back to before the first batch, without tables: the next opening reads the whole log. Its name
+/// changes, because places in it that others remember may mean something else from now on.
+pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> {
+    manifest.tables.clear();
+    manifest.checkpoint = Checkpoint::start();
+    manifest.rejected.clear();
+    manifest.log = Manifest::new_log_id();
+    manifest.write(root)?;
+    let tables = Places::of(root, &manifest).tables();
+    files::remove_folder(&tables)?;
+    fs::create_dir_all(&tables).at("create", &tables)
+}
+
+/// Makes the directory's tables, sled and the manifest anew from the log, whose end must be clean.
+pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
+    forget_derived(root, manifest)?;
+    let (mut view, _) = Snapshot::load(root)?;
+    drop(rebuild_records(&view, &mut |_| Ok(()))?);
+    view.directory.write_delta(&view.places.tables(), view.state.batch)?;
+    view.manifest.tables = view.directory.table_names();
+    view.manifest.checkpoint = view.state.clone();
+    view.manifest.write(root)?;
+    Ok(view)
+}

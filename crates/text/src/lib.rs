@@ -1,0 +1,152 @@
+//! From text to terms: the same analysis when indexing and when asking.
+//!
+//! Letters are compared without case, width and accents' spelling (NFKC, lower case). Scripts with spaces give words;
+//! Han, Kana and Hangul, which are written without, give overlapping pairs of letters, so that any two neighbouring
+//! letters of a query find them again. Apostrophes within a word are dropped: `don't` is `dont`.
+//!
+//! That is the default, `mixed-1`. An [`Analyzer`] is this or another analysis, and has a name that an index remembers.
+
+mod analyzer;
+#[cfg(feature = "jieba")]
+mod dictionary;
+mod stem;
+
+pub use analyzer::Analyzer;
+
+use std::ops::Range;
+
+use unicode_normalization::UnicodeNormalization;
+
+use turnwise_core::script::is_unspaced;
+
+/// Names the default analysis. An index remembers it: terms of another analysis would not be found.
+pub const ANALYZER: &str = "mixed-1";
+
+/// A longer run of letters is no word; it is cut into pieces of this many characters.
+const MAX_WORD_CHARS: usize = 100;
+
+/// A term and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The normalised term.
+    pub term: String,
+    /// Its bytes in the text.
+    pub range: Range<usize>,
+}
+
+/// The terms of a text, in order, by the analysis that nobody has to ask for.
+pub fn analyze(text: &str) -> Vec<Token> {
+    Analyzer::default().analyze(text)
+}
+
+/// Words as they stand, and the runs of unspaced letters as `cut` divides them. `cut` is given the text, where the
+/// letters of the run begin, and where it ends.
+fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((start, c)) = chars.next() {
+        if is_unspaced(c) {
+            let mut letters = vec![start];
+            let mut end = start + c.len_utf8();
+            while let Some((at, next)) = chars.next_if(|(_, next)| is_unspaced(*next)) {
+                letters.push(at);
+                end = at + next.len_utf8();
+            }
+            cut(text, &letters, end, &mut tokens);
+        } else if is_word(c) {
+            let mut end = start + c.len_utf8();
+            let mut length = 1;
+            while let Some(&(at, next)) = chars.peek() {
+                let inner_apostrophe = is_apostrophe(next)
+                    && text[at + next.len_utf8()..]
+                        .chars()
+                        .next()
+                        .is_some_and(|after| is_word(after) && !is_unspaced(after));
+                let fits = (is_word(next) && !is_unspaced(next)) || inner_apostrophe;
+                if !fits || length >= MAX_WORD_CHARS {
+                    break;
+                }
+                chars.next();
+                length += 1;
+                end = at + next.len_utf8();
+            }
+            push(text, start..end, &mut tokens);
+        }
+    }
+    tokens
+}
+
+/// The letters of one run, pair by pair; a single one stays alone.
+fn pairs(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
+    let border = |n: usize| letters.get(n).copied().unwrap_or(end);
+    match letters.len() {
+        1 => push(text, letters[0]..end, tokens),
+        n => (0..n - 1).for_each(|i| push(text, letters[i]..border(i + 2), tokens)),
+    }
+}
+
+/// Words, and single letters where a script has no spaces: what benchmarks compare with.
+pub fn units(text: &str) -> Vec<Token> {
+    scan(text, |text, letters, end, tokens| {
+        let border = |n: usize| letters.get(n).copied().unwrap_or(end);
+        (0..letters.len()).for_each(|n| push(text, letters[n]..border(n + 1), tokens));
+    })
+}
+
+fn push(text: &str, range: Range<usize>, tokens: &mut Vec<Token>) {
+    let raw = &text[range.clone()];
+    let term = if raw.is_ascii() {
+        raw.bytes().filter(|b| *b != b'\'').map(|b| b.to_ascii_lowercase() as char).collect()
+    } else {
+        raw.nfkc().filter(|c| !is_apostrophe(*c)).flat_map(char::to_lowercase).collect::<String>()
+    };
+    if !term.is_empty() {
+        tokens.push(Token { term, range });
+    }
+}
+
+fn is_word(c: char) -> bool {
+    // Combining marks belong to the letter before them.
+    c.is_alphanumeric() || c == '_' || unicode_normalization::char::is_combining_mark(c)
+}
+
+fn is_apostrophe(c: char) -> bool {
+    c == '\'' || c == '\u{2019}'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn terms(text: &str) -> Vec<String> {
+        analyze(text).into_iter().map(|t| t.term).collect()
+    }
+
+    #[test]
+    fn words_pairs_and_mixtures() {
+        assert_eq!(
+            terms("I don't LIKE the café's Wi-Fi!"),
+            ["i", "dont", "like", "the", "cafés", "wi", "fi"]
+        );
+        assert_eq!(terms("退款申请"), ["退款", "款申", "申请"]);
+        assert_eq!(terms("订单A12已发"), ["订单", "a12", "已发"]);
+        assert_eq!(terms("好"), ["好"]);
+        assert_eq!(terms("ＡＢＣ ﬁne e\u{301}"), ["abc", "fine", "é"]);
+        assert_eq!(terms("'quoted' rock'n'roll '"), ["quoted", "rocknroll"]);
+        assert_eq!(terms("… — !"), Vec::<String>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_lie_in_the_text_and_terms_are_never_empty(text in ".{0,60}") {
+            let mut last = 0;
+            for token in analyze(&text) {
+                prop_assert!(text.get(token.range.clone()).is_some());
+                prop_assert!(token.range.start >= last && !token.term.is_empty());
+                last = token.range.start;
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Stems of Latin words: `deliveries` and `delivery` find each other.
+
+use std::str::FromStr;
+
+use frostem::{Algorithm, Stemmer};
+
+use crate::Token;
+use turnwise_core::error::{Error, Result};
+
+/// A language whose words can be stemmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Language(usize);
+
+/// Code and algorithm; the codes are part of the analyzers' names.
+const LANGUAGES: [(&str, Algorithm); 14] = [
+    ("da", Algorithm::Danish),
+    ("de", Algorithm::German),
+    ("en", Algorithm::English),
+    ("es", Algorithm::Spanish),
+    ("fi", Algorithm::Finnish),
+    ("fr", Algorithm::French),
+    ("hu", Algorithm::Hungarian),
+    ("it", Algorithm::Italian),
+    ("nl", Algorithm::Dutch),
+    ("no", Algorithm::Norwegian),
+    ("pt", Algorithm::Portuguese),
+    ("ro", Algorithm::Romanian),
+    ("sv", Algorithm::Swedish),
+    ("tr", Algorithm::Turkish),
+];
+
+impl Language {
+    /// All of them, by their codes.
+    pub(super) const ALL: [Language; LANGUAGES.len()] = {
+        let mut all = [Language(0); LANGUAGES.len()];
+        let mut n = 0;
+        while n < all.len() {
+            all[n] = Language(n);
+            n += 1;
+        }
+        all
+    };
+
+    pub(super) fn code(self) -> &'static str {
+        LANGUAGES[self.0].0
+    }
+
+    /// Puts stems in the place of words. Other scripts, and what holds a digit, stay as they are.
+    pub(super) fn stem_all(self, tokens: &mut [Token]) {
+        let stemmer = Stemmer::new(LANGUAGES[self.0].1);
+        for token in tokens.iter_mut().filter(|token| token.term.chars().all(is_latin)) {
+            let stem = stemmer.stem(&token.term);
+            // A word that is nothing but an ending keeps its letters: every term must be findable.
+            if !stem.is_empty() && *stem != token.term {
+                token.term = stem.into_owned();
+            }
+        }
+    }
+}
+
+impl FromStr for Language {
+    type Err = Error;
+
+    fn from_str(code: &str) -> Result<Self> {
+        let codes = LANGUAGES.iter().map(|(code, _)| *code);
+        match codes.clone().position(|known| known == code) {
+            Some(n) => Ok(Language(n)),
+            None => Err(Error::unknown_name("language of stems", code, codes)),
+        }
+    }
+}
+
+/// Letters of the Latin script; a term is in lower case already.
+fn is_latin(c: char) -> bool {
+    matches!(c, 'a'..='z' | '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
+}

@@ -1,0 +1,14 @@
+//! What candle's errors mean here.
+
+use turnwise_core::error::Error;
+
+/// An error of candle's in the middle of training.
+pub fn error(e: candle_core::Error) -> Error {
+    let text = e.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let lower = first.to_lowercase();
+    if lower.contains("out of memory") || lower.contains("out_of_memory") {
+        return Error::DeviceMemory { device: "the device".to_owned() };
+    }
+    Error::Internal(format!("candle: {first}"))
+}

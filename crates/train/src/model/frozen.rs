@@ -1,0 +1,136 @@
+//! The layers below those that are trained: run by the engine that serves searches, without a graph; what they give for
+//! a sequence never changes, and is kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use rayon::prelude::*;
+
+use crate::model::Packed;
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::{
+    Batch, Network, Precision, Sequence,
+    cpu::{CpuEngine, SimdChoice},
+};
+
+/// Tokens that are computed together.
+const TOGETHER: usize = 256;
+
+/// The layers that stay as they are.
+pub(super) struct Frozen {
+    engine: CpuEngine,
+    layer: usize,
+    width: usize,
+    kept: Mutex<Kept>,
+}
+
+/// What was computed before, by the sequence.
+struct Kept {
+    states: HashMap<[u8; 16], Box<[f32]>>,
+    /// Numbers that may still be kept.
+    room: usize,
+}
+
+impl Frozen {
+    /// The embeddings and the lowest `layer` layers of a network. At most `memory` bytes of states are kept.
+    pub(super) fn new(network: &Network, layer: usize, memory: usize) -> Result<Self> {
+        let mut bottom = network.clone();
+        bottom.layers.truncate(layer);
+        let engine = CpuEngine::new(&bottom, Precision::F32, SimdChoice::Auto)?;
+        let kept = Mutex::new(Kept { states: HashMap::new(), room: memory / size_of::<f32>() });
+        Ok(Frozen { engine, layer, width: network.shape.hidden, kept })
+    }
+
+    /// Writes the states of a batch, a row a token.
+    pub(super) fn states(&self, packed: &Packed, states: &mut [f32]) -> Result<()> {
+        let keys: Vec<[u8; 16]> = packed.sequences.iter().map(key).collect();
+        let mut missing: Vec<(usize, &mut [f32])> = Vec::new();
+        {
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rest = states;
+            for (n, length) in packed.lengths.iter().enumerate() {
+                let (rows, more) = rest.split_at_mut(length * self.width);
+                rest = more;
+                match kept.states.get(&keys[n]) {
+                    Some(known) => rows.copy_from_slice(known),
+                    None => missing.push((n, rows)),
+                }
+            }
+        }
+        let groups = by_tokens(missing, |(n, _)| packed.lengths[*n]);
+        let computed = groups
+            .into_par_iter()
+            .map(|group| self.compute(packed, group))
+            .collect::<Result<Vec<Vec<(usize, Box<[f32]>)>>>>()?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for (n, states) in computed.into_iter().flatten() {
+            if states.len() <= kept.room && !kept.states.contains_key(&keys[n]) {
+                kept.room -= states.len();
+                kept.states.insert(keys[n], states);
+            }
+        }
+        Ok(())
+    }
+
+    fn compute(&self, packed: &Packed, group: Vec<(usize, &mut [f32])>) -> Result<Vec<(usize, Box<[f32]>)>> {
+        let sequences: Vec<&Sequence> = group.iter().map(|(n, _)| &packed.sequences[*n]).collect();
+        let mut made = Vec::new();
+        let mut group = Some(group);
+        self.engine.run(&Batch::new(&sequences), &[self.layer], &mut |_, states| {
+            let mut states = states;
+            for (n, rows) in group.take().into_iter().flatten() {
+                let (own, more) = states.split_at(rows.len());
+                rows.copy_from_slice(own);
+                made.push((n, own.into()));
+                states = more;
+            }
+        })?;
+        match made.is_empty() {
+            true => Err(Error::Internal("the frozen layers gave nothing".to_owned())),
+            false => Ok(made),
+        }
+    }
+}
+
+/// Groups of about as many tokens as are computed together.
+fn by_tokens<T>(things: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    let mut room = 0;
+    for thing in things {
+        let size = tokens(&thing);
+        match groups.last_mut() {
+            Some(group) if size <= room => {
+                room -= size;
+                group.push(thing);
+            }
+            _ => {
+                room = TOGETHER.saturating_sub(size);
+                groups.push(vec![thing]);
+            }
+        }
+    }
+    groups
+}
+
+/// What the states of a sequence hang on.
+fn key(sequence: &Sequence) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    let Sequence { ids, types, positions, turns, roles } = sequence;
+    for column in [&Some(ids), &types.as_ref(), &positions.as_ref(), &turns.as_ref(), &roles.as_ref()] {
+        match column {
+            None => hasher.update(&u64::MAX.to_le_bytes()),
+            Some(numbers) => {
+                hasher.update(&(numbers.len() as u64).to_le_bytes());
+                numbers.iter().for_each(|n| {
+                    hasher.update(&n.to_le_bytes());
+                });
+                &mut hasher
+            }
+        };
+    }
+    let mut key = [0; 16];
+    key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    key
+}

@@ -1,0 +1,247 @@
+//! The layers of a network as candle's tensors, variables where they are trained.
+
+use candle_core::{DType, Device, Result as Candle, Tensor};
+
+use super::{Chance, Packed, Parameter, batch::Site};
+use crate::{
+    device,
+    ops::{add_norm, attention, dropout, linear},
+};
+use turnwise_core::error::{Error, Result};
+use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
+
+/// Makes tensors of a network's numbers.
+pub(super) struct Maker<'a> {
+    shape: &'a Shape,
+    device: &'a Device,
+    /// What became a variable.
+    pub(super) parameters: Vec<Parameter>,
+}
+
+/// A layer.
+pub(super) struct Layer {
+    /// Queries, keys and values side by side.
+    pub(super) projection: (Tensor, Tensor),
+    pub(super) context: (Tensor, Tensor),
+    pub(super) context_norm: Tensor,
+    pub(super) inner: (Tensor, Tensor),
+    pub(super) outer: (Tensor, Tensor),
+    pub(super) outer_norm: Tensor,
+}
+
+/// The embeddings.
+pub(super) struct Tables {
+    words: Tensor,
+    positions: Tensor,
+    types: Option<Tensor>,
+    turns: Option<Tensor>,
+    roles: Option<Tensor>,
+    pub(super) norm: Tensor,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(shape: &'a Shape, device: &'a Device) -> Self {
+        Maker { shape, device, parameters: Vec::new() }
+    }
+
+    fn tensor(&mut self, name: String, numbers: Vec<f32>, shape: &[usize], trained: bool) -> Result<Tensor> {
+        if !trained {
+            return Tensor::from_vec(numbers, shape, self.device).map_err(device::error);
+        }
+        let decays = name.ends_with(WEIGHT) || name.ends_with(TABLE);
+        let parameter = Parameter::new(name, numbers, shape, decays, self.device)?;
+        let tensor = parameter.var.as_tensor().clone();
+        self.parameters.push(parameter);
+        Ok(tensor)
+    }
+
+    fn linear(&mut self, name: &str, parts: &[&Linear], trained: bool) -> Result<(Tensor, Tensor)> {
+        let weight: Vec<f32> = parts.iter().flat_map(|l| l.weight.iter().copied()).collect();
+        let bias: Vec<f32> = parts.iter().flat_map(|l| l.bias.iter().copied()).collect();
+        let (outputs, inputs) = (bias.len(), weight.len() / bias.len().max(1));
+        let weight = self.tensor(format!("{name}{WEIGHT}"), weight, &[outputs, inputs], trained)?;
+        Ok((weight, self.tensor(format!("{name}{BIAS}"), bias, &[outputs], trained)?))
+    }
+
+    fn norm(&mut self, name: String, norm: &Norm, trained: bool) -> Result<Tensor> {
+        let numbers = [norm.weight.as_slice(), &norm.bias].concat();
+        self.tensor(name, numbers, &[2, self.shape.hidden], trained)
+    }
+
+    fn table(&mut self, name: &str, table: &Table, trained: bool) -> Result<Tensor> {
+        self.tensor(
+            format!("embeddings.{name}{TABLE}"),
+            table.data.clone(),
+            &[table.rows, self.shape.hidden],
+            trained,
+        )
+    }
+
+    pub(super) fn layer(&mut self, number: usize, layer: &network::Layer, trained: bool) -> Result<Layer> {
+        let name = |part: &str| format!("layer.{number}.{part}");
+        let projection = [&layer.query, &layer.key, &layer.value];
+        Ok(Layer {
+            projection: self.linear(&name("projection"), &projection, trained)?,
+            context: self.linear(&name("context"), &[&layer.attention_output], trained)?,
+            context_norm: self.norm(name("context_norm"), &layer.attention_norm, trained)?,
+            inner: self.linear(&name("inner"), &[&layer.intermediate], trained)?,
+            outer: self.linear(&name("outer"), &[&layer.output], trained)?,
+            outer_norm: self.norm(name("outer_norm"), &layer.output_norm, trained)?,
+        })
+    }
+
+    pub(super) fn tables(&mut self, e: &Embeddings, trained: bool) -> Result<Tables> {
+        let mut optional = |name: &str, table: &Option<Table>| -> Result<Option<Tensor>> {
+            table.as_ref().map(|t| self.table(name, t, trained)).transpose()
+        };
+        let types = optional("types", &e.types)?;
+        let turns = optional("turns", &e.turns)?;
+        let roles = optional("roles", &e.roles)?;
+        Ok(Tables {
+            words: self.table("words", &e.words, trained)?,
+            positions: self.table("positions", &e.positions, trained)?,
+            types,
+            turns,
+            roles,
+            norm: self.norm("embeddings.norm".to_owned(), &e.norm, trained)?,
+        })
+    }
+}
+
+const WEIGHT: &str = ".weight";
+const BIAS: &str = ".bias";
+const TABLE: &str = ".table";
+
+/// Puts the numbers of a parameter back into a network.
+pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
+    let unknown = || Error::Internal(format!("the network has no parameter `{name}`"));
+    if let Some(table) = name.strip_prefix("embeddings.").and_then(|n| n.strip_suffix(TABLE)) {
+        let e = &mut network.embeddings;
+        let table = match table {
+            "words" => Some(&mut e.words),
+            "positions" => Some(&mut e.positions),
+            "types" => e.types.as_mut(),
+            "turns" => e.turns.as_mut(),
+            "roles" => e.roles.as_mut(),
+            _ => None,
+        };
+        return fill([&mut table.ok_or_else(unknown)?.data], numbers);
+    }
+    if name == "embeddings.norm" {
+        let norm = &mut network.embeddings.norm;
+        return fill([&mut norm.weight, &mut norm.bias], numbers);
+    }
+    let (number, part) = name.strip_prefix("layer.").and_then(|n| n.split_once('.')).ok_or_else(unknown)?;
+    let number: usize = number.parse().map_err(|_| unknown())?;
+    let layer = network.layers.get_mut(number).ok_or_else(unknown)?;
+    match part {
+        "projection.weight" => {
+            fill([&mut layer.query.weight, &mut layer.key.weight, &mut layer.value.weight], numbers)
+        }
+        "projection.bias" => {
+            fill([&mut layer.query.bias, &mut layer.key.bias, &mut layer.value.bias], numbers)
+        }
+        "context.weight" => fill([&mut layer.attention_output.weight], numbers),
+        "context.bias" => fill([&mut layer.attention_output.bias], numbers),
+        "context_norm" => fill([&mut layer.attention_norm.weight, &mut layer.attention_norm.bias], numbers),
+        "inner.weight" => fill([&mut layer.intermediate.weight], numbers),
+        "inner.bias" => fill([&mut layer.intermediate.bias], numbers),
+        "outer.weight" => fill([&mut layer.output.weight], numbers),
+        "outer.bias" => fill([&mut layer.output.bias], numbers),
+        "outer_norm" => fill([&mut layer.output_norm.weight, &mut layer.output_norm.bias], numbers),
+        _ => Err(unknown()),
+    }
+}
+
+/// Fills places one after the other.
+fn fill<const N: usize>(places: [&mut Vec<f32>; N], numbers: &[f32]) -> Result<()> {
+    if places.iter().map(|p| p.len()).sum::<usize>() != numbers.len() {
+        return Err(Error::Internal(format!("{} numbers for parameters of another size", numbers.len())));
+    }
+    let mut rest = numbers;
+    for place in places {
+        let (own, more) = rest.split_at(place.len());
+        place.copy_from_slice(own);
+        rest = more;
+    }
+    Ok(())
+}
+
+impl Layer {
+    /// The states after this layer, of those before it.
+    pub(super) fn run(
+        &self,
+        x: &Tensor,
+        packed: &Packed,
+        shape: &Shape,
+        number: usize,
+        chance: Option<&Chance>,
+        dtype: DType,
+    ) -> Candle<Tensor> {
+        let dropped = |site: Site| chance.and_then(|c| c.at(number, site));
+        let linear = |x: &Tensor, (weight, bias): &(Tensor, Tensor), activation| {
+            linear(x, &weight.to_dtype(dtype)?, &bias.to_dtype(dtype)?, activation)
+        };
+        let norm = |x: &Tensor, y: &Tensor, norm: &Tensor, site: Site| {
+            add_norm(x, y, &norm.to_dtype(dtype)?, shape.norm_epsilon, dropped(site))
+        };
+        let projected = linear(x, &self.projection, None)?;
+        let context = attention(&projected, &packed.lengths, shape.heads, dropped(Site::Attention))?;
+        let context = linear(&context, &self.context, None)?;
+        let x = norm(x, &context, &self.context_norm, Site::Context)?;
+        let inner = linear(&x, &self.inner, Some(shape.activation))?;
+        let outer = linear(&inner, &self.outer, None)?;
+        norm(&x, &outer, &self.outer_norm, Site::Feed)
+    }
+}
+
+impl Tables {
+    /// The tables, words first, and the row that each token takes of each.
+    pub(super) fn rows(&self, packed: &Packed, shape: &Shape) -> Vec<(&Tensor, Vec<u32>)> {
+        let ids = packed.sequences.iter().flat_map(|s| s.ids.iter().copied()).collect();
+        let first = shape.first_position as u32;
+        let positions = packed.sequences.iter().flat_map(|s| -> Vec<u32> {
+            match &s.positions {
+                Some(given) => given.iter().map(|p| p + first).collect(),
+                None => shape.positions(&s.ids).map(|p| p as u32).collect(),
+            }
+        });
+        let mut all = vec![(&self.words, ids), (&self.positions, positions.collect())];
+        for (table, column) in [(&self.types, 0), (&self.turns, 1), (&self.roles, 2)] {
+            let Some(table) = table else { continue };
+            let rows = packed.sequences.iter().flat_map(|s| {
+                let given = [&s.types, &s.turns, &s.roles][column];
+                given.clone().unwrap_or_else(|| vec![0; s.len()])
+            });
+            all.push((table, rows.collect()));
+        }
+        all
+    }
+
+    pub(super) fn embed(
+        &self,
+        packed: &Packed,
+        shape: &Shape,
+        chance: Option<&Chance>,
+        dtype: DType,
+    ) -> Candle<Tensor> {
+        let pick = |(table, rows): (&Tensor, Vec<u32>)| {
+            let count = rows.len();
+            table.index_select(&Tensor::from_vec(rows, count, table.device())?, 0)
+        };
+        let mut rows = self.rows(packed, shape).into_iter().map(pick);
+        let none = || candle_core::Error::Msg("embeddings without tables".to_owned());
+        let (x, mut more) = (rows.next().ok_or_else(none)??, rows.next().ok_or_else(none)??);
+        for rows in rows {
+            more = (more + rows?)?;
+        }
+        let x = add_norm(
+            &x.to_dtype(dtype)?,
+            &more.to_dtype(dtype)?,
+            &self.norm.to_dtype(dtype)?,
+            shape.norm_epsilon,
+            None,
+        )?;
+        dropout(&x, chance.and_then(|c| c.at(0, Site::Feed)))
+    }
+}

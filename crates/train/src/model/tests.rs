@@ -1,0 +1,125 @@
+//! Layers that are trained against those that serve.
+
+use candle_core::{DType, Device};
+
+use super::*;
+use turnwise_encoder::{
+    Batch, Precision, Sequence,
+    cpu::{CpuEngine, SimdChoice},
+    testing::small_shape,
+};
+
+fn network() -> Network {
+    Network::random(small_shape(), 3, 50, 40, 3)
+}
+
+fn sequences() -> Vec<Sequence> {
+    [5u32, 1, 30].iter().map(|n| Sequence::new((0..*n).map(|i| (i * 7 + n) % 50).collect())).collect()
+}
+
+fn flat(t: &Tensor) -> Vec<f32> {
+    t.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn trainable(layers: usize, embeddings: bool) -> Trainable {
+    let freezing = Freezing { layers, embeddings, memory: 1 << 20 };
+    Trainable::new(network(), freezing, &Device::Cpu, DType::F32).unwrap()
+}
+
+#[test]
+fn states_are_those_of_the_engine_that_serves() {
+    let (network, sequences) = (network(), sequences());
+    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let mut expected = Vec::new();
+    let refs: Vec<&Sequence> = sequences.iter().collect();
+    engine.run(&Batch::new(&refs), &[3], &mut |_, states| expected = states.to_vec()).unwrap();
+    let packed = Packed::new(sequences);
+    for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
+        let trainable = trainable(layers, embeddings);
+        // Twice: once computed, once from what is kept.
+        for _ in 0..2 {
+            let states = flat(&trainable.states(&packed, None).unwrap());
+            assert_eq!(states.len(), expected.len());
+            for (a, b) in states.iter().zip(&expected) {
+                assert!((a - b).abs() < 1e-5, "{layers} {embeddings}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
+    let packed = Packed::new(sequences());
+    for (layers, embeddings, count) in [(0, false, 3 + 1 + 3 * 10), (0, true, 3 * 10), (2, false, 10)] {
+        let trainable = trainable(layers, embeddings);
+        let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names.len(), count, "{names:?}");
+        let chance = Chance { hidden: 0.1, attention: 0.1, key: 5 };
+        for chance in [None, Some(&chance)] {
+            // By the graph, and by what layers keep; twice, so that vectors are used again.
+            let graph = trainable.graph(&packed, chance).unwrap();
+            // The squares of normed rows add up to the same: weigh them.
+            let weights = crate::ops::tests::numbers(graph.dims2().unwrap(), 4);
+            let asked = ((graph.detach() * 2.0).unwrap() * &weights).unwrap();
+            let mut expected =
+                (graph.sqr().unwrap() * weights).unwrap().sum_all().unwrap().backward().unwrap();
+            let expected = Gradients::take(&mut expected, trainable.parameters());
+            for _ in 0..2 {
+                let pass = trainable.run(&packed, chance).unwrap();
+                for (a, b) in flat(&pass.states).iter().zip(flat(&graph)) {
+                    assert!((a - b).abs() < 1e-5, "{a} {b}");
+                }
+                let gradients = trainable.back(pass, &asked).unwrap();
+                for (parameter, (ours, graphs)) in
+                    trainable.parameters().iter().zip(gradients.each().zip(expected.each()))
+                {
+                    let (ours, graphs) = (flat(ours.unwrap()), flat(graphs.unwrap()));
+                    assert!(ours.iter().all(|g| g.is_finite()), "{}", parameter.name);
+                    assert!(ours.iter().any(|g| *g != 0.0), "{}", parameter.name);
+                    // What is added up in another order is off by so much of the largest, not of
+                    // each: of sums that nearly cancel, nearly nothing is left to compare with.
+                    let largest = graphs.iter().fold(1f32, |largest, g| largest.max(g.abs()));
+                    for (a, b) in ours.iter().zip(&graphs) {
+                        assert!((a - b).abs() < 5e-5 * largest, "{}: {a} {b}", parameter.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_hangs_on_the_key() {
+    let packed = Packed::new(sequences());
+    let trainable = trainable(1, true);
+    let of =
+        |key| flat(&trainable.states(&packed, Some(&Chance { hidden: 0.1, attention: 0.1, key })).unwrap());
+    assert!(of(1) == of(1) && of(1) != of(2));
+}
+
+#[test]
+fn the_network_comes_back() {
+    let trainable = trainable(0, false);
+    assert_eq!(trainable.network().unwrap(), network());
+    for parameter in trainable.parameters() {
+        let numbers = parameter.numbers().unwrap();
+        parameter.set(numbers.iter().map(|n| n + 1.0).collect()).unwrap();
+    }
+    let changed = trainable.network().unwrap();
+    assert_eq!(changed.layers[2].value.weight[3], network().layers[2].value.weight[3] + 1.0);
+    assert_eq!(changed.embeddings.norm.bias[1], network().embeddings.norm.bias[1] + 1.0);
+    let again = Trainable::new(
+        changed.clone(),
+        Freezing { layers: 0, embeddings: false, memory: 0 },
+        &Device::Cpu,
+        DType::F32,
+    );
+    assert_eq!(again.unwrap().network().unwrap(), changed);
+}
+
+#[test]
+fn one_layer_at_least_is_trained() {
+    let freezing = Freezing { layers: 3, embeddings: true, memory: 0 };
+    let error = Trainable::new(network(), freezing, &Device::Cpu, DType::F32).err().unwrap();
+    assert!(error.to_string().contains("3 layers"), "{error}");
+}

@@ -1,0 +1,28 @@
+//! Who is near whom, found by a graph: nearly all of those that a look at each would find.
+
+use rayon::prelude::*;
+use turnwise_nearest::{Ask, BuildOptions, Metric, Points, Scratch};
+
+use turnwise_core::error::Result;
+use turnwise_encoder::Vectors;
+
+/// Candidates that are kept while walking, for each that is wanted.
+const KEPT: usize = 8;
+
+/// For each vector its nearest, the best first. Of equal vectors one stands for all.
+pub(super) fn nearest(vectors: &Vectors, nearest: usize) -> Result<Vec<Vec<u32>>> {
+    let mut points = Points::new(Metric::Cosine, vectors.dim())?;
+    for (n, row) in vectors.rows().enumerate() {
+        points.push(n as u32, row)?;
+    }
+    let frozen = points.frozen(&BuildOptions::default())?;
+    // One more: itself is found, too.
+    let ask = Ask { k: nearest + 1, ef: KEPT * nearest, rerank: 2 * (nearest + 1), ..Ask::default() };
+    let of = |(scratch, hits): &mut (Scratch, Vec<_>), n: usize| -> Result<Vec<u32>> {
+        frozen.search(vectors.row(n), &ask, scratch, hits)?;
+        let rows = hits.iter().map(|hit| frozen.rows(hit.node));
+        let others = rows.filter(|rows| !rows.contains(&(n as u32))).filter_map(|rows| rows.first().copied());
+        Ok(others.take(nearest).collect())
+    };
+    (0..vectors.len()).into_par_iter().map_init(Default::default, of).collect()
+}

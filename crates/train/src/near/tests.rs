@@ -1,0 +1,55 @@
+use super::*;
+use turnwise_core::random::Random;
+
+/// Vectors about some middles, so that each has others near it.
+fn vectors(count: usize, dim: usize) -> Vectors {
+    let mut random = Random::new(5, 0);
+    let middles: Vec<f32> = (0..40 * dim).map(|_| random.unit() as f32 - 0.5).collect();
+    let mut vectors = Vectors::new(dim);
+    for _ in 0..count {
+        let middle = &middles[random.below(40) * dim..][..dim];
+        vectors.push(&middle.iter().map(|m| m + 0.3 * (random.unit() as f32 - 0.5)).collect::<Vec<f32>>());
+    }
+    vectors.normalize();
+    vectors
+}
+
+#[test]
+fn a_graph_finds_nearly_all_that_a_look_at_each_finds() {
+    let vectors = vectors(3_000, 16);
+    let (exact, found) = (nearest(&vectors, 20), graph::nearest(&vectors, 20).unwrap());
+    let both = |n: usize| exact[n].iter().filter(|other| found[n].contains(other)).count();
+    let recall = (0..3_000).map(both).sum::<usize>() as f64 / 60_000.0;
+    assert!(recall > 0.98, "{recall}");
+    assert!(found.iter().enumerate().all(|(n, list)| list.len() == 20 && !list.contains(&(n as u32))));
+    // The best first.
+    let cosine = |a: usize, b: u32| {
+        vectors.row(a).iter().zip(vectors.row(b as usize)).map(|(a, b)| a * b).sum::<f32>()
+    };
+    for (n, list) in found.iter().enumerate().step_by(100) {
+        assert!(list.windows(2).all(|pair| cosine(n, pair[0]) >= cosine(n, pair[1]) - 1e-6));
+    }
+    assert_eq!(nearest_of_many(&vectors, 20).unwrap(), exact);
+}
+
+#[test]
+fn of_equal_vectors_one_stands_for_all() {
+    let mut twice = vectors(50, 8);
+    vectors(50, 8).rows().for_each(|row| twice.push(row));
+    let found = graph::nearest(&twice, 5).unwrap();
+    for (n, list) in found.iter().enumerate() {
+        assert!(
+            list.len() == 5 && list.iter().all(|other| *other < 50 && *other as usize != n % 50),
+            "{list:?}"
+        );
+    }
+}
+
+#[test]
+fn who_is_mutual_is_told_by_the_first_of_the_lists() {
+    let lists = [vec![1, 2], vec![2, 0], vec![1, 0]];
+    assert_eq!(mutual_of(&lists, 1), [vec![], vec![2], vec![1]]);
+    assert_eq!(mutual_of(&lists, 2), [vec![1, 2], vec![2, 0], vec![1, 0]]);
+    let vectors = vectors(300, 8);
+    assert_eq!(mutual(&vectors, 7), mutual_of(&nearest(&vectors, 20), 7));
+}

@@ -1,0 +1,225 @@
+//! The papers' rivals, what answers, and what stands beside others.
+
+use super::*;
+use crate::model::{Freezing, Trainable};
+use turnwise_encoder::{
+    Network,
+    network::{Activation, Shape},
+};
+
+/// `f(W·x + b)` for a head's two parameters.
+fn through(heads: &[Parameter], x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
+    let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
+    let (weight, bias) = (of(&heads[0]), of(&heads[1]));
+    bias.iter().enumerate().map(|(o, b)| f(dot(&weight[o * x.len()..(o + 1) * x.len()], x) + b)).collect()
+}
+
+#[test]
+fn responses_and_siamese_networks_are_their_formulas() {
+    let mut dialogues = dialogues();
+    // Said twice: no wrong response to the other's context.
+    dialogues[5][1] = dialogues[4][1].clone();
+    let data = of(dialogues.clone());
+    for matching in [Matching::Cosine, Matching::Layer, Matching::Perceptron] {
+        let mut objective = NextTurn::new(matching, WIDTH, 7, &Device::Cpu).unwrap();
+        // Away from the bend of ReLU, which a step would cross.
+        let biases = objective.heads.iter().filter(|head| head.name.ends_with("0.bias"));
+        biases.for_each(|bias| bias.set(vec![1.0; WIDTH]).unwrap());
+        (objective.temperature, objective.context) = (0.5, 2);
+        let places = [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| Place { dialogue, turn });
+        let mut drawn = places.map(|place| (place, Random::new(1, 1)));
+        let prepared = objective.prepare(&data, &mut drawn).unwrap();
+        let packed = prepared.packed();
+        // The two turns before the fifth, each closed; the fifth.
+        let before: Vec<u32> =
+            dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
+        assert_eq!(packed.sequences[2].ids, [&[1][..], &before].concat());
+        assert_eq!(packed.sequences[6], data.utterance(&dialogues[5][4].ids, 64));
+        let (loss, states) = checked(prepared.as_ref(), objective.heads());
+        let of = |n: usize| mean(&states[packed.rows(n)]);
+        let heads = objective.heads();
+        let score = |context: usize, response: usize| {
+            let (context, response) = (of(context), of(4 + response));
+            match matching {
+                Matching::Cosine => cosine(&context, &response),
+                Matching::Layer => {
+                    dot(&context, &through(heads, &response, f64::tanh)) / (WIDTH as f64).sqrt()
+                }
+                Matching::Perceptron => {
+                    let two = |heads: &[Parameter], x: &[f64]| {
+                        through(&heads[2..], &through(heads, x, |v| v.max(0.0)), |v| v)
+                    };
+                    cosine(&two(heads, &context), &two(&heads[4..], &response))
+                }
+            }
+        };
+        let asked = |own: usize, score: &dyn Fn(usize) -> f64| {
+            let others = (0..4).filter(|n| *n != own && !(own < 2 && *n < 2));
+            nt_xent(&std::iter::once(own).chain(others).map(score).collect::<Vec<f64>>(), 0.5)
+        };
+        let there: f64 = (0..4).map(|n| asked(n, &|r| score(n, r))).sum::<f64>() / 4.0;
+        let back: f64 = (0..4).map(|n| asked(n, &|c| score(c, n))).sum::<f64>() / 4.0;
+        let expected = if matching == Matching::Cosine { f64::midpoint(there, back) } else { there };
+        assert!((loss - expected).abs() < 1e-4, "{matching:?}: {loss} {expected}");
+    }
+}
+
+/// A network as wide as the tests' states, of 50 words.
+pub(super) fn trainable(frozen: usize) -> Trainable {
+    let shape = Shape {
+        hidden: WIDTH,
+        heads: 2,
+        intermediate: 8,
+        activation: Activation::Gelu,
+        norm_epsilon: 1e-6,
+        first_position: 0,
+    };
+    let freezing = Freezing { layers: frozen, embeddings: frozen > 0, memory: 1 << 20 };
+    Trainable::new(Network::random(shape, 2, 50, 64, 3), freezing, &Device::Cpu, DType::F32).unwrap()
+}
+
+#[test]
+fn keep_costs_what_has_turned_away() {
+    let data = data();
+    let model = trainable(0);
+    let keep = Keep::new(&model, &data, 16, 3).unwrap();
+    let prepared = keep.prepare(&data, &mut examples(&keep, &data, &[0, 4, 9])).unwrap();
+    let packed = prepared.packed();
+    // As it is, nothing has.
+    let now = model.states(packed, None).unwrap();
+    assert!(prepared.loss(&now).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
+    let (loss, states) = checked(prepared.as_ref(), &[]);
+    let start = rows(&now);
+    let turned = |n: usize| 1.0 - cosine(&mean(&states[packed.rows(n)]), &mean(&start[packed.rows(n)]));
+    assert!((loss - (0..3).map(turned).sum::<f64>() / 3.0).abs() < 1e-5, "{loss}");
+}
+
+#[test]
+fn words_that_are_hidden_are_asked_about() {
+    let mut data = data();
+    data.mask = Some(3);
+    let model = trainable(0);
+    assert!(Words::new(&model, None, 1).is_err());
+    let words = Words::new(&model, data.mask, 1).unwrap();
+    let mut drawn = examples(&words, &data, &(0..20).collect::<Vec<_>>());
+    let prepared = words.prepare(&data, &mut drawn).unwrap();
+    let (packed, shape) = (prepared.packed(), prepared.shape());
+    let list = |name: &str| {
+        shape[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let (asked, right, weights) = (list("rows"), list("words"), list("weights"));
+    assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-6);
+    let now: Vec<u32> = packed.sequences.iter().flat_map(|s| s.ids.clone()).collect();
+    let hidden = asked.iter().filter(|row| now[**row as usize] == 3).count();
+    assert!(hidden * 2 > asked.len() && hidden < asked.len(), "{hidden} of {}", asked.len());
+    // What is not asked about is what was said, and a special token is never asked about.
+    for (n, (place, _)) in drawn.iter().enumerate() {
+        let turns = &dialogues()[place.dialogue as usize][place.turn as usize..];
+        let said = [1].into_iter().chain(turns.iter().flat_map(|s| s.ids.iter().copied().chain([2])));
+        for (row, (id, said)) in packed.rows(n).zip(packed.sequences[n].ids.iter().zip(said)) {
+            match asked.iter().position(|a| *a as usize == row) {
+                Some(at) => assert!(right[at] == f64::from(said) && said > 2),
+                None => assert_eq!(*id, said),
+            }
+        }
+    }
+    let (loss, states) = checked(prepared.as_ref(), words.heads());
+    let table = &model.start().embeddings.words.data;
+    let of = |n: usize| words.heads()[n].numbers().unwrap().into_iter().map(f64::from).collect::<Vec<f64>>();
+    let (norm, bias) = (of(2), of(3));
+    let mut expected = 0.0;
+    for ((row, word), weight) in asked.iter().zip(&right).zip(&weights) {
+        let erf = |x: f64| {
+            // Abramowitz and Stegun 7.1.26 is not exact enough: the series is.
+            let term = |n: i32, t: f64| {
+                -t * x * x * (2.0 * f64::from(n) + 1.0) / (f64::from(n + 1) * (2.0 * f64::from(n) + 3.0))
+            };
+            let (mut sum, mut t) = (0.0, x);
+            for n in 0..60 {
+                sum += t;
+                t = term(n, t);
+            }
+            sum * std::f64::consts::FRAC_2_SQRT_PI
+        };
+        let gelu = |v: f64| v * 0.5 * (1.0 + erf(v / std::f64::consts::SQRT_2));
+        let x = through(words.heads(), &states[*row as usize], gelu);
+        let middle = x.iter().sum::<f64>() / WIDTH as f64;
+        let spread = (x.iter().map(|v| (v - middle).powi(2)).sum::<f64>() / WIDTH as f64 + 1e-6).sqrt();
+        let x: Vec<f64> = (0..WIDTH).map(|n| (x[n] - middle) / spread * norm[n] + norm[WIDTH + n]).collect();
+        let scores: Vec<f64> = (0..50)
+            .map(|w| (0..WIDTH).map(|n| x[n] * f64::from(table[w * WIDTH + n])).sum::<f64>() + bias[w])
+            .collect();
+        let all: f64 = scores.iter().map(|s| s.exp()).sum();
+        expected -= weight * (scores[*word as usize].exp() / all).ln();
+    }
+    assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
+}
+
+#[test]
+fn the_table_of_words_is_trained_where_the_embeddings_are() {
+    let mut data = data();
+    data.mask = Some(3);
+    for (frozen, trained) in [(0, true), (1, false)] {
+        let model = trainable(frozen);
+        let words = Words::new(&model, data.mask, 1).unwrap();
+        let prepared = words.prepare(&data, &mut examples(&words, &data, &[0, 1])).unwrap();
+        let states = Tensor::zeros((prepared.packed().tokens(), WIDTH), DType::F32, &Device::Cpu).unwrap();
+        let store = prepared.loss(&(states + 0.5).unwrap()).unwrap().backward().unwrap();
+        let table = model.parameters().iter().find(|p| p.name.starts_with("embeddings.words"));
+        assert_eq!(table.is_some_and(|p| store.get(&p.var).is_some()), trained);
+    }
+}
+
+#[test]
+fn relevance_is_told_from_the_first_token() {
+    let data = data();
+    let relevance = Relevance::new(WIDTH, 3, &Device::Cpu).unwrap();
+    let mut drawn = examples(&relevance, &data, &(0..20).collect::<Vec<_>>());
+    let prepared = relevance.prepare(&data, &mut drawn).unwrap();
+    let (packed, shape) = (prepared.packed(), prepared.shape());
+    let classes: Vec<usize> =
+        shape["classes"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
+    assert!((0..3).all(|class| classes.contains(&class)), "{classes:?}");
+    for (n, (place, _)) in drawn.iter().enumerate() {
+        let dialogue = data.dialogue(place.dialogue).unwrap();
+        let ids = &packed.sequences[n].ids;
+        let response = ids[..ids.len() - 1].rsplit(|id| *id == 2).next().unwrap();
+        let own = dialogue.iter().any(|said| said.ids == response);
+        match classes[n] {
+            0 => assert_eq!(response, dialogue[place.turn as usize].ids),
+            1 => assert!(own),
+            _ => assert!(dialogues().iter().flatten().any(|said| said.ids == response)),
+        }
+    }
+    let (loss, states) = checked(prepared.as_ref(), relevance.heads());
+    let cost = |n: usize| {
+        let scores = through(relevance.heads(), &states[packed.starts[n]], |v| v);
+        -(scores[classes[n]].exp() / scores.iter().map(|s| s.exp()).sum::<f64>()).ln()
+    };
+    let expected = (0..20).map(cost).sum::<f64>() / 20.0;
+    assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
+}
+
+#[test]
+fn objectives_together_cost_their_weighed_sum() {
+    let data = data();
+    let simcse = || Box::new(SimCse { temperature: 0.5, max_tokens: 32 });
+    let next = || Box::new(NextTurn::new(Matching::Cosine, WIDTH, 7, &Device::Cpu).unwrap());
+    let beside = vec![Beside { objective: next(), weight: 0.25, batch: 5 }];
+    let together = Together::new(simcse(), beside, &data).unwrap();
+    let mut drawn = examples(&together, &data, &[3, 8, 12]);
+    let prepared = together.prepare(&data, &mut drawn).unwrap();
+    let packed = prepared.packed();
+    assert_eq!((prepared.count(), packed.sequences.len()), (3, 6 + 10));
+    let (loss, _) = checked(prepared.as_ref(), &[]);
+    let means = numbers((packed.tokens(), WIDTH), 3);
+    let by_means = prepared.by_means().unwrap().loss_of(&likeness::means(&means, packed).unwrap()).unwrap();
+    assert!((loss - f64::from(by_means.to_scalar::<f32>().unwrap())).abs() < 1e-5);
+    let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
+    let rows = alone.packed().tokens();
+    let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();
+    // The others are drawn by the first example, and again the same.
+    let again = together.prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
+    assert_eq!(again.packed().sequences, packed.sequences);
+    assert!(loss > f64::from(first) && loss < f64::from(first) + 0.25 * 20.0);
+}

@@ -1,0 +1,104 @@
+//! Attention within the sequences of a batch, whose tokens lie end to end.
+
+use std::sync::Arc;
+
+use candle_core::{D, Result, Tensor};
+use rayon::prelude::*;
+use turnwise_kernels::training::{self, Attended};
+
+use super::Dropout;
+
+/// What each token takes from its sequence. `projected` has queries, keys and values side by side; `lengths` are those
+/// of the sequences. Of candle's operations: rows of equal length, the empty places masked.
+pub fn attention(
+    projected: &Tensor,
+    lengths: &[usize],
+    heads: usize,
+    dropped: Option<Dropout>,
+) -> Result<Tensor> {
+    let (tokens, width) = projected.dims2()?;
+    let (width, device, dtype) = (width / 3, projected.device(), projected.dtype());
+    let (count, longest, size) = (lengths.len(), lengths.iter().copied().max().unwrap_or(0), width / heads);
+    // Where a place of the rows is taken from (any token where it is empty), and where a token lies in the rows.
+    let (mut from, mut to, mut mask) =
+        (vec![0u32; count * longest], Vec::new(), vec![-1e4f32; count * longest]);
+    let mut start = 0;
+    for (n, length) in lengths.iter().enumerate() {
+        for i in 0..*length {
+            from[n * longest + i] = (start + i) as u32;
+            mask[n * longest + i] = 0.0;
+            to.push((n * longest + i) as u32);
+        }
+        start += length;
+    }
+    let rows = projected.index_select(&Tensor::from_vec(from, count * longest, device)?, 0)?;
+    let rows = rows.reshape((count, longest, 3, heads, size))?;
+    let part = |n: usize| rows.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
+    let (queries, keys, values) = ((part(0)? / (size as f64).sqrt())?, part(1)?, part(2)?);
+    let mask = Tensor::from_vec(mask, (count, 1, 1, longest), device)?.to_dtype(dtype)?;
+    let scores = queries.matmul(&keys.t()?)?.broadcast_add(&mask)?;
+    let mut weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+    if let Some(dropped) = dropped {
+        let mut factors = vec![0f32; count * heads * longest * longest];
+        for (n, length) in lengths.iter().enumerate() {
+            let dropped = dropped.of(n as u32);
+            for row in 0..heads * length {
+                let (head, i) = (row / length, row % length);
+                let at = ((n * heads + head) * longest + i) * longest;
+                for j in 0..*length {
+                    factors[at + j] = dropped.factor((row * length + j) as u32);
+                }
+            }
+        }
+        let factors = Tensor::from_vec(factors, (count, heads, longest, longest), device)?;
+        weights = (weights * factors.to_dtype(dtype)?)?;
+    }
+    let context = weights.matmul(&values)?.transpose(1, 2)?.contiguous()?;
+    let to = Tensor::from_vec(to, tokens, device)?;
+    context.reshape((count * longest, width))?.index_select(&to, 0)
+}
+
+/// The same on the CPU, without empty places.
+#[derive(Debug, Clone)]
+pub(crate) struct Attention {
+    pub(crate) lengths: Arc<[usize]>,
+    pub(crate) heads: usize,
+    pub(crate) dropped: Option<Dropout>,
+}
+
+impl Attention {
+    /// Writes what each token takes, a row of `width` numbers.
+    pub(crate) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
+        self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
+    }
+
+    /// Writes the gradient of queries, keys and values.
+    pub(crate) fn back(&self, projected: &[f32], width: usize, gradient: &[f32], of_projected: &mut [f32]) {
+        self.each(projected, of_projected, (width, 3 * width), |first, of, out| {
+            let rows = &gradient[first * width..][..out.len() / 3];
+            training::attend_backward(of, rows, out);
+        });
+    }
+
+    /// Does something for every sequence: its rows of `projected` and of `out`, which has so many numbers a token.
+    fn each(
+        &self,
+        projected: &[f32],
+        out: &mut [f32],
+        (width, numbers): (usize, usize),
+        f: impl Fn(usize, &Attended, &mut [f32]) + Sync,
+    ) {
+        let mut jobs = Vec::with_capacity(self.lengths.len());
+        let (mut projected, mut out, mut first) = (projected, out, 0);
+        for (n, length) in self.lengths.iter().enumerate() {
+            let (rows, more) = projected.split_at(length * 3 * width);
+            let (to, rest) = std::mem::take(&mut out).split_at_mut(length * numbers);
+            jobs.push((n, first, rows, to));
+            (projected, out, first) = (more, rest, first + length);
+        }
+        jobs.into_par_iter().for_each(|(n, first, rows, out)| {
+            let dropout = self.dropped.map(|d| d.of(n as u32));
+            f(first, &Attended { projected: rows, heads: self.heads, width, dropout }, out);
+        });
+    }
+}

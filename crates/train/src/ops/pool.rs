@@ -1,0 +1,98 @@
+//! Weighted sums over rows: means of texts, of speakers, of turns; whatever the objectives take of tokens.
+
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::{held, is_ours, numbers};
+use turnwise_encoder::Part;
+
+/// For each sum, the parts that it is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Segments {
+    parts: Vec<Vec<Part>>,
+}
+
+impl Segments {
+    /// Of these parts, a list a sum.
+    pub fn new(parts: Vec<Vec<Part>>) -> Self {
+        Segments { parts }
+    }
+
+    /// How many sums.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Every row that counts: the sum, the row, its weight.
+    fn each(&self) -> impl Iterator<Item = (usize, usize, f32)> {
+        let of = |(n, parts): (usize, &'_ Vec<Part>)| {
+            let rows = |p: &Part| p.rows.clone().map(move |row| (n, row, p.weight)).collect::<Vec<_>>();
+            parts.iter().flat_map(rows).collect::<Vec<_>>()
+        };
+        self.parts.iter().enumerate().flat_map(of)
+    }
+}
+
+/// The sums, a row each.
+pub fn pool(x: &Tensor, segments: &Arc<Segments>) -> Result<Tensor> {
+    if is_ours(x) {
+        return x.contiguous()?.apply_op1(Pool(segments.clone()));
+    }
+    plain(x, segments)
+}
+
+/// The same of candle's operations.
+pub(super) fn plain(x: &Tensor, segments: &Segments) -> Result<Tensor> {
+    let (mut sums, mut rows, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    for (sum, row, weight) in segments.each() {
+        sums.push(sum as u32);
+        rows.push(row as u32);
+        weights.push(weight);
+    }
+    let (count, device) = (rows.len(), x.device());
+    let weights = Tensor::from_vec(weights, (count, 1), device)?.to_dtype(x.dtype())?;
+    let picked = x.index_select(&Tensor::from_vec(rows, count, device)?, 0)?.broadcast_mul(&weights)?;
+    let zeros = Tensor::zeros((segments.len(), x.dim(1)?), x.dtype(), device)?;
+    zeros.index_add(&Tensor::from_vec(sums, count, device)?, &picked, 0)
+}
+
+struct Pool(Arc<Segments>);
+
+impl CustomOp1 for Pool {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (x, width) = (numbers(x, layout)?, layout.shape().dims2()?.1);
+        let mut out = vec![0.0; self.0.len() * width];
+        out.par_chunks_mut(width.max(1)).zip(&self.0.parts).for_each(|(out, parts)| {
+            for part in parts {
+                for row in x[part.rows.start * width..part.rows.end * width].chunks_exact(width) {
+                    out.iter_mut().zip(row).for_each(|(o, v)| *o += part.weight * v);
+                }
+            }
+        });
+        Ok((CpuStorage::F32(out), (self.0.len(), width).into()))
+    }
+
+    fn bwd(&self, x: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        let gradient = gradient.contiguous()?;
+        let (gradient, width) = (held(&gradient), x.dim(1)?);
+        let gradient = gradient.get()?;
+        let mut of_x = vec![0.0; x.elem_count()];
+        for (sum, row, weight) in self.0.each() {
+            let from = &gradient[sum * width..(sum + 1) * width];
+            let to = &mut of_x[row * width..(row + 1) * width];
+            to.iter_mut().zip(from).for_each(|(t, g)| *t += weight * g);
+        }
+        Ok(Some(Tensor::from_vec(of_x, x.shape(), x.device())?))
+    }
+}

@@ -1,0 +1,235 @@
+//! AdamW, its state open to be saved and read again.
+
+use std::cell::RefCell;
+
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Tensor, bail};
+use rayon::prelude::*;
+use turnwise_kernels::training;
+
+use super::{device, gradients::Gradients, model::Parameter, ops::held};
+use turnwise_core::error::{Error, Result};
+
+/// How the optimiser is set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// How much of the mean of gradients is kept.
+    pub beta1: f32,
+    /// How much of the mean of their squares.
+    pub beta2: f32,
+    /// Added to the root.
+    pub epsilon: f32,
+    /// What weights lose in a step, times the learning rate.
+    pub decay: f32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.01 }
+    }
+}
+
+/// The optimiser of some parameters.
+pub struct AdamW {
+    settings: Settings,
+    steps: u64,
+    moments: Vec<Moments>,
+}
+
+/// What is remembered of a parameter's gradients.
+struct Moments {
+    mean: Tensor,
+    square: Tensor,
+}
+
+/// Numbers that one thread works on.
+const CHUNK: usize = 1 << 14;
+
+impl AdamW {
+    /// Begins.
+    pub fn new(settings: Settings, parameters: &[Parameter]) -> Result<Self> {
+        let zeros = |p: &Parameter| {
+            let zeros = || Tensor::zeros(p.var.shape(), DType::F32, p.var.device());
+            Ok(Moments { mean: zeros()?, square: zeros()? })
+        };
+        let moments: candle_core::Result<Vec<Moments>> = parameters.iter().map(zeros).collect();
+        Ok(AdamW { settings, steps: 0, moments: moments.map_err(device::error)? })
+    }
+
+    /// Steps taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Takes a step. Gradients are multiplied by `scale` first.
+    pub fn step(
+        &mut self,
+        parameters: &[Parameter],
+        gradients: &Gradients,
+        rate: f64,
+        scale: f64,
+    ) -> Result<()> {
+        self.steps += 1;
+        let Settings { beta1, beta2, epsilon, decay } = self.settings;
+        for ((parameter, gradient), moments) in parameters.iter().zip(gradients.each()).zip(&self.moments) {
+            let Some(gradient) = gradient else { continue };
+            let with = training::AdamW {
+                rate: rate as f32,
+                beta1,
+                beta2,
+                epsilon,
+                decay: if parameter.decays { decay } else { 0.0 },
+                step: self.steps,
+                scale: scale as f32,
+            };
+            let step = match parameter.var.device().is_cpu() {
+                true => moments.step(&parameter.var, gradient, with),
+                false => moments.plain(&parameter.var, gradient, with),
+            };
+            step.map_err(device::error)?;
+        }
+        Ok(())
+    }
+
+    /// What is remembered: for each parameter the mean of gradients and of their squares.
+    pub fn state(&self) -> Result<Vec<[Vec<f32>; 2]>> {
+        let read = |t: &Tensor| t.flatten_all()?.to_vec1();
+        let both = |m: &Moments| Ok([read(&m.mean)?, read(&m.square)?]);
+        let all: candle_core::Result<_> = self.moments.iter().map(both).collect();
+        all.map_err(device::error)
+    }
+
+    /// Goes on from what was remembered.
+    pub fn restore(&mut self, steps: u64, state: Vec<[Vec<f32>; 2]>) -> Result<()> {
+        if state.len() != self.moments.len() {
+            return Err(Error::data(format!(
+                "the state of {} parameters, of {}",
+                state.len(),
+                self.moments.len()
+            )));
+        }
+        for (moments, [mean, square]) in self.moments.iter_mut().zip(state) {
+            let put =
+                |numbers: Vec<f32>, like: &Tensor| Tensor::from_vec(numbers, like.shape(), like.device());
+            moments.mean = put(mean, &moments.mean).map_err(device::error)?;
+            moments.square = put(square, &moments.square).map_err(device::error)?;
+        }
+        self.steps = steps;
+        Ok(())
+    }
+}
+
+impl Moments {
+    fn step(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
+        let gradient = gradient.contiguous()?;
+        let gradient = held(&gradient);
+        let gradient = gradient.get()?;
+        let change =
+            |tensor: &Tensor, f: &mut dyn FnMut(&mut [f32])| tensor.inplace_op1(&Change(RefCell::new(f)));
+        change(weights, &mut |weights| {
+            change(&self.mean, &mut |mean| {
+                change(&self.square, &mut |square| {
+                    let parts = weights
+                        .par_chunks_mut(CHUNK)
+                        .zip(gradient.par_chunks(CHUNK))
+                        .zip(mean.par_chunks_mut(CHUNK))
+                        .zip(square.par_chunks_mut(CHUNK));
+                    parts.for_each(|(((w, g), m), s)| training::adamw(&with, w, g, m, s));
+                })
+                .ok();
+            })
+            .ok();
+        })
+    }
+
+    /// The same of candle's operations.
+    fn plain(&self, weights: &Tensor, gradient: &Tensor, with: training::AdamW) -> candle_core::Result<()> {
+        let f = f64::from;
+        let gradient = (gradient.to_dtype(DType::F32)? * f(with.scale))?;
+        let mean = ((&self.mean * f(with.beta1))? + (&gradient * (1.0 - f(with.beta1)))?)?;
+        let square = ((&self.square * f(with.beta2))? + (gradient.sqr()? * (1.0 - f(with.beta2)))?)?;
+        let steps = i32::try_from(with.step).unwrap_or(i32::MAX);
+        let correct = |beta: f32| 1.0 - f(beta).powi(steps);
+        let root = ((&square / correct(with.beta2))?.sqrt()? + f(with.epsilon))?;
+        let change = ((&mean / root)? * (f(with.rate) / correct(with.beta1)))?;
+        let kept = (weights * (1.0 - f(with.rate) * f(with.decay)))?;
+        put(weights, &(kept - change)?)?;
+        put(&self.mean, &mean)?;
+        put(&self.square, &square)
+    }
+}
+
+/// Writes numbers where others are.
+fn put(to: &Tensor, from: &Tensor) -> candle_core::Result<()> {
+    to.slice_set(&from.contiguous()?, 0, 0)
+}
+
+/// What is done to the numbers of a tensor.
+type Done<'f> = dyn FnMut(&mut [f32]) + 'f;
+
+/// Changes the numbers of a tensor on the CPU.
+struct Change<'f>(RefCell<&'f mut Done<'f>>);
+
+impl InplaceOp1 for Change<'_> {
+    fn name(&self) -> &'static str {
+        "change"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        let Some((from, to)) = layout.contiguous_offsets() else { bail!("numbers that do not lie together") };
+        match storage {
+            CpuStorage::F32(numbers) => (self.0.borrow_mut())(&mut numbers[from..to]),
+            _ => bail!("numbers of another kind than f32"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Var};
+
+    use super::*;
+
+    #[test]
+    fn both_ways_of_a_step_give_the_same_and_a_state_goes_on() {
+        let start: Vec<f32> = (0..40_000).map(|n| (n as f32 * 0.37).sin()).collect();
+        let parameter =
+            |decays| Parameter::new("w", start.clone(), &[200, 200], decays, &Device::Cpu).unwrap();
+        let gradient = |p: &Parameter| {
+            let loss = p.var.as_tensor().sqr().unwrap().sqr().unwrap().sum_all().unwrap();
+            Gradients::take(&mut loss.backward().unwrap(), std::slice::from_ref(p))
+        };
+        for decays in [true, false] {
+            let (a, b) = ([parameter(decays)], [parameter(decays)]);
+            let mut ours = AdamW::new(Settings::default(), &a).unwrap();
+            let plain = AdamW::new(Settings::default(), &b).unwrap();
+            for step in 1..=4 {
+                ours.step(&a, &gradient(&a[0]), 0.01, 0.5).unwrap();
+                let with = training::AdamW {
+                    rate: 0.01,
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    epsilon: 1e-8,
+                    decay: if decays { 0.01 } else { 0.0 },
+                    step,
+                    scale: 0.5,
+                };
+                let g = gradient(&b[0]);
+                plain.moments[0].plain(&b[0].var, g.each().next().unwrap().unwrap(), with).unwrap();
+            }
+            let (x, y) = (a[0].numbers().unwrap(), b[0].numbers().unwrap());
+            assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() < 1e-6));
+            assert!(x != start);
+            // Gone on with from its state, it is the same to the bit.
+            let c = [Parameter {
+                var: Var::from_tensor(&a[0].var.as_tensor().copy().unwrap()).unwrap(),
+                ..a[0].clone()
+            }];
+            let mut again = AdamW::new(Settings::default(), &c).unwrap();
+            again.restore(ours.steps(), ours.state().unwrap()).unwrap();
+            ours.step(&a, &gradient(&a[0]), 0.01, 1.0).unwrap();
+            again.step(&c, &gradient(&c[0]), 0.01, 1.0).unwrap();
+            assert_eq!(a[0].numbers().unwrap(), c[0].numbers().unwrap());
+        }
+    }
+}

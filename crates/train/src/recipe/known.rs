@@ -1,0 +1,112 @@
+//! The recipes that come with the program: what the papers trained, and what our numbers are of. Files of
+//! `benchmarks/recipes/`, whose paths are below a folder of data.
+
+use std::path::{Path, PathBuf};
+
+use super::Recipe;
+use turnwise_core::error::{Error, Result};
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        /// Names and texts.
+        const BUILT_IN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../benchmarks/recipes/", $name, ".toml")))),*];
+    };
+}
+
+built_in!(
+    "auto-sgd",
+    "auto-three",
+    "dial2vec-bitod",
+    "dial2vec-doc2dial",
+    "dial2vec-metalwoz",
+    "dial2vec-multiwoz",
+    "dial2vec-self-dialogue",
+    "dial2vec-sgd",
+    "dialoguecse-ecd",
+    "dialoguecse-jddc",
+    "dialoguecse-mdc",
+    "dialoguecse-of-bitod",
+    "dialoguecse-of-doc2dial",
+    "dialoguecse-of-metalwoz",
+    "dialoguecse-of-multiwoz",
+    "dialoguecse-of-self-dialogue",
+    "dialoguecse-of-sgd",
+    "places-mdc",
+    "responses-chinese",
+    "responses-ubuntu",
+    "siamese-m-ecd",
+    "siamese-m-jddc",
+    "siamese-m-mdc",
+    "siamese-s-ecd",
+    "siamese-s-jddc",
+    "siamese-s-mdc",
+    "surroundings-chinese",
+    "surroundings-mdc",
+    "words-ecd",
+    "words-jddc",
+    "words-mdc",
+);
+
+/// What a recipe is, in its own words: the first line of its file.
+pub fn about(name: &str) -> &'static str {
+    let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+    text.lines().next().unwrap_or("").trim_start_matches("# ")
+}
+
+/// Their names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+impl Recipe {
+    /// The one of a name.
+    pub fn known(name: &str) -> Option<Result<Self>> {
+        let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+        Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
+    }
+
+    /// Looks for its data below a folder.
+    pub fn below(&mut self, folder: &Path) {
+        let below = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.corpus.iter_mut().for_each(below);
+        self.dev.iter_mut().for_each(|dev| below(&mut dev.data));
+    }
+
+    /// The recipe that comes with the program whose run leaves this model: `runs/NAME/model`.
+    pub fn that_leaves(model: &str) -> Option<&'static str> {
+        let name = model.strip_prefix("runs/")?.strip_suffix("/model")?;
+        names().find(|known| *known == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_recipes_of_the_folder_come_with_the_program_and_can_be_run() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/recipes");
+        let files: BTreeSet<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(files, names().map(str::to_owned).collect());
+        for name in names() {
+            let mut recipe = Recipe::known(name).unwrap().unwrap();
+            recipe.below(Path::new("d"));
+            assert!(recipe.corpus.iter().all(|path| path.starts_with("d")), "{name}");
+            recipe.complete(12, 512).unwrap();
+            assert!(about(name).ends_with('.') && about(name).len() > 20, "{name}: {}", about(name));
+            // What it begins with is another's, or a model that can be pulled.
+            assert_eq!(
+                Recipe::that_leaves(&recipe.model).is_some(),
+                recipe.model.starts_with("runs/"),
+                "{name}: {}",
+                recipe.model
+            );
+        }
+    }
+}

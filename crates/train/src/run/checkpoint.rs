@@ -1,0 +1,180 @@
+//! A run as it is after a step: parameters, what the optimiser remembers, and of what it all is.
+
+use std::{
+    borrow::Cow,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use safetensors::{Dtype, SafeTensors, View, serialize_to_file};
+use serde::{Deserialize, Serialize};
+
+use crate::trainer::Trainer;
+use turnwise_core::{
+    error::{Error, IoContext, Result},
+    files,
+};
+
+/// What a checkpoint is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// `turnwise/checkpoint/2`.
+    pub schema: String,
+    /// Steps taken.
+    pub step: u64,
+    /// The run's recipe, data and model, as a hash: another's state is not gone on with.
+    pub run: String,
+    /// The hash of its numbers: a bit that turned over is told, and not trained on.
+    pub numbers: String,
+}
+
+const SCHEMA: &str = "turnwise/checkpoint/2";
+const STATE: &str = "state.json";
+const TENSORS: &str = "tensors.safetensors";
+/// What stands before a parameter's name for the means of its gradients and of their squares.
+const MOMENTS: [&str; 2] = ["mean:", "square:"];
+
+/// Writes a checkpoint into a folder of checkpoints: whole, or not at all.
+pub fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<PathBuf> {
+    save_as(folder, &name(trainer.optimizer().steps()), trainer, run)
+}
+
+/// The same under another name.
+pub fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<PathBuf> {
+    let step = trainer.optimizer().steps();
+    let target = folder.join(name);
+    let beside = files::beside(&target);
+    files::remove_folder(&beside)?;
+    fs::create_dir_all(&beside).at("create", &beside)?;
+    let state = trainer.optimizer().state()?;
+    let mut tensors = Vec::new();
+    for (parameter, moments) in trainer.parameters().iter().zip(state) {
+        tensors.push((parameter.name.clone(), Numbers::new(parameter.numbers()?)));
+        for (prefix, numbers) in MOMENTS.iter().zip(moments) {
+            tensors.push((format!("{prefix}{}", parameter.name), Numbers::new(numbers)));
+        }
+    }
+    let path = beside.join(TENSORS);
+    serialize_to_file(tensors, None, &path)
+        .map_err(|e| Error::Internal(format!("{} cannot be written: {e}", path.display())))?;
+    let written = fs::File::options().read(true).write(true).open(&path).at("open", &path)?;
+    written.sync_all().at("flush", &path)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(&written).at("read", &path)?;
+    let numbers = short(&hasher.finalize());
+    let state = State { schema: SCHEMA.to_owned(), step, run: run.to_owned(), numbers };
+    let text = serde_json::to_string_pretty(&state).map_err(|e| Error::Internal(e.to_string()))?;
+    files::replace(&beside.join(STATE), (text + "\n").as_bytes())?;
+    files::replace_folder(&beside, &target, &folder.join(format!("{name}.old")))?;
+    Ok(target)
+}
+
+/// The checkpoints of a folder, by their steps, the last one last.
+pub fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .flatten()
+        .filter_map(|e| Some((e.file_name().to_str()?.strip_prefix("step-")?.parse().ok()?, e.path())))
+        .filter(|(_, path): &(u64, PathBuf)| path.join(STATE).is_file())
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Removes all but the last few.
+pub fn prune(folder: &Path, kept: usize) -> Result<()> {
+    let all = list(folder);
+    let old = all.len().saturating_sub(kept.max(1));
+    all.iter().take(old).try_for_each(|(_, path)| files::remove_folder(path))
+}
+
+/// Brings a trainer to where a checkpoint was.
+pub fn load(path: &Path, trainer: &mut Trainer, run: &str) -> Result<State> {
+    let text = fs::read_to_string(path.join(STATE)).at("read", path.join(STATE))?;
+    let damaged = |what: String| Error::Corrupt {
+        path: path.to_owned(),
+        what,
+        hint: "remove this folder: the run goes on from the checkpoint before it".to_owned(),
+    };
+    let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+    if state.schema != SCHEMA {
+        return Err(damaged(format!("it is a {}, and this turnwise reads {SCHEMA}", state.schema)));
+    }
+    if state.run != run {
+        return Err(Error::Input {
+            message: format!("{} is of other data, another model or other settings", path.display()),
+            hint: Some(
+                "train into another folder; `recipe.toml` in the folder says what the run was of".to_owned(),
+            ),
+        });
+    }
+    let file = path.join(TENSORS);
+    let bytes = fs::read(&file).at("read", &file)?;
+    if short(&blake3::hash(&bytes)) != state.numbers {
+        return Err(damaged(format!("{TENSORS} is not what was written")));
+    }
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
+    let read = |name: &str, length: usize| -> Result<Vec<f32>> {
+        let tensor = tensors.tensor(name).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
+        let numbers: Vec<f32> =
+            tensor.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        match tensor.dtype() == Dtype::F32 && numbers.len() == length && numbers.iter().all(|n| n.is_finite())
+        {
+            true => Ok(numbers),
+            false => Err(damaged(format!("{TENSORS}: `{name}` does not hold {length} finite numbers"))),
+        }
+    };
+    // All is read before anything is changed.
+    let mut all = Vec::new();
+    for parameter in trainer.parameters() {
+        let length = parameter.var.elem_count();
+        let own = read(&parameter.name, length)?;
+        let [mean, square] = MOMENTS.map(|prefix| read(&format!("{prefix}{}", parameter.name), length));
+        all.push((own, [mean?, square?]));
+    }
+    let mut moments = Vec::with_capacity(all.len());
+    for (parameter, (own, both)) in trainer.parameters().iter().zip(all) {
+        parameter.set(own)?;
+        moments.push(both);
+    }
+    trainer.restore(state.step, moments)?;
+    Ok(state)
+}
+
+fn short(hash: &blake3::Hash) -> String {
+    hash.to_hex()[..32].to_owned()
+}
+
+fn name(step: u64) -> String {
+    format!("step-{step:08}")
+}
+
+/// Numbers on their way into a file.
+struct Numbers {
+    shape: [usize; 1],
+    numbers: Vec<f32>,
+}
+
+impl Numbers {
+    fn new(numbers: Vec<f32>) -> Self {
+        Numbers { shape: [numbers.len()], numbers }
+    }
+}
+
+impl View for Numbers {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>().into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.numbers.len() * 4
+    }
+}

@@ -1,0 +1,83 @@
+//! Small matrices that tell how vectors lie: sums of products of their numbers, in 64 bits, row after row.
+
+use super::ops::{Matrix, product};
+use turnwise_encoder::statics::eigen;
+
+/// `XᵀY` of rows.
+pub(super) fn between(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
+    out.into_iter().map(f64::from).collect()
+}
+
+/// `XᵀX` of rows.
+pub(super) fn within(rows: &[f32], dim: usize) -> Vec<f64> {
+    between(rows, rows, dim)
+}
+
+/// `A^-½` of a symmetric matrix without zeros among its eigenvalues.
+pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
+    power(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
+}
+
+/// `A^½` of a symmetric matrix without negative eigenvalues.
+pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
+    power(matrix, dim, |value| value.max(0.0).sqrt())
+}
+
+/// A symmetric matrix whose eigenvalues become others.
+fn power(matrix: Vec<f64>, dim: usize, of: impl Fn(f64) -> f64) -> Vec<f64> {
+    let eigen = eigen::symmetric(matrix, dim);
+    let values: Vec<f64> = eigen.values.iter().map(|value| of(*value)).collect();
+    let mut out = vec![0.0; dim * dim];
+    for (value, vector) in values.iter().zip(&eigen.vectors) {
+        for (row, own) in out.chunks_exact_mut(dim).zip(vector) {
+            row.iter_mut().zip(vector).for_each(|(out, other)| *out += value * own * other);
+        }
+    }
+    out
+}
+
+/// `A·B`.
+pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; dim * dim];
+    for (row, out) in a.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+        for (left, right) in row.iter().zip(b.chunks_exact(dim)) {
+            out.iter_mut().zip(right).for_each(|(out, right)| *out += left * right);
+        }
+    }
+    out
+}
+
+/// `Aᵀ`.
+pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
+    (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
+}
+
+/// The mean of the numbers on the diagonal.
+pub(super) fn mean_variance(a: &[f64], dim: usize) -> f64 {
+    a.iter().step_by(dim + 1).sum::<f64>() / dim as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_what_they_are_called() {
+        let a = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(times(&a, &[0.0, 1.0, 1.0, 0.0], 2), [2.0, 1.0, 4.0, 3.0]);
+        assert_eq!(transposed(&a, 2), [1.0, 3.0, 2.0, 4.0]);
+        assert_eq!(mean_variance(&a, 2), 2.5);
+        let rows = [1.0, 2.0, 0.0, 1.0];
+        assert_eq!(within(&rows, 2), [1.0, 2.0, 2.0, 5.0]);
+        assert_eq!(between(&rows, &[1.0, 0.0, 3.0, 4.0], 2), [1.0, 0.0, 5.0, 4.0]);
+        let symmetric = vec![3.0, 1.0, 1.0, 2.0];
+        let inverse = inverse_root(symmetric.clone(), 2);
+        let one = times(&times(&inverse, &symmetric, 2), &inverse, 2);
+        assert!(one.iter().zip([1.0, 0.0, 0.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{one:?}");
+        let twice = root(symmetric.clone(), 2);
+        let whole = times(&twice, &twice, 2);
+        assert!(whole.iter().zip(&symmetric).all(|(a, b)| (a - b).abs() < 1e-12), "{whole:?}");
+    }
+}

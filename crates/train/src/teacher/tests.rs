@@ -1,0 +1,76 @@
+//! Teachers of dialogues whose topics are known to the test alone.
+
+use super::*;
+use turnwise_core::random::Random;
+
+const TOPICS: usize = 50;
+
+/// Vectors that are the topic's, with noise that is louder in some directions than all that tells; and words, with less.
+fn views(count: usize, telling: f64) -> (Vectors, Vectors) {
+    let mut random = Random::new(3, 0);
+    let mut noise = move || (0..4).map(|_| random.unit() - 0.5).sum::<f64>();
+    let mut topics =
+        |dim: usize| -> Vec<Vec<f64>> { (0..TOPICS).map(|_| (0..dim).map(|_| noise()).collect()).collect() };
+    let (of_meaning, of_words) = (topics(24), topics(12));
+    let mut random = Random::new(4, 0);
+    let mut noise = move || (0..4).map(|_| random.unit() - 0.5).sum::<f64>();
+    let (mut meaning, mut words) = (Vectors::new(30), Vectors::new(12));
+    for n in 0..count {
+        let own = of_meaning[n % TOPICS].iter().map(|t| t + 0.4 * noise()).collect::<Vec<f64>>();
+        let loud = (0..6).map(|_| 1.5 * noise());
+        meaning.push(&own.into_iter().chain(loud).map(|v| v as f32).collect::<Vec<f32>>());
+        let own = of_words[n % TOPICS].iter().map(|t| (telling * t + 0.3 * noise()) as f32);
+        words.push(&own.collect::<Vec<f32>>());
+    }
+    (meaning, words)
+}
+
+/// The part of the ten nearest that are of the same topic.
+fn precision(vectors: &Vectors) -> f64 {
+    let mut right = 0;
+    near::rows(vectors, &mut |n, scores| {
+        let mut order: Vec<usize> = (0..scores.len()).filter(|o| *o != n).collect();
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        right += order[..10].iter().filter(|o| *o % TOPICS == n % TOPICS).count();
+    });
+    right as f64 / (10 * vectors.len()) as f64
+}
+
+#[test]
+fn a_teacher_sees_topics_better_than_what_it_was_made_of() {
+    let (meaning, words) = views(600, 1.0);
+    let teacher = Teacher::learn(&meaning, &words, Settings { axes: 24, ..Settings::default() }).unwrap();
+    let (before, after) = (precision(&centred(&meaning)), precision(&teacher.vectors));
+    assert!(after > before + 0.05 && after > 0.9, "{before} {after}");
+    let same =
+        (0..600).flat_map(|n| teacher.neighbours(n).iter().map(move |o| n % TOPICS == *o as usize % TOPICS));
+    let same: Vec<bool> = same.collect();
+    assert!(same.iter().filter(|s| **s).count() as f64 > 0.9 * same.len() as f64);
+    assert!((teacher.likeness(5, 5) - 1.0).abs() < 1e-5);
+}
+
+#[test]
+fn words_that_tell_nothing_count_little() {
+    let weight = |telling| {
+        let (meaning, words) = views(600, telling);
+        Teacher::learn(&meaning, &words, Settings::default()).unwrap().weight()
+    };
+    assert!(weight(0.0) < 0.1 && weight(1.0) > weight(0.0) + 0.1, "{} {}", weight(0.0), weight(1.0));
+}
+
+#[test]
+fn neighbours_are_mutual_and_never_oneself() {
+    let (meaning, _) = views(300, 1.0);
+    let lists = near::mutual(&centred(&meaning), 5);
+    for (n, list) in lists.iter().enumerate() {
+        assert!(list.len() <= 5 && !list.contains(&(n as u32)));
+        assert!(list.iter().all(|o| lists[*o as usize].contains(&(n as u32))));
+    }
+}
+
+#[test]
+fn too_few_dialogues_are_told() {
+    let (meaning, words) = views(20, 1.0);
+    let error = Teacher::learn(&meaning, &words, Settings::default()).err().unwrap();
+    assert!(error.to_string().contains("are alike: 20"), "{error}");
+}

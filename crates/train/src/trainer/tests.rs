@@ -1,0 +1,179 @@
+//! Whole runs on a small network.
+
+use candle_core::{DType, Device};
+
+use super::*;
+use crate::{
+    data::Said,
+    model::Freezing,
+    objectives::{Dial2vec, DialogueCse, Matching, NextTurn, Places, Relevance, SimCse, Turns, Words},
+    schedule,
+};
+use turnwise_encoder::{Network, testing::small_shape};
+
+fn network() -> Network {
+    Network::random(small_shape(), 2, 60, 64, 3)
+}
+
+/// Dialogues about one of ten things each, so that there is something to be learned.
+fn data() -> TrainingSet {
+    data_in(None)
+}
+
+fn data_in(folder: Option<&std::path::Path>) -> TrainingSet {
+    let said = |dialogue: u32, turn: u32| Said {
+        speaker: turn % 2,
+        part: turn % 2,
+        ids: (0..4).map(|i| 10 + (dialogue % 10) * 5 + (dialogue * 3 + turn * 2 + i * 7) % 5).collect(),
+    };
+    let dialogues = (0..30).map(|d| (0..5).map(|t| said(d, t)).collect()).collect();
+    TrainingSet::of(dialogues, vec![1], vec![2], folder)
+}
+
+fn plan(dropout: f32, parts: usize) -> Plan {
+    Plan {
+        batch: 8,
+        parts,
+        rate: 2e-3,
+        schedule: Schedule { shape: schedule::Shape::Linear, warm_up: 2, steps: 40 },
+        optimizer: optimizer::Settings::default(),
+        clip: Some(1.0),
+        dropout,
+        seed: 11,
+    }
+}
+
+fn trainable(layers: usize) -> Trainable {
+    let freezing = Freezing { layers, embeddings: layers > 0, memory: 1 << 20 };
+    Trainable::new(network(), freezing, &Device::Cpu, DType::F32).unwrap()
+}
+
+fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
+    let mut dial2vec = Dial2vec::new(data).unwrap();
+    dial2vec.negatives = 3;
+    vec![
+        Box::new(DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(DialogueCse::new(Turns::Weighted, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(dial2vec),
+        Box::new(SimCse::default()),
+        Box::new(NextTurn::new(Matching::Cosine, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(NextTurn::new(Matching::Layer, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(NextTurn::new(Matching::Perceptron, 24, 1, &Device::Cpu).unwrap()),
+        Box::new(Words::new(&trainable(1), Some(3), 1).unwrap()),
+        Box::new(Relevance::new(24, 1, &Device::Cpu).unwrap()),
+        Box::new(Places::new(&trainable(0), data, 16, 1).unwrap()),
+    ]
+}
+
+#[test]
+fn every_objective_learns() {
+    let data = data();
+    for objective in objectives(&data) {
+        let model = trainable(0);
+        let mut plan = plan(0.1, 1);
+        plan.schedule.steps = 100;
+        let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
+        let losses: Vec<f64> = (0..100).map(|_| trainer.step().unwrap().loss).collect();
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+        let (first, last) = (mean(&losses[..8]), mean(&losses[92..]));
+        assert!(last < 0.95 * first, "{}: {first} {last}", objective.name());
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_is_the_run_that_was_not_interrupted() {
+    let data = data();
+    for objective in objectives(&data) {
+        let numbers = |trainer: &Trainer| -> Vec<Vec<f32>> {
+            trainer.parameters().iter().map(|p| p.numbers().unwrap()).collect()
+        };
+        let heads: Vec<Vec<f32>> = objective.heads().iter().map(|h| h.numbers().unwrap()).collect();
+        let model = trainable(1);
+        let mut whole = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
+        for _ in 0..6 {
+            whole.step().unwrap();
+        }
+        let (middle, state) = (numbers(&whole), whole.optimizer().state().unwrap());
+        let rest: Vec<Stepped> = (0..6).map(|_| whole.step().unwrap()).collect();
+        let end = numbers(&whole);
+        // The objective's own parameters are shared with the first run: they are set as well.
+        let model = trainable(1);
+        let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
+        again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
+        again.restore(6, state).unwrap();
+        let gone_on: Vec<Stepped> = (0..6).map(|_| again.step().unwrap()).collect();
+        assert_eq!(gone_on, rest, "{}", objective.name());
+        assert_eq!(numbers(&again), end, "{}", objective.name());
+        objective.heads().iter().zip(heads).for_each(|(h, numbers)| h.set(numbers).unwrap());
+    }
+}
+
+#[test]
+fn parts_and_devices_make_the_same_step() {
+    let data = data();
+    for objective in objectives(&data) {
+        let before: Vec<Vec<f32>> = objective.heads().iter().map(|h| h.numbers().unwrap()).collect();
+        let run = |parts, devices: usize| {
+            objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
+            let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
+            // Sums are made in other orders: where a gradient is next to nothing, that must not decide a step's direction.
+            let mut plan = plan(0.0, parts);
+            plan.optimizer.epsilon = 1e-3;
+            let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
+            let mut trainer = trainer.beside(&others);
+            let losses: Vec<f64> = (0..5).map(|_| trainer.step().unwrap().loss).collect();
+            let heads: Vec<f32> = objective.heads().iter().flat_map(|h| h.numbers().unwrap()).collect();
+            (losses, [model.network().unwrap().layers[0].query.weight.clone(), heads].concat())
+        };
+        let whole = run(1, 1);
+        for (parts, devices) in [(3, 1), (1, 3), (2, 2)] {
+            let other = run(parts, devices);
+            let name = format!("{}, {parts} parts, {devices} devices", objective.name());
+            assert!(
+                whole.0.iter().zip(&other.0).all(|(a, b)| (a - b).abs() < 1e-4),
+                "{name}: {:?} {:?}",
+                whole.0,
+                other.0
+            );
+            let far = whole.1.iter().zip(&other.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(far < 2e-4, "{name}: {far}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_changed_by_a_step_that_cannot_be_computed() {
+    let data = data();
+    let mut objective = DialogueCse::new(Turns::Mean, 24, 1, &Device::Cpu).unwrap();
+    objective.temperature = 1e-42;
+    let model = trainable(0);
+    let mut trainer = Trainer::new(&model, &objective, &data, plan(0.0, 1)).unwrap();
+    let error = trainer.step().unwrap_err();
+    assert!(error.to_string().contains("finite"), "{error}");
+    assert_eq!(model.network().unwrap(), network());
+}
+
+#[test]
+fn data_without_examples_are_named() {
+    let data = TrainingSet::of(vec![], vec![1], vec![2], None);
+    let model = trainable(0);
+    let error = Trainer::new(&model, &SimCse::default(), &data, plan(0.0, 1)).err().unwrap();
+    assert!(error.to_string().contains("simcse"), "{error}");
+}
+
+/// Losses to the bit, and what was learned.
+fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>>) {
+    let model = trainable(1);
+    let mut trainer = Trainer::new(&model, objective, data, plan(0.1, 1)).unwrap();
+    let losses = (0..12).map(|_| trainer.step().unwrap().loss.to_bits()).collect();
+    (losses, trainer.parameters().iter().map(|p| p.numbers().unwrap()).collect())
+}
+
+#[test]
+fn what_is_learned_from_a_file_is_what_is_learned_from_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, file) = (data(), data_in(Some(folder.path())));
+    for (of_memory, of_file) in objectives(&memory).into_iter().zip(objectives(&file)) {
+        assert_eq!(run(&memory, of_memory.as_ref()), run(&file, of_file.as_ref()), "{}", of_file.name());
+    }
+}
