@@ -355,7 +355,7 @@ fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
     assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1"));
     // What another build can do is not taken away by one that cannot.
     rename("jieba-1");
-    if Analyzer::named("jieba-1").is_err() {
+    if "jieba-1".parse::<turnwise_text::Analyzer>().is_err() {
         let snapshot = Snapshot::open(root).unwrap();
         let e = Lexical::update(root, &snapshot, &|| false, &mut |_| {}).unwrap_err();
         assert!(e.to_string().contains("built without the dictionary of `jieba-1`"), "{e}");
