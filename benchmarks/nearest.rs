@@ -23,7 +23,7 @@ use std::{
 mod peer;
 
 use turnwise_nearest::{
-    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Scratch, Watch, Way, freeze,
+    Allowed, Ask, BuildOptions, Builder, Frozen, Metric, Originals, Points, Progress, Scratch, Way, freeze,
 };
 
 /// As the program has it.
@@ -115,7 +115,7 @@ fn main() {
 #[derive(Default)]
 struct Memory(AtomicUsize);
 
-impl Watch for Memory {
+impl Progress for Memory {
     fn stop(&self) -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -8,7 +8,7 @@ use turnwise_search::Searcher;
 mod milvus {
     use crate::cli::{Context, env_vars, printer::counted};
     use turnwise_core::error::{Error, Result};
-    use turnwise_milvus::{Milvus, MilvusHome, Target};
+    use turnwise_milvus::{Milvus, MilvusWriter, Target};
     use turnwise_search::Searcher;
 
     #[cfg(feature = "serve")]
@@ -34,7 +34,7 @@ mod milvus {
         }
 
         /// What came is there as a whole, and not all of it is found by its words.
-        pub(crate) fn tell_cut(&self, home: &MilvusHome) {
+        pub(crate) fn tell_cut(&self, home: &MilvusWriter) {
             let texts = match home.cut() {
                 0 => return,
                 1 => "1 text is".to_owned(),

@@ -1,18 +1,18 @@
-//! Progress: a bar on a terminal, a plain line every few seconds elsewhere, nothing where it is off.
+//! ProgressBar: a bar on a terminal, a plain line every few seconds elsewhere, nothing where it is off.
 
 use std::{
     fmt,
     time::{Duration, Instant},
 };
 
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressState, ProgressStyle};
 
 use crate::cli::printer::{Printer, grouped};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
 /// How far a long command has come.
-pub(crate) struct Progress<'a> {
+pub(crate) struct ProgressBar<'a> {
     printer: &'a Printer,
     kind: Kind,
     what: &'static str,
@@ -27,12 +27,12 @@ pub(crate) struct Progress<'a> {
 
 enum Kind {
     Off,
-    Bar(ProgressBar),
+    Bar(indicatif::ProgressBar),
     Plain,
 }
 
-impl<'a> Progress<'a> {
-    /// Begins. `total` is what `done` in [`Progress::set`] grows to, if that is known.
+impl<'a> ProgressBar<'a> {
+    /// Begins. `total` is what `done` in [`ProgressBar::set`] grows to, if that is known.
     pub(crate) fn new(
         printer: &'a Printer,
         what: &'static str,
@@ -45,7 +45,7 @@ impl<'a> Progress<'a> {
             Some(true) => Kind::Bar(bar(what, total)),
         };
         let now = Instant::now();
-        Progress {
+        ProgressBar {
             printer,
             kind,
             what,
@@ -127,7 +127,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl Drop for Progress<'_> {
+impl Drop for ProgressBar<'_> {
     fn drop(&mut self) {
         if let Kind::Bar(bar) = &self.kind {
             bar.finish_and_clear();
@@ -145,10 +145,12 @@ fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
     }
 }
 
-fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+fn bar(what: &'static str, total: Option<u64>) -> indicatif::ProgressBar {
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}{left}"),
-        None => (ProgressBar::new_spinner(), "{prefix} {spinner}  {msg}  {elapsed}"),
+        Some(total) => {
+            (indicatif::ProgressBar::new(total), "{prefix} {bar:30.cyan/dim} {percent:>3}%  {msg}{left}")
+        }
+        None => (indicatif::ProgressBar::new_spinner(), "{prefix} {spinner}  {msg}  {elapsed}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.with_key("left", left));

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::cli::{printer::Printer, progress::Progress, signals};
+use crate::cli::{printer::Printer, progress::ProgressBar, signals};
 use turnwise_eval::rank;
 use turnwise_index::{
-    dense::{Step, Watch},
+    dense::{Progress, Step},
     vectors::Kind,
 };
 
@@ -20,7 +20,7 @@ struct Now<'a, S> {
     step: S,
     done: u64,
     of: u64,
-    progress: Progress<'a>,
+    progress: ProgressBar<'a>,
 }
 
 impl<'a, S: Copy + PartialEq> Watching<'a, S> {
@@ -35,7 +35,7 @@ impl<'a, S: Copy + PartialEq> Watching<'a, S> {
         if !now.as_ref().is_some_and(goes_on) {
             // The old bar goes before the new one comes.
             now.take();
-            let progress = Progress::new(self.printer, what, unit, Some(of));
+            let progress = ProgressBar::new(self.printer, what, unit, Some(of));
             *now = Some(Now { step, done, of, progress });
         }
         if let Some(now) = now.as_mut() {
@@ -45,7 +45,7 @@ impl<'a, S: Copy + PartialEq> Watching<'a, S> {
     }
 }
 
-impl Watch for Watching<'_, Step> {
+impl Progress for Watching<'_, Step> {
     fn stop(&self) -> bool {
         signals::stopped()
     }
@@ -61,7 +61,7 @@ impl Watch for Watching<'_, Step> {
     }
 }
 
-impl rank::Watch for Watching<'_, rank::Step> {
+impl rank::Progress for Watching<'_, rank::Step> {
     fn stop(&self) -> bool {
         signals::stopped()
     }

@@ -12,9 +12,9 @@ use turnwise::{
     corpus::Dialogue,
     encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions},
     error::Class,
-    milvus::{Milvus, MilvusHome, Target},
+    milvus::{Milvus, MilvusWriter, Target},
     search::{Mode, SearchRequest, Searcher},
-    store::{Prepared, Put, ingest::Home},
+    store::{Prepared, Put, ingest::DialogueSink},
 };
 
 use crate::{
@@ -79,7 +79,7 @@ fn collections_that_something_else_changed_are_told() {
     let e = opened(&place.target);
     assert!(e.class() == Class::Unavailable && e.to_string().contains("chats_g1_utterances"), "{e}");
     their_client(&server, "create_collection('chats_g1_utterances', dimension=4)");
-    for e in [opened(&place.target), MilvusHome::open(&place.target).err().unwrap()] {
+    for e in [opened(&place.target), MilvusWriter::open(&place.target).err().unwrap()] {
         let what = "chats_g1_utterances has another kind of column `id`: something else changed it";
         assert!(e.to_string().ends_with(what), "{e}");
         assert!(e.hint().unwrap().contains("--replace"), "{e:?}");
@@ -123,7 +123,7 @@ fn what_is_missing_or_of_somebody_else_is_told() {
     assert!(e.hint().unwrap().starts_with("`turnwise ingest --engine milvus://"));
     // A collection that somebody else made, with Milvus' own client.
     their_client(&server, "create_collection('theirs', dimension=4)");
-    for e in [opened(&server.target("theirs")), MilvusHome::open(&server.target("theirs")).err().unwrap()] {
+    for e in [opened(&server.target("theirs")), MilvusWriter::open(&server.target("theirs")).err().unwrap()] {
         assert!(e.to_string().contains("turnwise did not make it"), "{e}");
     }
 }
@@ -134,7 +134,7 @@ fn vectors_of_another_encoder_do_not_get_in_nor_are_searched() {
     let place = Far { target: server.target("chats") };
     place.ingest(&[dialogue(1, 1)]);
     let other: Arc<dyn Encoder> = Arc::new(Words { salt: 1 });
-    let refused = MilvusHome::open_or_create(
+    let refused = MilvusWriter::open_or_create(
         &place.target,
         Default::default(),
         Some(Words { salt: 1 }.recipe()),
@@ -154,7 +154,7 @@ fn a_server_that_dies_in_an_ingest_loses_nothing_that_was_acknowledged() {
     let place = Far { target };
     let dialogues: Vec<_> = (0..60).map(|n| dialogue(n, 1)).collect();
     let mut home = place.home();
-    let put = |home: &mut MilvusHome, some: &[Dialogue]| {
+    let put = |home: &mut MilvusWriter, some: &[Dialogue]| {
         some.iter().map(|d| home.put(&Prepared::new(d).unwrap())).collect::<Result<Vec<_>>>()
     };
     put(&mut home, &dialogues[..30]).unwrap();
@@ -214,7 +214,8 @@ fn what_is_no_vector_does_not_leave_the_house() {
     let home = |number: f32| {
         let recipe = Some(Words { salt: 0 }.recipe());
         let broken: Arc<dyn Encoder> = Arc::new(Broken(number));
-        let mut home = MilvusHome::open_or_create(&target, Default::default(), recipe, Some(broken)).unwrap();
+        let mut home =
+            MilvusWriter::open_or_create(&target, Default::default(), recipe, Some(broken)).unwrap();
         home.put(&Prepared::new(&dialogue(1, 1)).unwrap()).unwrap();
         home
     };

@@ -97,9 +97,9 @@ pub struct Far {
 
 #[cfg(feature = "milvus")]
 impl Far {
-    pub fn home(&self) -> turnwise::milvus::MilvusHome {
+    pub fn home(&self) -> turnwise::milvus::MilvusWriter {
         let recipe = Some(Words { salt: 0 }.recipe());
-        turnwise::milvus::MilvusHome::open_or_create(
+        turnwise::milvus::MilvusWriter::open_or_create(
             &self.target,
             Default::default(),
             recipe,
@@ -116,7 +116,7 @@ impl Place for Far {
     }
 
     fn ingest(&self, dialogues: &[Dialogue]) -> Vec<Put> {
-        use turnwise::store::ingest::Home;
+        use turnwise::store::ingest::DialogueSink;
         let mut home = self.home();
         let puts = dialogues.iter().map(|d| home.put(&Prepared::new(d).unwrap()).unwrap()).collect();
         home.commit(None).unwrap();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use turnwise::{error::Class, milvus::MilvusHome};
+use turnwise::{error::Class, milvus::MilvusWriter};
 
 /// How long a server may take to begin.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -71,7 +71,7 @@ impl Server {
     /// Until it answers. It listens before it does: for seconds, where its program comes from a cold disk.
     fn wait(&self) {
         let begun = Instant::now();
-        while let Err(e) = MilvusHome::manifest(&self.target("nobody")) {
+        while let Err(e) = MilvusWriter::manifest(&self.target("nobody")) {
             assert!(e.class() == Class::Unavailable && begun.elapsed() < PATIENCE, "no server begins: {e}");
             thread::sleep(Duration::from_millis(50));
         }

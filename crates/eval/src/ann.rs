@@ -13,9 +13,9 @@ use turnwise_nearest::{
 };
 
 use super::{
-    kept,
-    rank::{Step, Watch},
+    rank::{Progress, Step},
     result::{file_name, machine},
+    result_store,
     throughput::{Latency, a_second},
 };
 use turnwise_core::{
@@ -165,7 +165,7 @@ pub fn measure(
     sweep: &Sweep,
     source: Source,
     folder: &Path,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Measured> {
     if queries.is_empty() || base.len() < sweep.k || base.dim() != queries.dim() {
         return Err(Error::Data {
@@ -248,7 +248,7 @@ pub fn measure(
 
 /// The score of each query's k-th nearest, by looking at all: what is as near counts as found, so that which of equally near
 /// ones is found does not matter.
-fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Watch) -> Result<Vec<f32>> {
+fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress) -> Result<Vec<f32>> {
     let kth = |n: usize| {
         let mut scores = Vec::new();
         products(queries.row(n), base.flat(), base.dim(), &mut scores);
@@ -315,11 +315,11 @@ impl Drop for Removed {
 
 /// Shows how far building is, and keeps the most memory that it had.
 struct Building<'a> {
-    watch: &'a dyn Watch,
+    watch: &'a dyn Progress,
     most: AtomicU64,
 }
 
-impl turnwise_nearest::Watch for Building<'_> {
+impl turnwise_nearest::Progress for Building<'_> {
     fn stop(&self) -> bool {
         self.most.fetch_max(own_bytes().unwrap_or(0), Ordering::Relaxed);
         self.watch.stop()
@@ -347,12 +347,12 @@ impl Measured {
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Self> {
-        kept::read(path, SCHEMA)
+        result_store::read(path, SCHEMA)
     }
 
     /// Writes it among results; the file appears whole or not at all.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        kept::write(&folder.join(self.file_name()), self)
+        result_store::write(&folder.join(self.file_name()), self)
     }
 }
 

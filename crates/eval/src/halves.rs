@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::rank::{Items, Pool};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
-use turnwise_train::{near, run::evaluations::FEWEST_ASIDE};
+use turnwise_train::{neighbors, run::evaluations::FEWEST_ASIDE};
 
 /// How many neighbours are looked at, and of how many dialogues one of them is.
 const NEAR: usize = 10;
@@ -68,7 +68,7 @@ impl Halves {
             let dot =
                 |other: usize| row.iter().zip(vectors.row(first + other)).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = (0..count).map(dot).collect();
-            near::best(&scores, n, nearest, f32::NEG_INFINITY)
+            neighbors::best(&scores, n, nearest, f32::NEG_INFINITY)
         };
         let alike = |n: usize| {
             let (one, other) = (near(n, 0), near(n, count));

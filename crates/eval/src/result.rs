@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kept,
+    result_store,
     significance::mean_and_deviation,
     tasks::{Map, Outcome, Skipped, Task, Value},
 };
@@ -138,12 +138,12 @@ fn stem(path: &str) -> String {
 impl Done {
     /// Reads a result.
     pub fn read(path: &Path) -> Result<Self> {
-        kept::read(path, SCHEMA)
+        result_store::read(path, SCHEMA)
     }
 
     /// Writes it; the file appears whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        kept::write(path, self)
+        result_store::write(path, self)
     }
 
     /// What was reached with several seeds, as one result: means, and how far the seeds are apart. `None` of none.

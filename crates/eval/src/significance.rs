@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-pub use turnwise_core::average::mean_and_deviation;
 use turnwise_core::random::Random;
+pub use turnwise_core::stats::mean_and_deviation;
 
 /// Draws of a test or an interval.
 pub const DRAWS: usize = 10_000;

@@ -8,9 +8,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kept,
     recipe::{Checked, Paper, Recipe, Row, Verdict},
     result::{Done, file_name},
+    result_store,
 };
 use turnwise_core::error::Result;
 
@@ -233,12 +233,12 @@ impl Table {
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Self> {
-        kept::read(path, SCHEMA)
+        result_store::read(path, SCHEMA)
     }
 
     /// Writes it among results; the file appears whole or not at all.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        kept::write(&self.path(folder), self)
+        result_store::write(&self.path(folder), self)
     }
 }
 

@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kept,
     result::{file_name, machine},
+    result_store,
 };
 use turnwise_core::error::Result;
 
@@ -145,7 +145,7 @@ impl Throughput {
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Self> {
-        kept::read(path, SCHEMA)
+        result_store::read(path, SCHEMA)
     }
 
     /// Keeps it among results; what was measured of the same files before is replaced.
@@ -154,7 +154,7 @@ impl Throughput {
         let stem = file_name(&stem.unwrap_or_default().to_string_lossy());
         let engine = self.engine.as_deref().unwrap_or_default();
         let hash = blake3::hash(format!("{:?} {}{engine}", self.paths, self.encoder).as_bytes());
-        kept::write(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)
+        result_store::write(&folder.join(format!("throughput-{stem}-{}.json", &hash.to_hex()[..8])), self)
     }
 }
 

@@ -62,9 +62,9 @@ pub trait Engine: Send + Sync {
     /// How many percent of random pairs are less near to each other than this cosine says; `None` if it does not know.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// What a search in these ways cannot find yet, and what takes it long, in words. `unasked` says that nobody asked for
-    /// these ways.
-    fn notes(&self, kind: Kind, ways: Ways, unasked: bool) -> Vec<String>;
+    /// What a search in these modes cannot find yet, and what takes it long, in words. `unasked` says that nobody asked for
+    /// these modes.
+    fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String>;
 
     /// One look at it, by one request.
     fn view(&self) -> Box<dyn View + '_>;
@@ -79,7 +79,7 @@ pub trait Engine: Send + Sync {
 /// be kept until the request is answered.
 pub trait View {
     /// Lets lists hold only what a filter admits, from now on. Gives how many that are, where the engine knows.
-    fn admit(&mut self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Option<u64>>;
+    fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
     /// The nearest to a vector, best first; of equally near ones those with the greater ids first.
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List>;
@@ -97,7 +97,7 @@ pub trait View {
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// The cosine of what was found and a vector; `None` if it has none.
-    fn cosine(&self, kind: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>>;
+    fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>>;
 
     /// The turn of a dialogue that has most of the words, if one has any.
     fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
@@ -123,7 +123,7 @@ pub trait View {
     fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
     /// Says what will be asked for, so that an engine that is far away can fetch it all at once.
-    fn ahead(&self, _kind: Kind, _of: &[Found], _what: Ahead) -> Result<()> {
+    fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Ahead) -> Result<()> {
         Ok(())
     }
 }
@@ -152,11 +152,11 @@ pub enum Ahead {
 
 /// By what is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ways {
-    /// By vectors.
-    pub meaning: bool,
-    /// By words.
-    pub words: bool,
+pub struct SearchModes {
+    /// Nearest vectors.
+    pub dense: bool,
+    /// Matching terms.
+    pub lexical: bool,
 }
 
 /// What an engine can do of what not all can. What it cannot is an error, never another answer.
@@ -180,7 +180,7 @@ pub struct Capabilities {
 
 /// What a list found, before its record is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct Candidate {
     /// The key of its dialogue's id.
     pub dialogue: IdKey,
     /// The dialogue's number: another one when it was replaced.
@@ -195,7 +195,7 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct List {
     /// Best first.
-    pub found: Vec<Found>,
+    pub found: Vec<Candidate>,
     /// Whether there is nothing more.
     pub exhausted: bool,
 }

@@ -9,4 +9,4 @@ pub mod sealed;
 pub mod vectors;
 
 pub use admitted::Admitted;
-pub use engine::Ways;
+pub use engine::SearchModes;

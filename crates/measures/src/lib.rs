@@ -2,10 +2,10 @@
 //!
 //! `tests/fixtures/measures` has what trec_eval, SciPy and scikit-learn say of the same inputs.
 
-pub mod chance;
 pub mod clusters;
 pub mod correlation;
 pub mod plane;
+pub mod random_baseline;
 pub mod ranking;
 pub mod space;
 

@@ -3,7 +3,7 @@
 use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
-    engine::{Capabilities, Engine, View, Ways, Words, unsupported},
+    engine::{Capabilities, Engine, SearchModes, View, Words, unsupported},
     vectors::{Kind, Recipe},
 };
 use turnwise_store::frame::Totals;
@@ -123,7 +123,7 @@ impl Engine for Milvus {
         Ok(None)
     }
 
-    fn notes(&self, _: Kind, _: Ways, _: bool) -> Vec<String> {
+    fn notes(&self, _: Kind, _: SearchModes, _: bool) -> Vec<String> {
         Vec::new()
     }
 

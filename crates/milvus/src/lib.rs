@@ -18,12 +18,11 @@
 //! Words are our own terms, written so that any of Milvus's tokenizers leaves them as they are; filters are expressions
 //! made of the typed filter. Fusion, ranking again and everything else is made above, as for an index on this machine.
 
+mod change_watcher;
 mod connection;
 mod engine;
 mod expression;
 mod generations;
-mod giving;
-mod home;
 mod listing;
 mod manifest;
 mod names;
@@ -31,16 +30,17 @@ mod reading;
 mod rows;
 mod schema;
 mod target;
+mod vector_source;
 mod view;
 mod walk;
-mod watch;
+mod writer;
 mod writing;
 
+pub use change_watcher::{ChangeWatcher, MilvusVersion};
 pub use engine::Milvus;
 pub use generations::Unfinished;
-pub use giving::{Encoding, Giver, Of};
-pub use home::MilvusHome;
 pub use manifest::Manifest;
 pub use target::{Consistency, Graph, Target};
+pub use vector_source::{Encoding, Of, VectorSource};
 pub use walk::{Moved, Walk};
-pub use watch::{Held, Watch};
+pub use writer::MilvusWriter;

@@ -126,7 +126,7 @@ impl Connection {
             None => {
                 let request =
                     CreateAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
-                self.ask("giving a name", async { self.client.create_alias(request?).await })
+                self.ask("vector_source a name", async { self.client.create_alias(request?).await })
             }
             Some(_) => {
                 let request =

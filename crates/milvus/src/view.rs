@@ -22,7 +22,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_index::{
-    engine::{Ahead, Bookmark, Found, List, View, Ways, Words},
+    engine::{Ahead, Bookmark, Candidate, List, SearchModes, View, Words},
     lexical::TermScore,
     vectors::Kind,
 };
@@ -80,7 +80,7 @@ impl<'a> MilvusView<'a> {
         HashMap::from([(name.to_owned(), (2 * k).max(WALK).min(most).to_string())])
     }
 
-    fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Found>> {
+    fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Candidate>> {
         let answer = Answer::of(result.get_output_fields());
         let (keys, versions, turns) =
             (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
@@ -91,7 +91,7 @@ impl<'a> MilvusView<'a> {
         let directed = answer.flags("directed");
         let mut found = Vec::with_capacity(scores.len());
         for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
-            let row = Found {
+            let row = Candidate {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
                 seq: Version(versions[n]).seq(),
                 turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
@@ -176,12 +176,12 @@ fn turn_of(number: i64) -> TurnNo {
     TurnNo(u32::try_from(number).unwrap_or(0))
 }
 
-fn name_of(found: &Found) -> String {
+fn name_of(found: &Candidate) -> String {
     row_id(found.dialogue, Version::of_seq(found.seq), found.turn)
 }
 
 impl View for MilvusView<'_> {
-    fn admit(&mut self, filter: &Filter, kind: Kind, _: Ways) -> Result<Option<u64>> {
+    fn admit(&mut self, filter: &Filter, kind: Kind, _: SearchModes) -> Result<Option<u64>> {
         self.filter = expression::of(filter, kind)?;
         Ok(None)
     }
@@ -223,7 +223,7 @@ impl View for MilvusView<'_> {
         Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
     }
 
-    fn cosine(&self, kind: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>> {
+    fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>> {
         let row = name_of(found);
         self.fetch_vectors(kind, [row.clone()].into_iter())?;
         let known = self.vectors.borrow();
@@ -240,7 +240,7 @@ impl View for MilvusView<'_> {
         Ok(Vec::new())
     }
 
-    fn ahead(&self, kind: Kind, of: &[Found], what: Ahead) -> Result<()> {
+    fn ahead(&self, kind: Kind, of: &[Candidate], what: Ahead) -> Result<()> {
         match what {
             Ahead::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
             Ahead::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),

@@ -12,10 +12,10 @@ use milvus::v2::{
 
 use super::{
     connection::Connection,
-    giving::{self, Giver, Of},
     manifest::Manifest,
     names,
     rows::{Pieces, Rows, Version, WordsOf, key_text, pieces},
+    vector_source::{self, Of, VectorSource},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -35,7 +35,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
     pub(super) words: WordsOf,
-    pub(super) giver: Option<Box<dyn Giver>>,
+    pub(super) giver: Option<Box<dyn VectorSource>>,
     /// How many rows are longer than Milvus' columns.
     pub(super) cut: u64,
 }
@@ -98,7 +98,7 @@ impl Writer {
         self.cut += rows.cut();
         if let Some(giver) = &self.giver {
             let vectors = giver.give(&of)?;
-            giving::check(&vectors, &of)?;
+            vector_source::check(&vectors, &of)?;
             rows.set_vectors(vectors);
         }
         self.upsert(&self.collection(kind), rows.into_columns())

@@ -21,6 +21,7 @@ mod metric;
 mod nibbles;
 mod points;
 mod products;
+mod progress;
 mod quantizer;
 mod recall;
 mod search;
@@ -29,7 +30,6 @@ mod skim;
 #[cfg(test)]
 mod tests;
 mod walk;
-mod watch;
 
 pub use build::{BuildOptions, Builder, freeze};
 pub use exact::Scorer;
@@ -37,8 +37,8 @@ pub use frozen::{Frozen, Info};
 pub use metric::Metric;
 pub use points::{Originals, Points};
 pub use products::products;
+pub use progress::{Progress, Step, stopped};
 pub use recall::{Recall, measure};
 pub use search::{Allowed, Ask, Hit, Scratch, Way};
 pub use simd::Level;
 use turnwise_core::{Error, Result};
-pub use watch::{Step, Watch, stopped};

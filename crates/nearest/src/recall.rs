@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::{Ask, Error, Frozen, Result, Scratch, Step, Watch, exact::Scans, file::Header, points::prepared};
+use crate::{
+    Ask, Error, Frozen, Progress, Result, Scratch, Step, exact::Scans, file::Header, points::prepared,
+};
 
 /// Recall, measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +24,7 @@ const TOGETHER: usize = 16;
 
 /// Measures recall with some of the graph's own vectors as queries, spread evenly over all; each must find its neighbours
 /// besides itself. `watch` is asked and told now and then.
-pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Watch) -> Result<Recall> {
+pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Progress) -> Result<Recall> {
     let nodes = frozen.nodes();
     let queries = queries.min(nodes);
     let k = ask.k.min(nodes.saturating_sub(1));
@@ -36,7 +38,7 @@ pub fn measure(frozen: &Frozen, ask: &Ask, queries: usize, watch: &dyn Watch) ->
         .par_chunks(TOGETHER)
         .map(|asked| {
             if watch.stop() {
-                return Err(crate::watch::stopped());
+                return Err(crate::progress::stopped());
             }
             let mut exact = Vec::new();
             for node in asked {

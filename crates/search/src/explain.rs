@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::fuse::{Candidate, Place, parts};
+use super::fuse::{FusedCandidate, Place, parts};
 use crate::request::{Fusion, Mode};
 use turnwise_index::lexical::TermScore;
 
@@ -45,7 +45,7 @@ pub struct Fused {
 }
 
 impl Explanation {
-    pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &Candidate) -> Self {
+    pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate) -> Self {
         let fused = || {
             let [from_dense, from_bm25] = parts(fusion, candidate);
             let score = [from_dense, from_bm25].into_iter().flatten().sum();

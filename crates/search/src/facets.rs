@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Searcher;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::{FactNames, Facts, Filter};
-use turnwise_index::{Ways, lexical::Counts, vectors::Kind};
+use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
 /// The fields that are counted unasked.
@@ -61,7 +61,7 @@ impl Searcher {
         }
         let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field)).collect::<Result<_>>()?;
         let index = self.embedded("counting dialogues by values")?;
-        let words = Ways { meaning: false, words: true };
+        let words = SearchModes { dense: false, lexical: true };
         let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, words)).transpose()?;
         let selected = filtered.as_deref().and_then(|filtered| filtered.selected());
         let by_index = match (index.lexical(), filter.is_some() == selected.is_some()) {

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
 use super::{
     Searcher,
-    fuse::{Candidate, fuse},
+    fuse::{FusedCandidate, fuse},
     hits::Hits,
     query::{Known, Query},
     request::{Method, Mode, Of, SearchRequest},
@@ -12,7 +12,7 @@ use super::{
 };
 use turnwise_core::error::Result;
 use turnwise_index::{
-    engine::{Ahead, Found, View, Ways, unsupported},
+    engine::{Ahead, Candidate, SearchModes, View, unsupported},
     vectors::Kind,
 };
 
@@ -21,8 +21,8 @@ const DEEPEST: usize = 100_000;
 
 /// Both lists to some depth.
 pub(super) struct Lists {
-    pub(super) dense: Vec<Found>,
-    pub(super) bm25: Vec<Found>,
+    pub(super) dense: Vec<Candidate>,
+    pub(super) bm25: Vec<Candidate>,
     /// Whether there is nothing more.
     exhausted: bool,
 }
@@ -46,11 +46,11 @@ impl Searcher {
         let mut query = timed(&mut timings.encode, || self.query(view.as_ref(), request, mode, known))?;
         let kind = query.kind;
         let admitted = timed(&mut timings.filter, || match &request.filter {
-            Some(filter) => view.admit(filter, kind, mode.ways()),
+            Some(filter) => view.admit(filter, kind, mode.modes()),
             None => Ok(None),
         })?;
         let view = view.as_ref();
-        query.warnings.extend(self.engine.notes(kind, mode.ways(), request.mode.is_none()));
+        query.warnings.extend(self.engine.notes(kind, mode.modes(), request.mode.is_none()));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
@@ -67,7 +67,7 @@ impl Searcher {
                 if mode == Mode::Hybrid && fusion.method == Method::Weighted {
                     view.ahead(kind, &lists.by_words_alone(), Ahead::Vectors)?;
                 }
-                let cosine = |candidate: &Candidate| match &query.vector {
+                let cosine = |candidate: &FusedCandidate| match &query.vector {
                     Some(vector) => view.cosine(kind, &candidate.found(), vector),
                     None => Ok(None),
                 };
@@ -161,16 +161,16 @@ pub(super) fn lists(
 
 impl Lists {
     /// What only its words have found.
-    fn by_words_alone(&self) -> Vec<Found> {
+    fn by_words_alone(&self) -> Vec<Candidate> {
         let near: HashSet<_> = self.dense.iter().map(|found| (found.seq, found.turn)).collect();
         self.bm25.iter().filter(|found| !near.contains(&(found.seq, found.turn))).copied().collect()
     }
 }
 
 impl Mode {
-    /// The ways in which it searches.
-    pub(super) fn ways(self) -> Ways {
-        Ways { meaning: self != Mode::Bm25, words: self != Mode::Dense }
+    /// The modes in which it searches.
+    pub(super) fn modes(self) -> SearchModes {
+        SearchModes { dense: self != Mode::Bm25, lexical: self != Mode::Dense }
     }
 }
 

@@ -10,7 +10,7 @@ use turnwise_core::{
     error::Result,
     ids::{IdKey, Seq, TurnNo},
 };
-use turnwise_index::engine::Found;
+use turnwise_index::engine::Candidate;
 
 /// What a list has, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct Place {
 
 /// Something that was found, before its record is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Candidate {
+pub(super) struct FusedCandidate {
     pub(super) dialogue: IdKey,
     pub(super) seq: Seq,
     pub(super) turn: Option<TurnNo>,
@@ -37,10 +37,10 @@ pub(super) struct Candidate {
     pub(super) before: Option<Place>,
 }
 
-impl Candidate {
+impl FusedCandidate {
     /// As an engine names it.
-    pub(super) fn found(&self) -> Found {
-        Found { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
+    pub(super) fn found(&self) -> Candidate {
+        Candidate { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
     }
 }
 
@@ -49,14 +49,14 @@ impl Candidate {
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
-    [dense, bm25]: [&[Found]; 2],
-    cosine: &dyn Fn(&Candidate) -> Result<Option<f32>>,
-) -> Result<Vec<Candidate>> {
-    let mut found: HashMap<(Seq, Option<TurnNo>), Candidate> =
+    [dense, bm25]: [&[Candidate]; 2],
+    cosine: &dyn Fn(&FusedCandidate) -> Result<Option<f32>>,
+) -> Result<Vec<FusedCandidate>> {
+    let mut found: HashMap<(Seq, Option<TurnNo>), FusedCandidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
     for (list, entries) in [dense, bm25].into_iter().enumerate() {
         for (n, entry) in entries.iter().enumerate() {
-            let candidate = found.entry((entry.seq, entry.turn)).or_insert(Candidate {
+            let candidate = found.entry((entry.seq, entry.turn)).or_insert(FusedCandidate {
                 dialogue: entry.dialogue,
                 seq: entry.seq,
                 turn: entry.turn,
@@ -73,7 +73,7 @@ pub(super) fn fuse(
             }
         }
     }
-    let mut all: Vec<Candidate> = found.into_values().collect();
+    let mut all: Vec<FusedCandidate> = found.into_values().collect();
     for candidate in &mut all {
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
@@ -92,7 +92,7 @@ pub(super) fn fuse(
 }
 
 /// What meaning and words give a candidate.
-pub(super) fn parts(fusion: &Fusion, candidate: &Candidate) -> [Option<f32>; 2] {
+pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
     let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
     let [dense, bm25] = match fusion.method {
         Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn list(scores: &[(u64, f32)]) -> Vec<Found> {
-        let entry = |(seq, score): &(u64, f32)| Found {
+    fn list(scores: &[(u64, f32)]) -> Vec<Candidate> {
+        let entry = |(seq, score): &(u64, f32)| Candidate {
             dialogue: IdKey::default(),
             seq: Seq(*seq),
             turn: None,

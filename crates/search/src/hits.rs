@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashMap};
 
 use super::{
     explain::Explanation,
-    fuse::Candidate,
+    fuse::FusedCandidate,
     query::Query,
     request::{Fusion, Group, Mode, SearchRequest},
     response::Hit,
@@ -12,7 +12,7 @@ use super::{
 use turnwise_core::{error::Result, ids::IdKey, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
-    engine::{Ahead, Engine, Found, View},
+    engine::{Ahead, Candidate, Engine, View},
     vectors::Kind,
 };
 
@@ -30,7 +30,7 @@ pub(super) struct Hits<'a> {
 
 /// A candidate whose record has been read.
 struct Read {
-    candidate: Candidate,
+    candidate: FusedCandidate,
     dialogue: Dialogue,
     /// The place of the turn in the dialogue.
     at: Option<usize>,
@@ -38,7 +38,7 @@ struct Read {
 
 impl Hits<'_> {
     /// The hits of candidates that are in the order of their scores.
-    pub(super) fn of(&self, ranked: Vec<Candidate>) -> Result<Vec<Hit>> {
+    pub(super) fn of(&self, ranked: Vec<FusedCandidate>) -> Result<Vec<Hit>> {
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
@@ -80,8 +80,8 @@ impl Hits<'_> {
     }
 
     /// Says what will be read of the best: as many as are wanted, and what others are like, which is left out.
-    fn fetch_ahead(&self, ranked: &[Candidate], wanted: usize) -> Result<()> {
-        let best: Vec<Found> = ranked.iter().take(wanted + 1).map(Candidate::found).collect();
+    fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
+        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::found).collect();
         self.view.ahead(self.query.kind, &best, Ahead::Records)?;
         match (self.query.kind, &self.query.vector) {
             (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Ahead::Turns),
@@ -90,7 +90,7 @@ impl Hits<'_> {
     }
 
     /// Reads the records of equally good ones; ids descending.
-    fn in_order(&self, ties: Vec<Candidate>) -> Result<Vec<Read>> {
+    fn in_order(&self, ties: Vec<FusedCandidate>) -> Result<Vec<Read>> {
         let mut all = Vec::with_capacity(ties.len());
         for candidate in ties {
             let itself = self.query.itself == Some((candidate.dialogue, candidate.turn));
@@ -157,7 +157,7 @@ impl Hits<'_> {
     /// How many percent of random pairs are less near to each other than this is to the query.
     fn percentile(
         &self,
-        candidate: &Candidate,
+        candidate: &FusedCandidate,
         dialogue: &Dialogue,
         at: Option<usize>,
     ) -> Result<Option<f64>> {
@@ -199,7 +199,7 @@ impl Hits<'_> {
         Ok(best.map_or(0, |(_, at)| at))
     }
 
-    fn explanation(&self, candidate: &Candidate, dialogue: &Dialogue) -> Result<Explanation> {
+    fn explanation(&self, candidate: &FusedCandidate, dialogue: &Dialogue) -> Result<Explanation> {
         let mut explanation = Explanation::of(self.mode, &self.fusion, candidate);
         if let (Some(_), Some(words)) = (candidate.bm25, &self.query.words) {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
@@ -209,7 +209,7 @@ impl Hits<'_> {
 }
 
 /// One more of a group that is shown.
-fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &Candidate) {
+fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Searcher,
-    fuse::{Candidate, Place},
+    fuse::{FusedCandidate, Place},
     late::{matching_guided, maxsim},
     query::Query,
     request::{By, SearchRequest},
@@ -10,7 +10,7 @@ use super::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{TextOptions, TokenVectors};
 use turnwise_index::{
-    engine::{Ahead, Found, View},
+    engine::{Ahead, Candidate, View},
     vectors::Kind,
 };
 
@@ -21,7 +21,7 @@ impl Searcher {
         view: &dyn View,
         request: &SearchRequest,
         query: &Query,
-        ranked: &mut [Candidate],
+        ranked: &mut [FusedCandidate],
     ) -> Result<()> {
         let Some(rerank) = &request.rerank else { return Ok(()) };
         // What is shown is in one order and one measure.
@@ -44,13 +44,13 @@ impl Searcher {
         view: &dyn View,
         by: By,
         request: &SearchRequest,
-        best: &[Candidate],
+        best: &[FusedCandidate],
     ) -> Result<Vec<f32>> {
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
         let said = self.encoder()?.encode_tokens(&said, &options)?;
-        let found: Vec<Found> = best.iter().map(Candidate::found).collect();
+        let found: Vec<Candidate> = best.iter().map(FusedCandidate::found).collect();
         view.ahead(Kind::Utterances, &found, Ahead::Records)?;
         let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -64,19 +64,19 @@ impl Searcher {
     }
 }
 
-fn by_cosine(view: &dyn View, query: &Query, best: &[Candidate]) -> Result<Vec<f32>> {
+fn by_cosine(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Result<Vec<f32>> {
     let Some(vector) = &query.vector else { return Err(needs_meaning("exact")) };
-    let unknown: Vec<Found> =
-        best.iter().filter(|candidate| candidate.cosine.is_none()).map(Candidate::found).collect();
+    let unknown: Vec<Candidate> =
+        best.iter().filter(|candidate| candidate.cosine.is_none()).map(FusedCandidate::found).collect();
     view.ahead(query.kind, &unknown, Ahead::Vectors)?;
-    let score = |candidate: &Candidate| match candidate.cosine {
+    let score = |candidate: &FusedCandidate| match candidate.cosine {
         Some(cosine) => Ok(cosine),
         None => Ok(view.cosine(query.kind, &candidate.found(), vector)?.unwrap_or(f32::MIN)),
     };
     best.iter().map(score).collect()
 }
 
-fn text_of(view: &dyn View, candidate: &Candidate) -> Result<String> {
+fn text_of(view: &dyn View, candidate: &FusedCandidate) -> Result<String> {
     let dialogue = view.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
     let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
     Ok(turn.map(|turn| turn.text).unwrap_or_default())

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     Searcher,
     find::{Lists, lists},
-    fuse::{Candidate, fuse},
+    fuse::{FusedCandidate, fuse},
     query::{Known, Query, kind_of},
     request::{Fusion, Method, Mode, SearchRequest},
 };
@@ -169,7 +169,7 @@ impl Searcher {
         let mut view = self.engine.view();
         let query = self.query(view.as_ref(), &request, Mode::Hybrid, &Known::new())?;
         if let Some(filter) = &request.filter {
-            view.admit(filter, query.kind, Mode::Hybrid.ways())?;
+            view.admit(filter, query.kind, Mode::Hybrid.modes())?;
         }
         let view = view.as_ref();
         let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
@@ -206,7 +206,7 @@ struct Seen {
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
-        let cosine = |candidate: &Candidate| -> Result<Option<f32>> {
+        let cosine = |candidate: &FusedCandidate| -> Result<Option<f32>> {
             let at = (candidate.seq, candidate.turn);
             if let Some(known) = self.seen.borrow().cosines.get(&at) {
                 return Ok(*known);

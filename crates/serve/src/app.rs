@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use super::{
-    hosted::{Hosted, Keeper},
+    hosted::{Hosted, ServerHooks},
     keys::{Key, Keys},
     metrics::Metrics,
     options::{Limits, Options},
@@ -19,7 +19,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::{
-    engine::{Ahead, Found},
+    engine::{Ahead, Candidate},
     vectors::Kind,
 };
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
@@ -29,7 +29,7 @@ use turnwise_store::Snapshot;
 #[derive(Clone)]
 pub struct App {
     pub(super) indexes: Arc<[Arc<Hosted>]>,
-    pub(super) keeper: Arc<dyn Keeper>,
+    pub(super) hooks: Arc<dyn ServerHooks>,
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
@@ -43,7 +43,11 @@ pub struct App {
 
 impl App {
     /// Opens these indexes, each under a name.
-    pub fn open(indexes: Vec<(String, Place)>, keeper: &Arc<dyn Keeper>, options: &Options) -> Result<Self> {
+    pub fn open(
+        indexes: Vec<(String, Place)>,
+        hooks: &Arc<dyn ServerHooks>,
+        options: &Options,
+    ) -> Result<Self> {
         options.check()?;
         let metrics = Arc::new(Metrics::new());
         let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
@@ -51,12 +55,12 @@ impl App {
             if hosted.iter().any(|other| other.name == name) {
                 return Err(Error::input(format!("two indexes are called {name}")));
             }
-            hosted.push(Arc::new(Hosted::open(name, place, keeper.clone(), metrics.clone())?));
+            hosted.push(Arc::new(Hosted::open(name, place, hooks.clone(), metrics.clone())?));
         }
         options.keys.are_for(hosted.iter().map(|hosted| hosted.name.as_str()))?;
         Ok(App {
             indexes: hosted.into(),
-            keeper: keeper.clone(),
+            hooks: hooks.clone(),
             keys: Arc::new(options.keys.clone()),
             pool: Pool::new(options.limits.at_once, options.limits.waiting),
             surveying: Pool::new(1, options.limits.waiting),
@@ -212,8 +216,8 @@ impl Opened {
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
         let named =
-            |id: &DialogueId| Found { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
-        let all: Vec<Found> = ids.iter().map(named).collect();
+            |id: &DialogueId| Candidate { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
+        let all: Vec<Candidate> = ids.iter().map(named).collect();
         view.ahead(Kind::Dialogues, &all, Ahead::Records)?;
         let mut may = HashSet::new();
         for id in &ids {

@@ -12,14 +12,14 @@ use super::{
     batching::Batching,
     metrics::Metrics,
     problem::{Outcome, Problem},
-    source::{Place, Source, Stamp},
+    source::{ChangeToken, Place, Source},
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
 
 /// Whoever knows where models are, and how an index is brought up to what was written to it.
-pub trait Keeper: Send + Sync {
+pub trait ServerHooks: Send + Sync {
     /// Opens the encoder that made the vectors of what lies at a place.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
@@ -40,7 +40,7 @@ const COME_AGAIN: u32 = 2;
 pub(super) struct Hosted {
     pub(super) name: String,
     pub(super) source: Box<dyn Source>,
-    keeper: Arc<dyn Keeper>,
+    hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
     /// Held by the one request that writes.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
@@ -61,7 +61,7 @@ struct Deriving {
 
 struct Turn {
     /// As it was when it was opened; `None` if that is not known.
-    stamp: Option<Stamp>,
+    change_token: Option<ChangeToken>,
     looked: Instant,
     /// When, and how long it took.
     opened: (Instant, Duration),
@@ -82,26 +82,26 @@ impl Hosted {
     pub(super) fn open(
         name: String,
         place: Place,
-        keeper: Arc<dyn Keeper>,
+        hooks: Arc<dyn ServerHooks>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let begun = Instant::now();
         let mut encoder = None;
         let source = place.source();
-        // What is not brought to where it is searched yet has no stamp; opening it does that.
-        let stamp = source.stamp().ok();
-        let opened = opened(source.as_ref(), keeper.as_ref(), &metrics, &mut encoder)?;
+        // What is not brought to where it is searched yet has no change_token; opening it does that.
+        let change_token = source.change_token().ok();
+        let opened = opened(source.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
         Ok(Hosted {
             name,
             source,
-            keeper,
+            hooks,
             metrics,
             writing: Arc::default(),
             deriving: Mutex::default(),
             now: RwLock::new(Arc::new(opened)),
             away: RwLock::default(),
-            turn: Mutex::new(Turn { stamp, looked: now, opened: (now, begun.elapsed()), encoder }),
+            turn: Mutex::new(Turn { change_token, looked: now, opened: (now, begun.elapsed()), encoder }),
         })
     }
 
@@ -132,24 +132,28 @@ impl Hosted {
         }
         let model_missing = self.now().without_encoder.is_some() && when.elapsed() >= AGAIN;
         // An error tells that what is open may be of no use any more.
-        let stamp = self.source.stamp().ok();
+        let change_token = self.source.change_token().ok();
         turn.looked = Instant::now();
-        if stamp.is_some() && stamp == turn.stamp && !model_missing && self.away().is_none() {
+        if change_token.is_some()
+            && change_token == turn.change_token
+            && !model_missing
+            && self.away().is_none()
+        {
             return Ok(false);
         }
-        self.reopen(&mut turn, stamp).map(|()| true)
+        self.reopen(&mut turn, change_token).map(|()| true)
     }
 
     /// Opens it anew, for somebody who has changed it and wants to see that.
     pub(super) fn changed(&self) -> Result<()> {
         let mut turn = self.turn();
-        let stamp = self.source.stamp().ok();
-        self.reopen(&mut turn, stamp)
+        let change_token = self.source.change_token().ok();
+        self.reopen(&mut turn, change_token)
     }
 
-    fn reopen(&self, turn: &mut Turn, stamp: Option<Stamp>) -> Result<()> {
+    fn reopen(&self, turn: &mut Turn, change_token: Option<ChangeToken>) -> Result<()> {
         let begun = Instant::now();
-        let opened = opened(self.source.as_ref(), self.keeper.as_ref(), &self.metrics, &mut turn.encoder);
+        let opened = opened(self.source.as_ref(), self.hooks.as_ref(), &self.metrics, &mut turn.encoder);
         turn.opened = (Instant::now(), begun.elapsed());
         let away = match &opened {
             // Files that are open can be read on, whatever became of their folder.
@@ -158,7 +162,7 @@ impl Hosted {
         };
         *self.away.write().unwrap_or_else(PoisonError::into_inner) = away;
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
-        turn.stamp = stamp;
+        turn.change_token = change_token;
         Ok(())
     }
 
@@ -180,7 +184,7 @@ impl Hosted {
         let hosted = self.clone();
         let begun = thread::Builder::new().name("deriving".to_owned()).spawn(move || {
             while lock(&hosted) {
-                hosted.keeper.derive(&folder);
+                hosted.hooks.derive(&folder);
                 let _ = hosted.changed();
             }
         });
@@ -212,7 +216,7 @@ fn out_of_reach(e: &Error) -> Problem {
 /// Opens an index, with its encoder if that is to be had: without it words can be searched all the same.
 fn opened(
     source: &dyn Source,
-    keeper: &dyn Keeper,
+    hooks: &dyn ServerHooks,
     metrics: &Arc<Metrics>,
     known: &mut Option<Known>,
 ) -> Result<Opened> {
@@ -221,7 +225,7 @@ fn opened(
         return Ok(Opened::new(searcher, None, None));
     };
     if known.as_ref().is_none_or(|known| known.recipe != recipe) {
-        match know(recipe, &searcher.engine().place(), keeper, metrics) {
+        match know(recipe, &searcher.engine().place(), hooks, metrics) {
             Ok(new) => *known = Some(new),
             Err(e) => {
                 *known = None;
@@ -237,8 +241,8 @@ fn opened(
     }
 }
 
-fn know(recipe: Recipe, place: &str, keeper: &dyn Keeper, metrics: &Arc<Metrics>) -> Result<Known> {
-    let encoder = keeper.encoder(&recipe, place)?;
+fn know(recipe: Recipe, place: &str, hooks: &dyn ServerHooks, metrics: &Arc<Metrics>) -> Result<Known> {
+    let encoder = hooks.encoder(&recipe, place)?;
     let counted = metrics.clone();
     let batching = Batching::new(encoder.clone(), move |queries| counted.encoded_together(queries))?;
     Ok(Known { recipe, encoder, batching: Arc::new(batching) })

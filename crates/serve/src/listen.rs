@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{App, Options, metrics::Metrics, patience::Patience, routes, tls};
+use super::{App, Options, metrics::Metrics, routes, tls, write_timeout::WriteTimeout};
 use turnwise_core::error::{Error, IoContext, Result};
 
 /// How often is looked for what other processes have written.
@@ -88,7 +88,7 @@ impl Bound {
             };
             let Some((stream, place)) = taken else { continue };
             let _ = stream.set_nodelay(true);
-            let stream = Patience::new(stream, self.options.limits.time);
+            let stream = WriteTimeout::new(stream, self.options.limits.time);
             let (builder, service, tls) = (builder.clone(), service.clone(), self.tls.clone());
             let watcher = graceful.watcher();
             let counted = Counted::new(self.app.metrics.clone());

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap, mem, path::Path};
 
 use rayon::prelude::*;
 
-use crate::{held::Held, objectives::Place};
+use crate::{objectives::Place, spool::DiskVec};
 use turnwise_core::error::Result;
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_encoder::{Sequence, folder::Tokenizer};
@@ -36,7 +36,7 @@ const TOGETHER: usize = 1_024;
 #[derive(Default)]
 pub struct TrainingSet {
     /// Their turns; none is empty.
-    dialogues: Held<Vec<Said>>,
+    dialogues: DiskVec<Vec<Said>>,
     /// How many each has.
     turns: Vec<u32>,
     /// Which dialogue of those that were given each of them is.
@@ -62,13 +62,13 @@ pub struct TrainingSet {
 impl TrainingSet {
     /// Cuts dialogues into tokens, which are held in memory, or in a file beside what is in this folder.
     pub fn new(
-        dialogues: &Held<Dialogue>,
+        dialogues: &DiskVec<Dialogue>,
         tokenizer: &Tokenizer,
         preparing: Preparing,
         folder: Option<&Path>,
     ) -> Result<Self> {
         let mut set = TrainingSet {
-            dialogues: Held::new(folder)?,
+            dialogues: DiskVec::new(folder)?,
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
             mask: tokenizer.mask(),
@@ -114,7 +114,7 @@ impl TrainingSet {
     #[cfg(test)]
     pub fn of(dialogues: Vec<Vec<Said>>, before: Vec<u32>, after: Vec<u32>, folder: Option<&Path>) -> Self {
         let mut set = TrainingSet { before, after, ..TrainingSet::default() };
-        set.dialogues = Held::new(folder).unwrap();
+        set.dialogues = DiskVec::new(folder).unwrap();
         (0..).zip(dialogues).for_each(|(n, turns)| set.push(n, turns).unwrap());
         set
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::{
     data::TrainingSet,
     model::Trainable,
-    near,
+    neighbors,
     objectives::{Place, unit_means},
 };
 use turnwise_core::{error::Result, random::Random};
@@ -69,9 +69,9 @@ impl Hard {
             unit_means(model, &sequences)?.rows().for_each(|row| vectors.push(row));
             told(vectors.len())?;
         }
-        let nearest = near::nearest_of_many(&vectors, settings.near)?;
-        let same = near::mutual_of(&nearest, settings.mutual);
-        let by_words = near::words::nearest(&said, settings.by_words);
+        let nearest = neighbors::nearest_of_many(&vectors, settings.near)?;
+        let same = neighbors::mutual_of(&nearest, settings.mutual);
+        let by_words = neighbors::words::nearest(&said, settings.by_words);
         let wrong = |own: usize, other: u32| {
             !same[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
         };

@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, mem, path::Path};
 
-use super::held::{Records, Spool};
+use super::spool::{Records, Spool};
 use turnwise_core::error::{Error, Result};
 
 /// Bytes of texts that are sorted in memory.

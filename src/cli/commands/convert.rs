@@ -8,7 +8,7 @@ use crate::cli::{
     commands,
     output::Output,
     printer::{counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
@@ -85,7 +85,7 @@ pub(super) fn each_dialogue(
         context.printer.warn(format!("{files} not recognised, left out (-v names them)"));
     }
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
-    let mut progress = Progress::new(context.printer, what, "dialogues", total);
+    let mut progress = ProgressBar::new(context.printer, what, "dialogues", total);
     let mut problems = Problems::default();
     let mut seen = 0u64;
     for source in plan.sources {

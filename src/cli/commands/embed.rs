@@ -26,7 +26,7 @@ use crate::cli::{
     embeddings::{self, Sink, Target},
     encoders::{self, Open},
     printer::grouped,
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
@@ -69,7 +69,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     };
     let read_as = reading.read_as.clone();
     let mut embedding = Embedding {
-        progress: Progress::new(context.printer, "embedding", unit, reading.bytes),
+        progress: ProgressBar::new(context.printer, "embedding", unit, reading.bytes),
         bytes_read: reading.options.bytes_read.clone(),
         items: reading.start()?,
         waiting: VecDeque::new(),
@@ -166,7 +166,7 @@ struct Embedding<'a> {
     chunk: usize,
     chunk_bytes: usize,
     sink: Box<dyn Sink>,
-    progress: Progress<'a>,
+    progress: ProgressBar<'a>,
     bytes_read: Arc<AtomicU64>,
     rejected: u64,
     rejects: Rejects,

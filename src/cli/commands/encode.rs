@@ -19,7 +19,7 @@ use crate::cli::{
     commands::embed,
     encoders::{self, Open},
     printer::{BOLD, DIM, counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
@@ -226,7 +226,7 @@ fn with(
         chunk: context.settings.encode_batch,
     };
     let total = to_look_at(&snapshot, &writer, &wanted)?;
-    let mut progress = Progress::new(context.printer, "encoding", "dialogues", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(total));
     let filled =
         fill(&snapshot, &mut writer, encoder, &wanted, &choice.options, &signals::stopped, &mut |filled| {
             let seconds = progress.seconds().max(1e-3);

@@ -1,6 +1,8 @@
 //! `turnwise corpus export`.
 
-use crate::cli::{Context, args::WriteArgs, output::Output, printer::counted, progress::Progress, signals};
+use crate::cli::{
+    Context, args::WriteArgs, output::Output, printer::counted, progress::ProgressBar, signals,
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::writers::Writer;
 
@@ -9,7 +11,7 @@ pub(super) fn run(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     let mut out = Output::create(&write.output)?;
     let mut writer = Writer::new(write.to.into());
     let mut progress =
-        Progress::new(context.printer, "exporting", "dialogues", Some(snapshot.totals().dialogues));
+        ProgressBar::new(context.printer, "exporting", "dialogues", Some(snapshot.totals().dialogues));
     let (mut seen, mut written) = (0, 0);
     for dialogue in snapshot.dialogues() {
         if signals::stopped() {

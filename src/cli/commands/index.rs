@@ -14,13 +14,13 @@ use crate::cli::{
     Context,
     args::{GraphBuilder, IndexBuildArgs},
     printer::{DIM, counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
     watching::Watching,
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
-    dense::{self, BuildOptions, Watch},
+    dense::{self, BuildOptions, Progress},
     lexical::Lexical,
     vectors::Kind,
 };
@@ -165,7 +165,7 @@ pub(super) fn graphs(
 }
 
 /// `dense::build` or `dense::rebuild`.
-type MakeGraphs = fn(&Path, &Snapshot, &BuildOptions, &str, &dyn Watch) -> Result<Option<dense::Built>>;
+type MakeGraphs = fn(&Path, &Snapshot, &BuildOptions, &str, &dyn Progress) -> Result<Option<dense::Built>>;
 
 fn graphs_by(
     make: MakeGraphs,
@@ -193,6 +193,6 @@ fn update_by(
     Lexical::update_by(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
-fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> Progress<'a> {
-    Progress::new(context.printer, "indexing", "utterances", Some(snapshot.totals().turns))
+fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> ProgressBar<'a> {
+    ProgressBar::new(context.printer, "indexing", "utterances", Some(snapshot.totals().turns))
 }

@@ -21,7 +21,7 @@ use crate::cli::{
         vectors,
     },
     printer::{counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
@@ -29,7 +29,7 @@ use turnwise_corpus::walk::Plan;
 use turnwise_index::dense;
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{Control, Home, IngestOptions, Ingested, ingest},
+    ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest},
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
@@ -102,14 +102,14 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
 
 /// Reads everything into a home of dialogues, and shows how far it has come.
 pub(super) fn read_into(
-    home: &mut dyn Home,
+    home: &mut dyn DialogueSink,
     plan: Plan,
     what: &'static str,
     options: &IngestOptions,
     context: &Context<'_>,
 ) -> (Result<Ingested>, f64) {
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
-    let mut progress = Progress::new(context.printer, what, "dialogues", total);
+    let mut progress = ProgressBar::new(context.printer, what, "dialogues", total);
     let bytes_read = options.read.bytes_read.clone();
     let progress_cell = std::cell::RefCell::new(&mut progress);
     let outcome = ingest(

@@ -14,14 +14,15 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_serve::{App, Keeper, Keys, Limits, Options, Place, Tls, bind};
+use turnwise_serve::{App, Keys, Limits, Options, Place, ServerHooks, Tls, bind};
 
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
     let indexes = wanted(args, context)?;
-    let keeper: Arc<dyn Keeper> = Arc::new(Own { owned: Owned::of(context), results: args.results.clone() });
-    let app = App::open(indexes, &keeper, &options)?;
+    let hooks: Arc<dyn ServerHooks> =
+        Arc::new(Own { owned: Owned::of(context), results: args.results.clone() });
+    let app = App::open(indexes, &hooks, &options)?;
     let printer = context.printer;
     for (name, opened) in app.opened() {
         let totals = opened.searcher.engine().totals();
@@ -127,7 +128,7 @@ struct Own {
     results: PathBuf,
 }
 
-impl Keeper for Own {
+impl ServerHooks for Own {
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>> {
         search::encoder_of(recipe, place, &self.owned.context())
     }

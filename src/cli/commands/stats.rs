@@ -16,7 +16,7 @@ use crate::cli::{
         vectors::{self, Vectors},
     },
     printer::{BOLD, DIM, bytes, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::{
@@ -107,7 +107,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
 
 fn count(snapshot: &Snapshot, coverage: Option<&Coverage<'_>>, context: &Context<'_>) -> Result<Statistics> {
     let mut progress =
-        Progress::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
+        ProgressBar::new(context.printer, "counting", "dialogues", Some(snapshot.totals().dialogues));
     let seen = |dialogue: &Dialogue| coverage.into_iter().for_each(|coverage| coverage.add(dialogue));
     statistics(snapshot, None, &seen, &mut |done| {
         progress.set(done, done);

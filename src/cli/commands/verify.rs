@@ -8,7 +8,7 @@ use crate::cli::{
     Context,
     commands::{index, vectors as kept},
     printer::{bytes, counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     watching::Watching,
 };
 use turnwise_core::{
@@ -45,7 +45,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     // Whatever is wrong is for the report to tell.
     let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
-    let mut progress = Progress::new(context.printer, "verifying", "bytes", total);
+    let mut progress = ProgressBar::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;
     let mut report = check::verify(&root, context.command_line, &mut |bytes| {
         read += bytes;

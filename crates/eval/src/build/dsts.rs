@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     data::Sentence,
-    rank::{Items, Pool, Ranker, Scorer, Step, Watch},
+    rank::{Items, Pool, Progress, Ranker, Scorer, Step},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -72,7 +72,7 @@ impl Drawing {
     }
 
     /// A sentence and one of the nearest to it by a ranker.
-    pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Watch) -> Result<()> {
+    pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
         let all = pool.documents.len();
@@ -89,7 +89,7 @@ impl Drawing {
 
     /// Draws two of an intent, where there are intents, and gives all pairs in an order drawn by chance, so that nobody who
     /// scores them can tell how they were found.
-    pub fn finish(mut self, watch: &dyn Watch) -> Result<Vec<Pair>> {
+    pub fn finish(mut self, watch: &dyn Progress) -> Result<Vec<Pair>> {
         let intents = std::mem::take(&mut self.intents);
         if !intents.is_empty() {
             let pool = self.pool.clone();
@@ -107,7 +107,7 @@ impl Drawing {
         &mut self,
         by: &str,
         pool: &Pool,
-        watch: &dyn Watch,
+        watch: &dyn Progress,
         mut draw: impl FnMut(&mut Random) -> Result<Option<(usize, usize)>>,
     ) -> Result<()> {
         // What cannot be divided evenly goes to the first.

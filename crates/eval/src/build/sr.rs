@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     order,
-    rank::{Bm25, Items, Pool, Ranker, Step, Terms, Watch},
+    rank::{Bm25, Items, Pool, Progress, Ranker, Step, Terms},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -58,7 +58,7 @@ pub fn retrieval_set(
     recipe: Recipe,
     terms: Terms,
     seed: u64,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<RetrievalSet> {
     let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for (n, (_, intent)) in sentences.iter().enumerate() {

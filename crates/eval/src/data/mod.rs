@@ -16,7 +16,7 @@ pub use sts::sentence_pairs;
 
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
-use turnwise_train::held::Record;
+use turnwise_train::spool::Record;
 
 /// Calls for each line that is not blank, with its number counted from 1; what is wrong is told with the line.
 pub(super) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use super::{Items, Pool, Ranker, Scorer, Terms, Watch};
+use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
 /// BM25 as a search has it: Lucene's constants and logarithm, no factor k1 + 1 (it is the same for all), and a word of a query
@@ -34,7 +34,7 @@ impl Ranker for Bm25 {
         format!("bm25/{}/{}/{}", self.terms, self.k1, self.b)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         Ok(Box::new(Prepared::new(self, pool, watch)?))
     }
 }
@@ -100,7 +100,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(bm25: &Bm25, pool: &Pool, watch: &dyn Watch) -> Result<Self> {
+    fn new(bm25: &Bm25, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
         let words = Words::of(pool, bm25.terms);
         watch.check()?;
         let length = |words: &Vec<(u32, u32)>| words.iter().map(|(_, count)| f64::from(*count)).sum::<f64>();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Items, Pool, Ranker, Scorer, Spread, Step, Watch};
+use super::{Items, Pool, Progress, Ranker, Scorer, Spread, Step};
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Vectors, ahead::Options};
@@ -47,7 +47,7 @@ impl Ranker for Dense<'_> {
         format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         Ok(Box::new(Prepared::new(self, pool, watch)?))
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Watch) -> Result<Self> {
+    pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
         let mut documents = encoded(dense, &pool.documents, watch)?;
         let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
         if let Some(learnt) = dense.spread.learn(&documents) {
@@ -75,7 +75,7 @@ impl Prepared {
 }
 
 /// The vectors of all, each of length 1.
-fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Watch) -> Result<Vectors> {
+fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vectors> {
     let encoder = dense.encoder;
     let mut vectors = Vectors::new(encoder.dim());
     let (mut at, all) = (0, items.len());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 
-use super::{Pool, Ranker, Scorer, Watch, dense::Prepared};
+use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
@@ -45,7 +45,7 @@ impl Ranker for Given {
         format!("vectors/{}", self.hash)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, _: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, _: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let (documents, queries) = (pool.documents.len(), pool.queries.as_ref().map_or(0, super::Items::len));
         if self.vectors.len() != documents + queries {
             let more =

@@ -1,6 +1,6 @@
 //! By meaning and by words: the weighted sum of both, by the formula of a search.
 
-use super::{Bm25, Dense, Pool, Ranker, Scorer, Watch};
+use super::{Bm25, Dense, Pool, Progress, Ranker, Scorer};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 use turnwise_search::Fusion;
@@ -25,7 +25,7 @@ impl Ranker for Hybrid<'_> {
         format!("hybrid/{:?}/{}/{}", self.fusion, self.dense.identity(), self.words.identity())
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let (dense, words) = (self.dense.prepare(pool, watch)?, self.words.prepare(pool, watch)?);
         Ok(Box::new(Prepared { dense, words, fusion: self.fusion }))
     }

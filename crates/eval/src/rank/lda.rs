@@ -1,6 +1,6 @@
 //! By topics: latent Dirichlet allocation, fitted on what is to be ranked by collapsed Gibbs sampling (Griffiths and Steyvers).
 
-use super::{Pool, Ranker, Scorer, Step, Terms, Watch, bm25::Words};
+use super::{Pool, Progress, Ranker, Scorer, Step, Terms, bm25::Words};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -45,7 +45,7 @@ impl Ranker for Lda {
         format!("lda/{}/{}/{}/{}", self.topics, self.rounds, self.terms, self.seed)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         if self.topics < 2 || pool.queries.is_some() {
             return Err(Error::Input {
                 message: "LDA needs at least two topics, and tells the topics of what is ranked only"
@@ -75,7 +75,7 @@ impl Ranker for Lda {
 
 impl Lda {
     /// What part of each document is about each topic.
-    fn mixtures(&self, documents: &[Vec<u32>], words: usize, watch: &dyn Watch) -> Result<Vectors> {
+    fn mixtures(&self, documents: &[Vec<u32>], words: usize, watch: &dyn Progress) -> Result<Vectors> {
         let k = self.topics;
         let alpha = 5.0 / k as f64;
         let mut random = Random::new(self.seed, 0);

@@ -1,11 +1,11 @@
 //! Whoever ranks: encoders, words, both, and chance. A task asks a ranker and never a model.
 
 mod bm25;
-mod chance;
 mod dense;
 mod given;
 mod hybrid;
 mod lda;
+mod random_baseline;
 mod rerank;
 mod spread;
 mod terms;
@@ -14,11 +14,11 @@ mod tfidf;
 use std::borrow::Cow;
 
 pub use bm25::Bm25;
-pub use chance::Chance;
 pub use dense::Dense;
 pub use given::Given;
 pub use hybrid::Hybrid;
 pub use lda::Lda;
+pub use random_baseline::RandomBaseline;
 pub use rerank::{Reranked, Tokens};
 pub use spread::Spread;
 pub use terms::Terms;
@@ -106,7 +106,7 @@ pub enum Step {
 }
 
 /// Somebody who wants to know how far things are, and may want to stop them.
-pub trait Watch: Sync {
+pub trait Progress: Sync {
     /// Whether to stop.
     fn stop(&self) -> bool;
     /// So much of a step is done.
@@ -119,7 +119,7 @@ pub trait Watch: Sync {
 }
 
 /// Nobody.
-impl Watch for () {
+impl Progress for () {
     fn stop(&self) -> bool {
         false
     }
@@ -136,7 +136,7 @@ pub trait Ranker: Sync {
     fn identity(&self) -> String;
 
     /// Looks at what is to be ranked.
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>>;
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>>;
 }
 
 /// A ranker that has seen what is to be ranked.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Dense, Items, Pool, Ranker, Scorer, Step, Watch};
+use super::{Dense, Items, Pool, Progress, Ranker, Scorer, Step};
 use turnwise_core::error::Result;
 use turnwise_encoder::{Encoder, TextOptions, TokenVectors};
 use turnwise_search::late::{matching_guided, maxsim};
@@ -45,7 +45,7 @@ impl Ranker for Reranked<'_> {
         format!("rerank/{:?}/{}/{}", self.by, self.top, self.dense.identity())
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let (encoder, options) = (self.dense.encoder, &self.dense.options.texts);
         let documents = tokens_of(encoder, &turns(&pool.documents), options, watch)?;
         let queries =
@@ -76,7 +76,7 @@ fn tokens_of(
     encoder: &dyn Encoder,
     items: &[Vec<&str>],
     options: &TextOptions,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Vec<Vec<TokenVectors>>> {
     let flat: Vec<&str> = items.iter().flatten().copied().collect();
     let mut tokens = tokens(encoder, &flat, options, watch)?.into_iter();
@@ -99,7 +99,7 @@ fn tokens(
     encoder: &dyn Encoder,
     texts: &[&str],
     options: &TextOptions,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Vec<TokenVectors>> {
     let mut tokens = Vec::with_capacity(texts.len());
     for chunk in texts.chunks(AT_ONCE) {

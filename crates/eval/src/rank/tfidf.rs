@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use super::{
-    Dense, Items, Pool, Ranker, Scorer, Terms, Watch,
+    Dense, Items, Pool, Progress, Ranker, Scorer, Terms,
     bm25::{Words, both},
     dense,
 };
@@ -34,7 +34,7 @@ impl Ranker for Tfidf {
         format!("tfidf/{}", self.terms)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let words = Words::of(pool, self.terms);
         watch.check()?;
         let rare = rarity(&words);
@@ -82,7 +82,7 @@ impl Ranker for TfidfThenSvd {
         format!("tfidf-svd/{}/{}/{:?}", self.dim, self.seed, self.terms)
     }
 
-    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         match self.terms {
             None => self.fitted(pool, watch),
             Some(terms) => self.plain(terms, pool),
@@ -91,7 +91,7 @@ impl Ranker for TfidfThenSvd {
 }
 
 impl TfidfThenSvd {
-    fn fitted<'a>(&self, pool: &'a Pool, watch: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn fitted<'a>(&self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let settings = TfidfSettings { dim: self.dim, seed: self.seed, ..TfidfSettings::default() };
         // What stands twice among utterances would weigh twice.
         let texts: Vec<String> = match &pool.documents {

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::{Outcome, Ranked, Skipped, Task, Value};
 use crate::{
     order,
-    rank::{Pool, Scorer, Step, Watch, must_be_numbers},
+    rank::{Pool, Progress, Scorer, Step, must_be_numbers},
     trec::Measure,
 };
 use turnwise_core::error::Result;
-use turnwise_measures::{chance::Chance, ranking::Ranking};
+use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
 /// Queries that a thread ranks before it tells how far it is.
 const CHUNK: usize = 64;
@@ -91,7 +91,7 @@ impl Task for ListTask {
         format!("{}/{}", self.name, measures.join(","))
     }
 
-    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let places = order::places(&self.documents);
         let all: Vec<u32> = (0..self.documents.len() as u32).collect();
         let mut rows = Vec::with_capacity(self.queries.len());
@@ -183,7 +183,7 @@ impl ListTask {
             judged_not: 0,
             level: 1,
         };
-        let chance = Chance { all: ranked_among, relevant: ranking.relevant() };
+        let chance = RandomBaseline { all: ranked_among, relevant: ranking.relevant() };
         let ranked = if keep {
             let documents = order.iter().map(|at| {
                 let document = documents[*at as usize];

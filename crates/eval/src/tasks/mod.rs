@@ -10,7 +10,7 @@ pub use pairs::PairTask;
 
 use serde::{Deserialize, Serialize};
 
-use super::rank::{Pool, Scorer, Watch};
+use super::rank::{Pool, Progress, Scorer};
 use turnwise_core::error::Result;
 
 /// Something that a ranker is asked to do.
@@ -39,7 +39,7 @@ pub trait Task: Sync {
     }
 
     /// What a ranker reaches; with `keep`, the rankings themselves as well.
-    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome>;
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome>;
 }
 
 /// So many of something were left out.

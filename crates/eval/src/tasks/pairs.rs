@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Columns, Outcome, Skipped, Task, Value};
-use crate::rank::{Items, Pool, Scorer, Step, Watch, must_be_numbers};
+use crate::rank::{Items, Pool, Progress, Scorer, Step, must_be_numbers};
 use turnwise_core::error::{Error, Result};
 use turnwise_measures::correlation::{kendall, pearson, spearman};
 
@@ -58,7 +58,7 @@ impl Task for PairTask {
 
     /// A score is divided by what each has with itself: nothing to a cosine, and what makes other scores comparable from
     /// pair to pair.
-    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);
             let mut scores = Vec::new();

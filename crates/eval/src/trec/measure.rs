@@ -3,7 +3,7 @@
 use std::fmt;
 
 use turnwise_core::error::{Error, Result};
-use turnwise_measures::{chance::Chance, ranking::Ranking};
+use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
 /// A measure of one query, in the order in which trec_eval prints them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ impl Measure {
     }
 
     /// What a ranking in any order would have; `None` where nobody has worked it out.
-    pub fn by_chance(self, chance: Chance) -> Option<f64> {
+    pub fn by_chance(self, chance: RandomBaseline) -> Option<f64> {
         match self {
             Measure::Map => Some(chance.average_precision(usize::MAX)),
             Measure::MapCut(k) => Some(chance.average_precision(k as usize)),

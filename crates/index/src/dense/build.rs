@@ -9,7 +9,7 @@ use super::{
     Background, folder,
     generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
-    watch::{Of, Step, Watch},
+    progress::{Of, Progress, Step},
 };
 use crate::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
 use turnwise_core::{
@@ -47,7 +47,7 @@ pub fn build(
     snapshot: &Snapshot,
     options: &BuildOptions,
     command: &str,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Option<Built>> {
     let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
@@ -67,7 +67,7 @@ pub fn rebuild(
     snapshot: &Snapshot,
     options: &BuildOptions,
     command: &str,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Option<Built>> {
     let _lock = lock(root, command)?;
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
@@ -85,7 +85,7 @@ pub(super) fn make(
     snapshot: &Snapshot,
     vectors: &VectorReader,
     options: &BuildOptions,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Built> {
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
@@ -129,7 +129,7 @@ fn fill(
     snapshot: &Snapshot,
     vectors: &VectorReader,
     options: &BuildOptions,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Manifest> {
     let keys = keys(snapshot, watch)?;
     let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
@@ -176,7 +176,7 @@ fn fill(
 }
 
 /// All dialogues, ids descending.
-fn keys(snapshot: &Snapshot, watch: &dyn Watch) -> Result<Vec<Keys>> {
+fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
     while let Some(record) = records.next_record() {

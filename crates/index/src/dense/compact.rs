@@ -8,7 +8,7 @@ use super::{
     build::{self, set_of},
     folder,
     generation::{self, Generation},
-    watch::Watch,
+    progress::Progress,
 };
 use crate::vectors::VectorReader;
 use turnwise_core::{
@@ -20,7 +20,7 @@ use turnwise_store::Snapshot;
 /// Builds a new generation if that in use is of other vectors or another log than there are now, and gives whether it
 /// did. What is left of builds that were killed goes, and so do graphs of vectors that are no more. An index that has
 /// no graphs gets none.
-pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Watch) -> Result<bool> {
+pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);
     }

@@ -23,10 +23,10 @@ mod build;
 mod compact;
 mod generation;
 mod places;
+mod progress;
 mod reader;
 mod state;
 mod sweep;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -35,11 +35,11 @@ pub use background::Background;
 pub use build::{Built, build, rebuild};
 pub use compact::compact;
 pub use generation::{Manifest, Part};
+pub use progress::{Progress, Step};
 pub use reader::{Among, DenseHit, DenseReader, Look};
 pub use state::{Measured, builder, in_use, is_worth_building, recall, verify};
 pub use sweep::{Near, Owner, Sweep};
 pub use turnwise_nearest::{BuildOptions, Builder};
-pub use watch::{Step, Watch};
 
 use std::path::{Path, PathBuf};
 

@@ -8,8 +8,8 @@ use turnwise_nearest::{Ask, BuildOptions, Builder, measure};
 use super::{
     build::RECALL_QUERIES,
     generation::{self, Generation, Manifest},
+    progress::{Of, Progress},
     reader::DenseReader,
-    watch::{Of, Watch},
 };
 use crate::vectors::Kind;
 use turnwise_core::error::{Error, Result};
@@ -42,7 +42,7 @@ pub struct Measured {
 }
 
 /// The graphs in use, and what they find: as it was stored, and if `again`, measured once more.
-pub fn recall(root: &Path, again: bool, watch: &dyn Watch) -> Result<Vec<Measured>> {
+pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<Measured>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {
         let (graph, part) = (&generation.graphs[kind as usize], generation.manifest.part(kind));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::Embedded;
-use crate::{Admitted, Ways, dense::Among, lexical::Selected, vectors::Kind};
+use crate::{Admitted, SearchModes, dense::Among, lexical::Selected, vectors::Kind};
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
@@ -39,18 +39,18 @@ impl Filtered {
 
 impl Embedded {
     /// What a filter admits.
-    pub fn filtered(&self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Arc<Filtered>> {
+    pub fn filtered(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Arc<Filtered>> {
         let filtered = match self.remembered(filter, kind) {
             Some(known) => known,
             None => {
-                let new = Arc::new(self.work_out(filter, kind, ways)?);
+                let new = Arc::new(self.work_out(filter, kind, modes)?);
                 let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
                 all.truncate(REMEMBERED - 1);
                 all.insert(0, Arc::clone(&new));
                 new
             }
         };
-        if let (Some(dense), true) = (&self.dense, ways.meaning) {
+        if let (Some(dense), true) = (&self.dense, modes.dense) {
             filtered.among.get_or_init(|| dense.among(kind, Arc::clone(&filtered.admitted)));
         }
         Ok(filtered)
@@ -64,11 +64,11 @@ impl Embedded {
         Some(known)
     }
 
-    fn work_out(&self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Filtered> {
+    fn work_out(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {
         let selected = match &self.lexical {
             Ok(lexical) => match lexical.select(&self.snapshot, filter, kind) {
                 // Where the index by words is not needed, that it is damaged is no reason to give up.
-                Err(_) if !ways.words => None,
+                Err(_) if !modes.lexical => None,
                 other => other?,
             },
             Err(_) => None,

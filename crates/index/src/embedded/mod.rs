@@ -12,7 +12,7 @@ pub use filtered::Filtered;
 
 use super::{
     dense::DenseReader,
-    engine::{Capabilities, Engine, View, Ways, Words},
+    engine::{Capabilities, Engine, SearchModes, View, Words},
     lexical::Lexical,
     vectors::{Kind, Recipe, VectorReader},
 };
@@ -194,10 +194,10 @@ impl Engine for Embedded {
         }
     }
 
-    fn notes(&self, kind: Kind, ways: Ways, unasked: bool) -> Vec<String> {
+    fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if unasked
-            && !ways.words
+            && !modes.lexical
             && let Err(e) = &self.lexical
         {
             notes.push(format!(
@@ -205,10 +205,10 @@ impl Engine for Embedded {
                 self.root.display()
             ));
         }
-        if ways.words {
+        if modes.lexical {
             notes.extend(self.notes_on_words());
         }
-        if ways.meaning {
+        if modes.dense {
             notes.extend(self.notes_on_meaning(kind));
         }
         notes

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use super::{Embedded, Filtered};
 use crate::{
     dense::Look,
-    engine::{Bookmark, Found, List, View, Ways, Words},
+    engine::{Bookmark, Candidate, List, SearchModes, View, Words},
     lexical::{Lexical, LexicalQuery, TermScore},
     vectors::{Kind, dialogue_key, utterance_key},
 };
@@ -34,8 +34,8 @@ fn query_of(lexical: &Lexical, words: &Words) -> LexicalQuery {
 }
 
 impl View for EmbeddedView<'_> {
-    fn admit(&mut self, filter: &Filter, kind: Kind, ways: Ways) -> Result<Option<u64>> {
-        let filtered = self.engine.filtered(filter, kind, ways)?;
+    fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>> {
+        let filtered = self.engine.filtered(filter, kind, modes)?;
         let count = filtered.admitted().count();
         self.filtered = Some(filtered);
         Ok(Some(count))
@@ -49,7 +49,12 @@ impl View for EmbeddedView<'_> {
             exhausted: found.len() < k,
             found: found
                 .into_iter()
-                .map(|hit| Found { dialogue: hit.dialogue, seq: hit.seq, turn: hit.turn, score: hit.score })
+                .map(|hit| Candidate {
+                    dialogue: hit.dialogue,
+                    seq: hit.seq,
+                    turn: hit.turn,
+                    score: hit.score,
+                })
                 .collect(),
         })
     }
@@ -67,10 +72,10 @@ impl View for EmbeddedView<'_> {
                 let key = hit.dialogue.key();
                 let there = self.engine.snapshot.seq_of(key) == Some(hit.seq);
                 let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
-                let found = Found { dialogue: key, seq: hit.seq, turn: hit.turn, score: hit.score };
+                let found = Candidate { dialogue: key, seq: hit.seq, turn: hit.turn, score: hit.score };
                 (there && admitted).then_some(found)
             });
-            let live: Vec<Found> = live.take(k).collect();
+            let live: Vec<Candidate> = live.take(k).collect();
             if exhausted || live.len() >= k {
                 return Ok(List { found: live, exhausted });
             }
@@ -95,7 +100,7 @@ impl View for EmbeddedView<'_> {
         Ok(stored.map(Cow::Borrowed))
     }
 
-    fn cosine(&self, _: Kind, found: &Found, vector: &[f32]) -> Result<Option<f32>> {
+    fn cosine(&self, _: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>> {
         let Some((_, dialogue)) = self.record(found.dialogue)? else { return Ok(None) };
         let turn = match found.turn {
             None => None,

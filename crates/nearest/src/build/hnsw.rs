@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{BuildOptions, Codes, codes::Apart};
 use crate::{
-    Metric, Result, Step, Watch,
+    Metric, Progress, Result, Step,
     graph::{Built, Graph},
     simd::Proven,
 };
@@ -23,7 +23,12 @@ const LEVELS: usize = 16;
 /// Points come in the order `near`, each behind some that are near to it. hnsw_rs keeps a point in several pieces of the heap
 /// and goes to each of them to learn who a neighbour is: waiting for that was a third of the work. Of the last point's
 /// neighbourhood most is still in the caches, and lies together because it was made one after the other.
-pub(super) fn build(codes: &Codes, near: &[u32], options: &BuildOptions, watch: &dyn Watch) -> Result<Graph> {
+pub(super) fn build(
+    codes: &Codes,
+    near: &[u32],
+    options: &BuildOptions,
+    watch: &dyn Progress,
+) -> Result<Graph> {
     let n = codes.len();
     let distance = CodeDistance { stride: codes.stride, metric: codes.metric, level: codes.level };
     let hnsw: Hnsw<'_, u8, CodeDistance> = Hnsw::new(options.m, n.max(1), LEVELS, options.ef, distance);
@@ -46,7 +51,7 @@ pub(super) fn build(codes: &Codes, near: &[u32], options: &BuildOptions, watch: 
         });
     }
     if stopped.into_inner() {
-        return Err(crate::watch::stopped());
+        return Err(crate::progress::stopped());
     }
     let mut built: Vec<Built> = (0..n).map(|_| Built { level: 0, neighbours: Vec::new() }).collect();
     let indexation = hnsw.get_point_indexation();

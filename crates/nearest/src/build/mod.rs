@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Error, Frozen, Originals, Points, Result, Watch,
+    Error, Frozen, Originals, Points, Progress, Result,
     file::{self, Parts},
     graph::Graph,
     nibbles::Nibbles,
@@ -65,8 +65,8 @@ impl Default for BuildOptions {
 }
 
 /// Builds a graph over points and writes it, frozen, to a file that does not exist yet. `watch` is asked and told now and then.
-/// The file is flushed; giving it its final name is the caller's.
-pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &dyn Watch) -> Result<()> {
+/// The file is flushed; vector_source it its final name is the caller's.
+pub fn freeze(points: &Points<'_>, options: &BuildOptions, path: &Path, watch: &dyn Progress) -> Result<()> {
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
     let made = build(points, options, watch)?;
     let out = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(io("create"))?;
@@ -98,7 +98,7 @@ pub(crate) struct Made {
     pub(crate) graph: Graph,
 }
 
-fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Watch) -> Result<Made> {
+fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> Result<Made> {
     check(options)?;
     if points.len() > MAX_NODES {
         return Err(Error::input(format!("{} vectors; at most {MAX_NODES} are possible", points.len())));

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::{BuildOptions, Codes, mixed};
 use crate::{
-    Result, Step, Watch,
+    Progress, Result, Step,
     graph::{Graph, Links, NONE},
     nibbles::{Nibbles, Rough},
     simd::{Simd, Task},
@@ -26,7 +26,7 @@ pub(super) fn build(
     nibbles: Option<&Nibbles>,
     order: &[u32],
     options: &BuildOptions,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Graph> {
     let level_of: Vec<usize> = order.iter().map(|point| level(*point, options.m)).collect();
     let top = level_of.first().copied().unwrap_or(0);
@@ -39,7 +39,7 @@ pub(super) fn build(
     let mut done = 1;
     while done < codes.len() {
         if watch.stop() {
-            return Err(crate::watch::stopped());
+            return Err(crate::progress::stopped());
         }
         let batch = done..codes.len().min(done + (done / PART).clamp(1, MOST));
         growing.take_in(batch.clone());

@@ -17,8 +17,8 @@ pub(super) async fn report(call: Call) -> Outcome<Response<Body>> {
         let message = "this key sees a part only, and the benchmarks are of the whole";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
-    let keeper = call.app.keeper.clone();
-    match call.app.surveying.run(move || Ok(keeper.report()?)).await? {
+    let hooks = call.app.hooks.clone();
+    match call.app.surveying.run(move || Ok(hooks.report()?)).await? {
         Some(page) => Ok(body::of(page, "text/html; charset=utf-8")),
         None => Err(Problem::not_found("nothing was measured here yet").hint(
             "what `turnwise bench` comes to is shown here; for example: turnwise bench dialogues chats.jsonl -r model -r bm25",

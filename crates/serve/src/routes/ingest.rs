@@ -56,20 +56,20 @@ async fn take_and_keep(
     name: Option<String>,
     options: IngestOptions,
     body: Body,
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Outcome<Response<Body>> {
     // It does not wait in the pool: whoever sends slowly is in the way of no search.
     let writing = hosted.writing.clone().lock_owned().await;
     if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
         drop(writing);
-        return again(&answered, send(body, None, patience).await);
+        return again(&answered, send(body, None, write_timeout).await);
     }
     let (sender, receiver) = mpsc::channel(PIECES);
     let taker = hosted.clone();
     let taking = tokio::task::spawn_blocking(move || {
         (take(&taker, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
     });
-    let sent = send(body, Some(sender), patience).await;
+    let sent = send(body, Some(sender), write_timeout).await;
     let (taken, _writing) =
         taking.await.map_err(|_| Problem::internal("the records could not be taken in"))?;
     let taken = taken?;
@@ -131,13 +131,13 @@ fn digest(hash: blake3::Hash) -> String {
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Option<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     // Of a client that says how much it sends, the end is known even if it has left when that has come.
     let whole = body.size_hint().exact();
     loop {
-        let piece = match tokio::time::timeout(patience, body.frame()).await {
+        let piece = match tokio::time::timeout(write_timeout, body.frame()).await {
             Ok(None) => return Some(hasher.finalize()),
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
@@ -145,7 +145,7 @@ async fn send(
             },
             Ok(Some(Err(e))) => Err(io::Error::other(e)),
             Err(_) => {
-                let seconds = patience.as_secs_f64();
+                let seconds = write_timeout.as_secs_f64();
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {seconds} seconds")))
             }
         };

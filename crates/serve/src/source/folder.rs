@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Source, Stamp, Those, filled};
+use super::{ChangeToken, Source, Those, filled};
 use crate::{
     Opened,
     app::Asker,
@@ -78,8 +78,8 @@ impl Source for Folder {
         Some(&self.root)
     }
 
-    fn stamp(&self) -> Result<Stamp> {
-        Ok(Stamp::Files(Files::of(&self.root)))
+    fn change_token(&self) -> Result<ChangeToken> {
+        Ok(ChangeToken::Files(Files::of(&self.root)))
     }
 
     fn pause(&self) -> Duration {

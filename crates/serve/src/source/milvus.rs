@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use super::{Source, Stamp, Those, filled};
+use super::{ChangeToken, Source, Those, filled};
 use crate::{Opened, app::Asker, problem::Outcome, repeated::Answers};
 use turnwise_core::error::Result;
 use turnwise_corpus::walk::Plan;
-use turnwise_milvus::{Milvus, MilvusHome, Target, Watch};
+use turnwise_milvus::{ChangeWatcher, Milvus, MilvusWriter, Target};
 use turnwise_search::Searcher;
-use turnwise_store::ingest::{Home, IngestOptions, Ingested};
+use turnwise_store::ingest::{DialogueSink, IngestOptions, Ingested};
 
 /// How often it is asked at most.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Far {
     target: Target,
     /// The connection by which it is asked; none if that broke.
-    watch: Mutex<Option<Watch>>,
+    watch: Mutex<Option<ChangeWatcher>>,
     answers: Answers,
 }
 
@@ -43,15 +43,15 @@ impl Source for Far {
         None
     }
 
-    fn stamp(&self) -> Result<Stamp> {
+    fn change_token(&self) -> Result<ChangeToken> {
         let mut kept = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = match kept.take() {
             Some(watch) => watch,
-            None => Watch::open(&self.target)?,
+            None => ChangeWatcher::open(&self.target)?,
         };
         let held = watch.look()?;
         *kept = Some(watch);
-        Ok(Stamp::Held(Box::new(held)))
+        Ok(ChangeToken::Milvus(Box::new(held)))
     }
 
     fn pause(&self) -> Duration {
@@ -67,12 +67,12 @@ impl Source for Far {
             Some(_) => Some(opened.has_encoder()?.clone()),
             None => None,
         };
-        let mut home = MilvusHome::open_to_fill(&self.target, encoder)?;
+        let mut home = MilvusWriter::open_to_fill(&self.target, encoder)?;
         Ok(filled(&mut home, plan, options)?)
     }
 
     fn remove(&self, those: &Those, asker: &Asker) -> Result<usize> {
-        let mut home = MilvusHome::open(&self.target)?;
+        let mut home = MilvusWriter::open(&self.target)?;
         let removed = match those {
             Those::One(id) => match home.get(id)?.filter(|dialogue| asker.may_see(dialogue)) {
                 Some(_) => home.delete(std::slice::from_ref(id))?,

@@ -17,7 +17,7 @@ use turnwise_corpus::{filter::Filter, walk::Plan};
 #[cfg(feature = "milvus")]
 use turnwise_milvus::Target;
 use turnwise_search::Searcher;
-use turnwise_store::ingest::{Control, Home, IngestOptions, Ingested, ingest};
+use turnwise_store::ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest};
 
 /// Where something that is to be served lies.
 pub enum Place {
@@ -40,10 +40,10 @@ impl Place {
 
 /// What of a source tells that it changed.
 #[derive(Debug, PartialEq)]
-pub(super) enum Stamp {
+pub(super) enum ChangeToken {
     Files(folder::Files),
     #[cfg(feature = "milvus")]
-    Held(Box<turnwise_milvus::Held>),
+    Milvus(Box<turnwise_milvus::MilvusVersion>),
 }
 
 /// What is to be removed.
@@ -64,9 +64,9 @@ pub(super) trait Source: Send + Sync {
     fn folder(&self) -> Option<&Path>;
 
     /// What tells whether it changed; an error if what is open of it cannot be searched any more.
-    fn stamp(&self) -> Result<Stamp>;
+    fn change_token(&self) -> Result<ChangeToken>;
 
-    /// Nobody looks for its stamp more often.
+    /// Nobody looks for its change_token more often.
     fn pause(&self) -> Duration;
 
     /// Opens it as it is now.
@@ -83,7 +83,7 @@ pub(super) trait Source: Send + Sync {
 }
 
 /// Reads a plan into a home of dialogues; nobody watches.
-fn filled(home: &mut dyn Home, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
+fn filled(home: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
     let never = AtomicBool::new(false);
     let control =
         Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };

@@ -3,9 +3,9 @@
 //! An ingest can be stopped at any moment and started again with the same inputs and options: it goes on behind the
 //! last record that was acknowledged.
 
-mod home;
 mod reading;
 mod run;
+mod sink;
 mod tally;
 
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Instant};
@@ -20,7 +20,7 @@ use turnwise_corpus::{
     walk::{Plan, Source},
 };
 
-pub use home::Home;
+pub use sink::DialogueSink;
 pub use tally::{Ingested, Tally};
 
 /// Dialogues that are acknowledged together, unless told otherwise.
@@ -78,7 +78,7 @@ pub struct Control<'a> {
 
 /// Reads everything in a plan into a store, or into another home of dialogues.
 pub fn ingest(
-    store: &mut dyn Home,
+    store: &mut dyn DialogueSink,
     plan: Plan,
     options: &IngestOptions,
     control: Control<'_>,

@@ -16,7 +16,7 @@ use crate::{
     IngestMark, Put,
     directory::KeyMap,
     ingest::{
-        Control, Home, IngestOptions, Ingested,
+        Control, DialogueSink, IngestOptions, Ingested,
         reading::{Chunk, OTHERS, Ready, lock, read_sources, ready},
     },
 };
@@ -32,7 +32,7 @@ const BATCH_BYTES: usize = 8 << 20;
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
 pub(super) struct Run<'a, 'c> {
-    pub(super) store: &'a mut dyn Home,
+    pub(super) store: &'a mut dyn DialogueSink,
     pub(super) options: &'a IngestOptions,
     pub(super) control: Control<'c>,
     pub(super) fingerprint: String,

@@ -47,7 +47,7 @@ impl Packed {
 
 /// How much is dropped, and where: everything hangs on the key.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chance {
+pub struct DropoutConfig {
     /// Of hidden states.
     pub hidden: f32,
     /// Of the weights of attention.
@@ -67,7 +67,7 @@ pub(super) enum Site {
     Feed,
 }
 
-impl Chance {
+impl DropoutConfig {
     /// What drops at a site of a layer (0: the embeddings).
     pub(super) fn at(&self, layer: usize, site: Site) -> Option<Dropout> {
         let probability = match site {

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result as Candle, Tensor};
 
-use super::{Chance, Packed, Parameter, batch::Site};
+use super::{DropoutConfig, Packed, Parameter, batch::Site};
 use crate::{
     device,
     ops::{add_norm, attention, dropout, linear},
@@ -175,7 +175,7 @@ impl Layer {
         packed: &Packed,
         shape: &Shape,
         number: usize,
-        chance: Option<&Chance>,
+        chance: Option<&DropoutConfig>,
         dtype: DType,
     ) -> Candle<Tensor> {
         let dropped = |site: Site| chance.and_then(|c| c.at(number, site));
@@ -222,7 +222,7 @@ impl Tables {
         &self,
         packed: &Packed,
         shape: &Shape,
-        chance: Option<&Chance>,
+        chance: Option<&DropoutConfig>,
         dtype: DType,
     ) -> Candle<Tensor> {
         let pick = |(table, rows): (&Tensor, Vec<u32>)| {

@@ -1,24 +1,24 @@
 //! An encoder that can be trained: layers that stay as they are below, layers that change above.
 
 mod batch;
+mod buffer_pool;
 mod frozen;
 mod layers;
 mod parameters;
 mod pass;
-mod room;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Chance, Packed};
+pub use batch::{DropoutConfig, Packed};
 pub use parameters::Parameter;
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::{device, gradients::Gradients, ops::held};
+use buffer_pool::BufferPool;
 use frozen::Frozen;
 use layers::{Layer, Maker, Tables};
 use pass::{Embedded, Slopes, Through, With};
-use room::Room;
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
@@ -45,7 +45,7 @@ pub struct Trainable {
     device: Device,
     dtype: DType,
     /// Vectors of earlier passes.
-    room: Room,
+    room: BufferPool,
 }
 
 /// Sequences that went through, and the way back.
@@ -53,7 +53,7 @@ pub struct Pass<'p> {
     /// The hidden states after the last layer, a row a token, in f32.
     pub states: Tensor,
     packed: &'p Packed,
-    chance: Option<Chance>,
+    chance: Option<DropoutConfig>,
     way: Way,
 }
 
@@ -102,7 +102,7 @@ impl Trainable {
             parameters,
             device: on.clone(),
             dtype,
-            room: Room::default(),
+            room: BufferPool::default(),
         })
     }
 
@@ -127,7 +127,7 @@ impl Trainable {
     }
 
     /// Sends sequences through. On the CPU layers keep what the way back needs; elsewhere a graph does.
-    pub fn run<'p>(&self, packed: &'p Packed, chance: Option<&Chance>) -> Result<Pass<'p>> {
+    pub fn run<'p>(&self, packed: &'p Packed, chance: Option<&DropoutConfig>) -> Result<Pass<'p>> {
         let chance = chance.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {
             let states = self.graph(packed, chance.as_ref())?;
@@ -187,7 +187,7 @@ impl Trainable {
     }
 
     /// The states alone.
-    pub fn states(&self, packed: &Packed, chance: Option<&Chance>) -> Result<Tensor> {
+    pub fn states(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
         let Pass { states, way, .. } = self.run(packed, chance)?;
         if let Way::Kept(embedded, kept) = way {
             self.room.give(embedded.into_iter().flat_map(Embedded::vectors));
@@ -197,7 +197,7 @@ impl Trainable {
     }
 
     /// The states with their graph.
-    fn graph(&self, packed: &Packed, chance: Option<&Chance>) -> Result<Tensor> {
+    fn graph(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
         let mut x = match &self.bottom {
             Bottom::Frozen(frozen) => {
                 let mut states = vec![0.0; packed.tokens() * self.width()];
@@ -222,7 +222,7 @@ impl Trainable {
         self.below + n + 1
     }
 
-    fn with<'a>(&'a self, packed: &'a Packed, chance: Option<&'a Chance>) -> With<'a> {
+    fn with<'a>(&'a self, packed: &'a Packed, chance: Option<&'a DropoutConfig>) -> With<'a> {
         With { shape: &self.start.shape, packed, chance, room: &self.room }
     }
 

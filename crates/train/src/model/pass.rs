@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use candle_core::{Result as Candle, Tensor, TensorId};
 
 use super::{
-    Chance, Packed,
+    DropoutConfig, Packed,
     batch::Site,
+    buffer_pool::BufferPool,
     layers::{Layer, Tables},
-    room::Room,
 };
 use crate::ops::{
     attention::Attention,
@@ -29,8 +29,8 @@ pub(super) type Slopes = HashMap<TensorId, Tensor>;
 pub(super) struct With<'a> {
     pub(super) shape: &'a Shape,
     pub(super) packed: &'a Packed,
-    pub(super) chance: Option<&'a Chance>,
-    pub(super) room: &'a Room,
+    pub(super) chance: Option<&'a DropoutConfig>,
+    pub(super) room: &'a BufferPool,
 }
 
 impl With<'_> {
@@ -50,7 +50,7 @@ impl With<'_> {
         }
     }
 
-    /// Room for a row of so many numbers for each token.
+    /// BufferPool for a row of so many numbers for each token.
     fn rows(&self, width: usize) -> Vec<f32> {
         self.room.take(self.packed.tokens() * width)
     }

@@ -54,7 +54,7 @@ fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
         let trainable = trainable(layers, embeddings);
         let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.len(), count, "{names:?}");
-        let chance = Chance { hidden: 0.1, attention: 0.1, key: 5 };
+        let chance = DropoutConfig { hidden: 0.1, attention: 0.1, key: 5 };
         for chance in [None, Some(&chance)] {
             // By the graph, and by what layers keep; twice, so that vectors are used again.
             let graph = trainable.graph(&packed, chance).unwrap();
@@ -92,8 +92,9 @@ fn the_way_back_is_that_of_the_graph_and_what_is_frozen_has_none() {
 fn what_is_dropped_hangs_on_the_key() {
     let packed = Packed::new(sequences());
     let trainable = trainable(1, true);
-    let of =
-        |key| flat(&trainable.states(&packed, Some(&Chance { hidden: 0.1, attention: 0.1, key })).unwrap());
+    let of = |key| {
+        flat(&trainable.states(&packed, Some(&DropoutConfig { hidden: 0.1, attention: 0.1, key })).unwrap())
+    };
     assert!(of(1) == of(1) && of(1) != of(2));
 }
 

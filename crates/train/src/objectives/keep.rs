@@ -5,7 +5,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared, likeness};
+use super::{Objective, Place, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
@@ -78,12 +78,12 @@ impl Prepared for Kept {
         serde_json::json!({ "start": self.start })
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         Some(self)
     }
 }
 
-impl ByMeans for Kept {
+impl PooledLoss for Kept {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let now = likeness::unit(means)?;
         let start = Tensor::from_slice(&self.start, now.shape(), means.device())?.to_dtype(means.dtype())?;

@@ -84,7 +84,7 @@ pub trait Prepared: Send {
 
     /// What they cost on average, given the states of their tokens.
     fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        match self.by_means() {
+        match self.pooled_loss() {
             Some(examples) => examples.loss_of(&means(states, self.packed())?),
             None => candle_core::bail!("examples without a loss"),
         }
@@ -92,13 +92,13 @@ pub trait Prepared: Send {
 
     /// The same from the mean of each sequence, where the loss needs nothing else: then a large batch can be computed in
     /// parts.
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         None
     }
 }
 
 /// Examples whose loss is one of the means of their sequences.
-pub trait ByMeans {
+pub trait PooledLoss {
     /// What they cost on average, given a mean a row.
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor>;
 }

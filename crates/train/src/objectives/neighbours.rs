@@ -6,7 +6,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared, likeness};
+use super::{Objective, Place, PooledLoss, Prepared, likeness};
 use crate::{data::TrainingSet, model::Packed, teacher::Teacher};
 use turnwise_core::{
     error::{Error, Result},
@@ -141,12 +141,12 @@ impl Prepared for Taught {
         serde_json::json!({ "taught": self.taught })
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         Some(self)
     }
 }
 
-impl ByMeans for Taught {
+impl PooledLoss for Taught {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let (means, count) = (likeness::unit(means)?, self.count());
         let scores = likeness::scores(&means, &means, &self.masked)?;

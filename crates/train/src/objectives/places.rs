@@ -8,7 +8,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared, likeness};
+use super::{Objective, Place, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Trainable},
@@ -154,12 +154,12 @@ impl Prepared for Placed {
         serde_json::json!({ "classes": self.classes, "directions": self.directions, "parts": self.parts })
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         Some(self)
     }
 }
 
-impl ByMeans for Placed {
+impl PooledLoss for Placed {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let (on, width) = (means.device(), means.dim(1)?);
         let of = |numbers: &[f32], shape: (usize, usize)| {

@@ -7,7 +7,7 @@
 
 use candle_core::{Device, Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared, likeness};
+use super::{Objective, Place, PooledLoss, Prepared, likeness};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -162,12 +162,12 @@ impl Prepared for Pairs {
         serde_json::json!({ "count": self.count() })
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         Some(self)
     }
 }
 
-impl ByMeans for Pairs {
+impl PooledLoss for Pairs {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
         let [contexts, responses] =

@@ -2,7 +2,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared, likeness};
+use super::{Objective, Place, PooledLoss, Prepared, likeness};
 use crate::{data::TrainingSet, model::Packed};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::Sequence;
@@ -70,12 +70,12 @@ impl Prepared for Twice {
         serde_json::json!({ "count": self.count() })
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
         Some(self)
     }
 }
 
-impl ByMeans for Twice {
+impl PooledLoss for Twice {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
         let count = self.count();
         let means = likeness::unit(means)?;

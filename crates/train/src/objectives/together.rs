@@ -2,7 +2,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{ByMeans, Objective, Place, Prepared};
+use super::{Objective, Place, PooledLoss, Prepared};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -115,14 +115,14 @@ impl Prepared for Joined {
         self.sum(states, &|part| part.packed().tokens(), &|part, rows| part.loss(rows))
     }
 
-    fn by_means(&self) -> Option<&dyn ByMeans> {
-        self.parts.iter().all(|(part, _)| part.by_means().is_some()).then_some(self)
+    fn pooled_loss(&self) -> Option<&dyn PooledLoss> {
+        self.parts.iter().all(|(part, _)| part.pooled_loss().is_some()).then_some(self)
     }
 }
 
-impl ByMeans for Joined {
+impl PooledLoss for Joined {
     fn loss_of(&self, means: &Tensor) -> Candle<Tensor> {
-        self.sum(means, &|part| part.packed().sequences.len(), &|part, rows| match part.by_means() {
+        self.sum(means, &|part| part.packed().sequences.len(), &|part, rows| match part.pooled_loss() {
             Some(part) => part.loss_of(rows),
             None => candle_core::bail!("an objective that needs more than means"),
         })

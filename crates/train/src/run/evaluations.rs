@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lines::OfStep;
-use turnwise_core::average::mean_and_deviation;
+use turnwise_core::stats::mean_and_deviation;
 
 /// What was measured after so many steps; 0 is the model that training began with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -199,7 +199,7 @@ fn what_tells_nothing_is_refused() {
     let e = learn(&[sums(&dialogues(20, 5, true))], 0.5).unwrap_err();
     assert!(e.to_string().contains("too few utterances"), "{e}");
     let e = learn(&[sums(&dialogues(400, 5, false))], 0.5);
-    // Chance may tell a little more here than there; then few directions do.
+    // DropoutConfig may tell a little more here than there; then few directions do.
     assert!(e.is_err() || e.is_ok_and(|layer| telling(&layer) <= 2));
     let mut same = Sums::new(DIM, 1);
     let mut vectors = Vectors::new(DIM);

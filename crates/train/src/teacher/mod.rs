@@ -9,7 +9,7 @@
 
 mod head;
 
-use crate::near;
+use crate::neighbors;
 use turnwise_core::{
     error::{Error, Result},
     vectors::normalize,
@@ -54,13 +54,13 @@ impl Teacher {
         }
         let (meaning, words) = (centred(meaning), centred(words));
         let weight = agreement(&meaning, &words, settings.neighbours);
-        let pairs = near::mutual(&joined(&meaning, &words, weight), settings.neighbours);
+        let pairs = neighbors::mutual(&joined(&meaning, &words, weight), settings.neighbours);
         if pairs.iter().all(Vec::is_empty) {
             return Err(Error::data("no two dialogues are alike: nothing can be learned from them"));
         }
         let head = head::learn(&meaning, &pairs, settings.shrinkage, settings.axes);
         let vectors = joined(&centred(&head.apply(&meaning)), &words, said_by_words(weight));
-        let neighbours = near::mutual(&vectors, settings.neighbours);
+        let neighbours = neighbors::mutual(&vectors, settings.neighbours);
         Ok(Teacher { vectors, neighbours, weight })
     }
 
@@ -93,10 +93,10 @@ impl Teacher {
 /// What words count: the part of the pairs that are near by their words that are near by meaning, too, where chance would
 /// have one in eighty. Where the words of a corpus do not tell its topics, they agree with nothing.
 fn agreement(meaning: &Vectors, words: &Vectors, neighbours: usize) -> f64 {
-    let pairs = near::mutual(words, neighbours);
+    let pairs = neighbors::mutual(words, neighbours);
     let (mut near, mut all) = (0usize, 0usize);
     let most = (meaning.len() / 80).max(1);
-    near::rows(meaning, &mut |n, scores| {
+    neighbors::rows(meaning, &mut |n, scores| {
         if pairs[n].is_empty() {
             return;
         }

@@ -28,7 +28,7 @@ fn views(count: usize, telling: f64) -> (Vectors, Vectors) {
 /// The part of the ten nearest that are of the same topic.
 fn precision(vectors: &Vectors) -> f64 {
     let mut right = 0;
-    near::rows(vectors, &mut |n, scores| {
+    neighbors::rows(vectors, &mut |n, scores| {
         let mut order: Vec<usize> = (0..scores.len()).filter(|o| *o != n).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         right += order[..10].iter().filter(|o| *o % TOPICS == n % TOPICS).count();
@@ -61,7 +61,7 @@ fn words_that_tell_nothing_count_little() {
 #[test]
 fn neighbours_are_mutual_and_never_oneself() {
     let (meaning, _) = views(300, 1.0);
-    let lists = near::mutual(&centred(&meaning), 5);
+    let lists = neighbors::mutual(&centred(&meaning), 5);
     for (n, list) in lists.iter().enumerate() {
         assert!(list.len() <= 5 && !list.contains(&(n as u32)));
         assert!(list.iter().all(|o| lists[*o as usize].contains(&(n as u32))));

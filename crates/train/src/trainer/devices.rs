@@ -12,7 +12,7 @@ use candle_core::{Result as Candle, Tensor, Var};
 use crate::{
     device,
     gradients::Gradients,
-    model::{Chance, Packed, Parameter, Pass, Trainable},
+    model::{DropoutConfig, Packed, Parameter, Pass, Trainable},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -40,7 +40,7 @@ impl Devices<'_> {
     }
 
     /// The states of sequences on the first device.
-    pub(super) fn states(&self, packed: &Packed, chance: Option<&Chance>) -> Result<Tensor> {
+    pub(super) fn states(&self, packed: &Packed, chance: Option<&DropoutConfig>) -> Result<Tensor> {
         let own = self.on_each(self.shares(packed, chance), |model, share: Share| {
             model.states(&share.packed, share.chance.as_ref())
         });
@@ -52,7 +52,7 @@ impl Devices<'_> {
     pub(super) fn back(
         &self,
         packed: &Packed,
-        chance: Option<&Chance>,
+        chance: Option<&DropoutConfig>,
         parameters: &[Parameter],
         cost: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
@@ -83,13 +83,13 @@ impl Devices<'_> {
     }
 
     /// What each device computes.
-    fn shares<'p>(&self, packed: &'p Packed, chance: Option<&Chance>) -> Vec<Share<'p>> {
+    fn shares<'p>(&self, packed: &'p Packed, chance: Option<&DropoutConfig>) -> Vec<Share<'p>> {
         let ranges = cut(packed, 1 + self.others.len());
         let share = |range: Range<usize>| Share {
             rows: packed.starts[range.start]..packed.starts[range.end],
             chance: chance.map(|c| match range.start {
                 0 => *c,
-                first => Chance { key: mixed(c.key, first as u64), ..*c },
+                first => DropoutConfig { key: mixed(c.key, first as u64), ..*c },
             }),
             packed: match range.len() == packed.sequences.len() {
                 true => Cow::Borrowed(packed),
@@ -135,7 +135,7 @@ struct Share<'p> {
     packed: Cow<'p, Packed>,
     /// Of the rows of all, its own.
     rows: Range<usize>,
-    chance: Option<Chance>,
+    chance: Option<DropoutConfig>,
 }
 
 /// Cuts sequences into parts of about as many tokens, one for each device; fewer, where there are fewer sequences.

@@ -8,7 +8,7 @@ use super::{
     data::TrainingSet,
     device,
     gradients::Gradients,
-    model::{Chance, Packed, Parameter, Trainable},
+    model::{DropoutConfig, Packed, Parameter, Trainable},
     objectives::{Objective, means},
     optimizer::{self, AdamW},
     order::Order,
@@ -203,7 +203,7 @@ impl<'a> Trainer<'a> {
         let batch = self.plan.batch as u64;
         let mut examples: Vec<_> = (0..batch).map(|n| self.order.at(step * batch + n)).collect();
         let prepared = self.objective.prepare(self.data, &mut examples)?;
-        let by_means = prepared.by_means().ok_or_else(|| {
+        let pooled_loss = prepared.pooled_loss().ok_or_else(|| {
             Error::input(format!("the examples of {} cannot be computed in parts", self.objective.name()))
                 .with_hint("leave --parts out")
         })?;
@@ -222,7 +222,7 @@ impl<'a> Trainer<'a> {
         let kept = kept.collect::<Result<Vec<Tensor>>>()?;
         let asked = || -> candle_core::Result<_> {
             let all = Var::from_tensor(&Tensor::cat(&kept, 0)?)?;
-            let loss: Tensor = (by_means.loss_of(&all)? * share)?;
+            let loss: Tensor = (pooled_loss.loss_of(&all)? * share)?;
             let mut store = loss.backward()?;
             let of_means = store.remove(&all).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
             Ok((f64::from(loss.to_scalar::<f32>()?), of_means, Gradients::take(&mut store, &self.parameters)))
@@ -240,9 +240,9 @@ impl<'a> Trainer<'a> {
         Ok((loss, prepared.packed().tokens(), gradients))
     }
 
-    fn chance(&self, key: u64) -> Option<Chance> {
+    fn chance(&self, key: u64) -> Option<DropoutConfig> {
         let dropout = self.plan.dropout;
-        (dropout > 0.0).then_some(Chance { hidden: dropout, attention: dropout, key })
+        (dropout > 0.0).then_some(DropoutConfig { hidden: dropout, attention: dropout, key })
     }
 }
 

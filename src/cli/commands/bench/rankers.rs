@@ -12,7 +12,8 @@ use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
 use turnwise_eval::rank::{
-    Bm25, Chance, Dense, Given, Hybrid, Lda, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd, Tokens,
+    Bm25, Dense, Given, Hybrid, Lda, RandomBaseline, Ranker, Reranked, Spread, Terms, Tfidf, TfidfThenSvd,
+    Tokens,
 };
 use turnwise_search::{Fusion, Rerank};
 
@@ -97,7 +98,7 @@ pub(super) fn each(
             Kind::TfidfSvd(dim, terms) => f(&TfidfThenSvd { dim, seed, terms })?,
             Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
             Kind::Vectors(path) => f(&Given::open(&path)?)?,
-            Kind::Random => f(&Chance { seed })?,
+            Kind::Random => f(&RandomBaseline { seed })?,
             Kind::Model(name, otherwise) => {
                 let encoder = open(name.as_deref(), asked, &otherwise, context)?;
                 f(&dense(encoder.as_ref(), asked.encoder, &otherwise))?;

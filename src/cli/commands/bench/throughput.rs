@@ -32,7 +32,7 @@ use turnwise_index::engine::{Bookmark, Engine};
 use turnwise_search::{Mode, SearchRequest, Searcher};
 use turnwise_store::{
     Snapshot, Store,
-    ingest::{Control, Home, IngestOptions, ingest},
+    ingest::{Control, DialogueSink, IngestOptions, ingest},
 };
 
 pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
@@ -109,7 +109,7 @@ pub(super) fn measured(
     Ok(throughput)
 }
 
-fn read_in(home: &mut dyn Home, plan: Plan, options: &IngestOptions) -> Result<()> {
+fn read_in(home: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
     let stop: &AtomicBool = signals::stop();
     let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
     ingest(home, plan, options, control).map(drop)

@@ -7,7 +7,7 @@ use turnwise_core::error::Result;
 pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     use crate::cli::printer::counted;
     use turnwise_core::{error::Error, ids::DialogueId};
-    use turnwise_milvus::MilvusHome;
+    use turnwise_milvus::MilvusWriter;
 
     if args.purge {
         return Err(Error::Input {
@@ -18,7 +18,7 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     let target = context.far()?;
     let ids: Vec<DialogueId> =
         args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect::<Result<_>>()?;
-    let mut home = MilvusHome::open(&target)?;
+    let mut home = MilvusWriter::open(&target)?;
     let deleted = match (&args.filter, args.dry_run) {
         (Some(filter), false) => home.delete_fitting(filter)?,
         (Some(filter), true) => home.fitting(filter)?,

@@ -14,7 +14,7 @@ use crate::cli::{
     Context,
     args::EncodeArgs,
     printer::{BOLD, DIM, counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     shards::{self, Destination, Place, Record, Set, survey},
     signals,
 };
@@ -92,7 +92,7 @@ fn put_in(
     context: &Context<'_>,
 ) -> Result<(u64, u64)> {
     let total = records.iter().flat_map(|r| Kind::ALL.into_iter().filter_map(|kind| r.rows(kind))).sum();
-    let mut progress = Progress::new(context.printer, "assembling", "rows", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "assembling", "rows", Some(total));
     let (mut rows, mut new) = (0, 0);
     for record in records {
         stop_if_asked(if_stopped)?;
@@ -112,7 +112,7 @@ fn look_into(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<
         return Ok(());
     }
     let total = set.records.len() as u64;
-    let mut progress = Progress::new(context.printer, "checking", "shards", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "checking", "shards", Some(total));
     for (done, record) in set.records.clone().iter().enumerate() {
         stop_if_asked("nothing was put into the index")?;
         if !shards::is_whole(place, record)? {

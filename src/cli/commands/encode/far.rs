@@ -30,7 +30,7 @@ mod again {
         args::EncodeArgs,
         encoders,
         printer::{BOLD, DIM, counted},
-        progress::Progress,
+        progress::ProgressBar,
         signals,
     };
     use turnwise_core::{
@@ -39,8 +39,8 @@ mod again {
     };
     use turnwise_encoder::Encoder;
     use turnwise_index::vectors::Recipe;
-    use turnwise_milvus::{Encoding, Giver, Manifest, MilvusHome, Target, Unfinished, Walk};
-    use turnwise_store::{Prepared, Put, ingest::Home};
+    use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
+    use turnwise_store::{Prepared, Put, ingest::DialogueSink};
 
     /// After so many walks over all dialogues those that came meanwhile are left to another run.
     const WALKS: usize = 4;
@@ -79,7 +79,7 @@ mod again {
         if let Some(before) = &there.recipe {
             let conflict = before.conflict(&recipe, true);
             if conflict.is_none() && !args.replace {
-                let mut home = MilvusHome::open(&target)?;
+                let mut home = MilvusWriter::open(&target)?;
                 if before.model != recipe.model {
                     home.set_model(&recipe.model)?;
                     context
@@ -100,10 +100,10 @@ mod again {
                 });
             }
         }
-        let giver = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn Giver>;
+        let giver = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
         let mut home =
-            MilvusHome::anew(&target, analyzer, Some(recipe.clone()), Some(giver), Unfinished::GoOn)?;
+            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(giver), Unfinished::GoOn)?;
         let begun = std::time::Instant::now();
         let encoded = fill(&mut home, &target, &there, context)?;
         home.settle()?;
@@ -124,7 +124,12 @@ mod again {
     }
 
     /// Walks over all dialogues until a walk finds nothing new.
-    fn fill(home: &mut MilvusHome, target: &Target, there: &Manifest, context: &Context<'_>) -> Result<u64> {
+    fn fill(
+        home: &mut MilvusWriter,
+        target: &Target,
+        there: &Manifest,
+        context: &Context<'_>,
+    ) -> Result<u64> {
         let mut encoded = 0;
         for walks in 1..=WALKS {
             let (new, seen) = walk(home, target, there, context)?;
@@ -146,7 +151,7 @@ mod again {
 
     /// Takes in what is not there yet; gives how many dialogues that were, and all that were seen.
     fn walk(
-        home: &mut MilvusHome,
+        home: &mut MilvusWriter,
         target: &Target,
         there: &Manifest,
         context: &Context<'_>,
@@ -158,7 +163,7 @@ mod again {
                 hint: Some("look with `turnwise search`, and try again if need be".to_owned()),
             });
         }
-        let mut progress = Progress::new(context.printer, "encoding", "dialogues", Some(walk.dialogues()));
+        let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(walk.dialogues()));
         let (mut new, mut seen) = (0, HashSet::new());
         while let Some((_, part)) = walk.next_part()? {
             if signals::stopped() {
@@ -180,7 +185,7 @@ mod again {
     }
 
     /// Removes what an earlier try has left and nobody has any more.
-    fn remove_others(home: &mut MilvusHome, seen: &HashSet<IdKey>) -> Result<()> {
+    fn remove_others(home: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
         if home.totals()?.dialogues == seen.len() as u64 {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::cli::{
     },
     embeddings::{self, Target},
     encoders::Open,
-    progress::Progress,
+    progress::ProgressBar,
     shards::{self, Contents, Data, FORMAT, Place, Record, Shard, Shards, Temporary, write},
     signals,
 };
@@ -74,7 +74,8 @@ impl Work<'_> {
         {
             return Ok(Sharded::known(record, self.place.name()));
         }
-        let mut progress = Progress::new(self.context.printer, "encoding", "dialogues", self.inputs.total());
+        let mut progress =
+            ProgressBar::new(self.context.printer, "encoding", "dialogues", self.inputs.total());
         let made = self.make(shard, &mut progress)?;
         let seconds = progress.seconds();
         drop(progress);
@@ -108,7 +109,7 @@ impl Work<'_> {
     }
 
     /// Encodes into a file that nobody knows yet.
-    fn make(&self, shard: Shard, progress: &mut Progress<'_>) -> Result<Made> {
+    fn make(&self, shard: Shard, progress: &mut ProgressBar<'_>) -> Result<Made> {
         let file = self.place.temporary(&shard.stem())?;
         let sink = embeddings::create(&file.path, self.target, self.recipe.dim, &self.about(shard))?;
         let limits = Limits { inputs: self.context.settings.encode_batch, bytes: self.encoder.chunk_bytes() };

@@ -11,7 +11,7 @@ use super::progress;
 use crate::cli::{
     Context,
     printer::{bytes, counted},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
     watching::Watching,
 };
@@ -56,7 +56,7 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     let total = Snapshot::open(root)?.totals().dialogues;
     let records = {
         // Each dialogue goes into the log and into the second copy.
-        let mut progress = Progress::new(context.printer, "compacting", "dialogues", Some(2 * total));
+        let mut progress = ProgressBar::new(context.printer, "compacting", "dialogues", Some(2 * total));
         let mut show = |steps| {
             progress.set(steps, steps / 2);
             context.printer.detail(format!("{steps} steps of {} are done", 2 * total));
@@ -79,7 +79,7 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         Lexical::compact(root, &snapshot, &signals::stopped, &mut show).map_err(go_on)?
     };
     let vectors = {
-        let mut progress = Progress::new(context.printer, "looking at vectors", "dialogues", Some(total));
+        let mut progress = ProgressBar::new(context.printer, "looking at vectors", "dialogues", Some(total));
         let mut show = |seen| progress.set(seen, seen);
         vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
     };

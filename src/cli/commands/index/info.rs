@@ -9,7 +9,7 @@ use crate::cli::{
     Context,
     commands::{vectors as kept, vectors::Vectors},
     printer::counted,
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::{
@@ -152,7 +152,7 @@ fn dialogues(n: u64, one: &str, many: &str) -> String {
 
 fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
     let total = snapshot.totals().dialogues;
-    let mut progress = Progress::new(context.printer, "weighing", "dialogues", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "weighing", "dialogues", Some(total));
     snapshot.weigh(&mut |live| progress.set(live, live))
 }
 
@@ -202,7 +202,7 @@ fn of_vectors(
 fn look_at_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
     const CHUNK: usize = 4096;
     let total = snapshot.totals().dialogues;
-    let mut progress = Progress::new(context.printer, "looking at vectors", "dialogues", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "looking at vectors", "dialogues", Some(total));
     let mut records = snapshot.records();
     let mut done = 0;
     loop {

@@ -6,7 +6,7 @@ use turnwise_corpus::walk::Plan;
 use turnwise_store::ingest::IngestOptions;
 
 #[cfg(feature = "milvus")]
-use turnwise_milvus::{MilvusHome, Target};
+use turnwise_milvus::{MilvusWriter, Target};
 
 /// How dialogues are brought there.
 #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
@@ -47,7 +47,7 @@ pub(super) fn ingest(
 /// Fills what was opened there, whoever gives it its vectors.
 #[cfg(feature = "milvus")]
 pub(in crate::cli::commands) fn fill(
-    mut home: MilvusHome,
+    mut home: MilvusWriter,
     target: &Target,
     (plan, files): (Plan, Files),
     options: &IngestOptions,
@@ -68,7 +68,7 @@ pub(in crate::cli::commands) fn fill(
 
 /// Everything is there already, and found: that the server did not put it away is no failure.
 #[cfg(feature = "milvus")]
-fn settle(home: &mut MilvusHome, context: &Context<'_>) {
+fn settle(home: &mut MilvusWriter, context: &Context<'_>) {
     if let Err(e) = home.settle() {
         context.printer.warn(format!("searches are slower until Milvus has put away what came: {e}"));
     }
@@ -96,21 +96,21 @@ mod filling {
         transformer::{Settings, Tokens},
     };
     use turnwise_index::vectors::Recipe;
-    use turnwise_milvus::{Encoding, Giver, MilvusHome, Target, Unfinished};
+    use turnwise_milvus::{Encoding, MilvusWriter, Target, Unfinished, VectorSource};
     use turnwise_text::Analyzer;
 
     /// Opens what is there, with the encoder that made its vectors; else makes it, with the encoder that is asked for or the
     /// default one.
-    pub(super) fn open(target: &Target, into: &Into<'_>, context: &Context<'_>) -> Result<MilvusHome> {
-        let there = MilvusHome::manifest(target)?;
+    pub(super) fn open(target: &Target, into: &Into<'_>, context: &Context<'_>) -> Result<MilvusWriter> {
+        let there = MilvusWriter::manifest(target)?;
         if into.replace {
             let before = there.and_then(|there| there.recipe).map(|recipe| recipe.model);
             let made = made(into.model.or(before.as_deref()), into.encode, context)?;
             let (recipe, encoder) = made.unzip();
             let giver = encoder
                 .zip(recipe.as_ref())
-                .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn Giver>);
-            return MilvusHome::anew(target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway);
+                .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>);
+            return MilvusWriter::anew(target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway);
         }
         if let Some(there) = there {
             let encoder = match (&there.recipe, into.model) {
@@ -120,10 +120,10 @@ mod filling {
                 }
                 (Some(recipe), None) => Some(encoder_of(recipe, &target.to_string(), context)?),
             };
-            return MilvusHome::open_or_create(target, Analyzer::default(), None, encoder);
+            return MilvusWriter::open_or_create(target, Analyzer::default(), None, encoder);
         }
         let (recipe, encoder) = made(into.model, into.encode, context)?.unzip();
-        MilvusHome::open_or_create(target, Analyzer::default(), recipe, encoder)
+        MilvusWriter::open_or_create(target, Analyzer::default(), recipe, encoder)
     }
 
     /// An encoder, and what its vectors will be; `None` if there are to be none.

@@ -12,7 +12,7 @@ use super::{
     report::{self, Report},
     samples, stop_if_asked,
 };
-use crate::cli::{Context, args::MigrateArgs, commands::index, progress::Progress};
+use crate::cli::{Context, args::MigrateArgs, commands::index, progress::ProgressBar};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files,
@@ -133,7 +133,7 @@ fn fill(
         None => None,
     };
     let total = far.totals();
-    let mut progress = Progress::new(context.printer, "moving", "dialogues", Some(total.dialogues))
+    let mut progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(total.dialogues))
         .after(mark.content.dialogues, mark.content.dialogues);
     let mut walk = if mark.done.is_empty() { walk } else { walk.behind(&mark.done) };
     while let Some((part, moved)) = walk.next_part()? {
@@ -198,7 +198,7 @@ fn finish(root: &Path, context: &Context<'_>) -> Result<()> {
 
 fn read_back(workshop: &Workshop, content: &Content, root: &Path, context: &Context<'_>) -> Result<()> {
     let (snapshot, vectors) = (Snapshot::open(&workshop.index)?, VectorReader::open(&workshop.index)?);
-    let mut progress = Progress::new(context.printer, "checking", "dialogues", Some(content.dialogues));
+    let mut progress = ProgressBar::new(context.printer, "checking", "dialogues", Some(content.dialogues));
     let mut here = Content::default();
     for dialogue in snapshot.dialogues() {
         here.add_here(&dialogue?, vectors.as_ref())?;

@@ -7,15 +7,15 @@ use super::{
     report::{self, Report},
     samples, stop_if_asked,
 };
-use crate::cli::{Context, args::MigrateArgs, printer::counted, progress::Progress};
+use crate::cli::{Context, args::MigrateArgs, printer::counted, progress::ProgressBar};
 use turnwise_core::{
     error::{Error, Result},
     ids::DialogueId,
 };
 use turnwise_index::{engine::Engine, vectors::VectorReader};
-use turnwise_milvus::{Giver, MilvusHome, Target, Unfinished};
+use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
 use turnwise_search::{Searcher, Tuning};
-use turnwise_store::{Prepared, Put, Snapshot, ingest::Home};
+use turnwise_store::{Prepared, Put, Snapshot, ingest::DialogueSink};
 
 /// Dialogues that are acknowledged together, and their bytes.
 const BATCH: usize = 1_000;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let here = searcher.embedded("moving")?;
     let snapshot = here.snapshot();
     let vectors = VectorReader::open(&root)?;
-    if MilvusHome::manifest(&target)?.is_some() && !args.replace {
+    if MilvusWriter::manifest(&target)?.is_some() && !args.replace {
         return Err(Error::Input {
             message: format!("there are dialogues at {target} already"),
             hint: Some(
@@ -45,10 +45,10 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         ));
     }
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
-    let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn Giver>);
+    let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut home = MilvusHome::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
-    let progress = Progress::new(context.printer, "moving", "dialogues", Some(content.dialogues));
+    let mut home = MilvusWriter::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
+    let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut home, snapshot, progress)?;
     context.tell_cut(&home);
     home.settle()?;
@@ -75,7 +75,7 @@ fn look_through(
     context: &Context<'_>,
 ) -> Result<Content> {
     let total = snapshot.totals().dialogues;
-    let mut progress = Progress::new(context.printer, "reading", "dialogues", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "reading", "dialogues", Some(total));
     let (mut content, mut missing) = (Content::default(), 0);
     for dialogue in snapshot.dialogues() {
         missing += content.add_here(&dialogue?, vectors)?;
@@ -94,7 +94,7 @@ fn look_through(
 }
 
 /// Moves what is not there yet; gives how many dialogues were.
-fn fill(home: &mut MilvusHome, snapshot: &Snapshot, mut progress: Progress<'_>) -> Result<u64> {
+fn fill(home: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<'_>) -> Result<u64> {
     let mut live = snapshot.records();
     let (mut done, mut already_there) = (0, 0);
     loop {
@@ -124,13 +124,13 @@ fn fill(home: &mut MilvusHome, snapshot: &Snapshot, mut progress: Progress<'_>) 
 
 /// Reads back everything. What left the index since an earlier try is removed.
 fn read_back(
-    home: &mut MilvusHome,
+    home: &mut MilvusWriter,
     snapshot: &Snapshot,
     content: &Content,
     target: &Target,
     context: &Context<'_>,
 ) -> Result<()> {
-    let mut progress = Progress::new(context.printer, "checking", "dialogues", Some(content.dialogues));
+    let mut progress = ProgressBar::new(context.printer, "checking", "dialogues", Some(content.dialogues));
     let (mut there, mut strangers) = (Content::default(), Vec::<DialogueId>::new());
     let mut walk = home.walk()?;
     while let Some((_, part)) = walk.next_part()? {

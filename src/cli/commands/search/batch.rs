@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::{Context, printer::counted, progress::Progress, signals};
+use crate::cli::{Context, printer::counted, progress::ProgressBar, signals};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
@@ -61,7 +61,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     }
     let requests: Vec<&SearchRequest> = all.iter().map(|asked| &asked.request).collect();
     let searcher = super::open(&requests, context)?;
-    let mut progress = Progress::new(context.printer, "searching", "queries", Some(all.len() as u64));
+    let mut progress = ProgressBar::new(context.printer, "searching", "queries", Some(all.len() as u64));
     let mut out = BufWriter::new(anstream::stdout().lock());
     let mut warned = std::collections::BTreeSet::new();
     let mut done = 0;

@@ -15,13 +15,13 @@ use turnwise_corpus::Dialogue;
 use turnwise_eval::halves::can_be_parted;
 use turnwise_store::{Manifest, Snapshot};
 use turnwise_train::{
-    held::{Held, Record as _},
     run::evaluations::FEWEST_ASIDE,
+    spool::{DiskVec, Record as _},
 };
 
 /// Dialogues, and which of them came from which path.
 pub(super) struct Read {
-    pub(super) dialogues: Held<Dialogue>,
+    pub(super) dialogues: DiskVec<Dialogue>,
     /// Of each path, where its dialogues end.
     pub(super) ends: Vec<usize>,
 }
@@ -41,7 +41,7 @@ pub(super) fn read(
         return Err(Error::input(format!("{option} is about files, and {indexes} is an index"))
             .with_hint("leave it out: what an index has was read when it was filled"));
     }
-    let mut reading = Reading { dialogues: Held::new(room)?, seen: HashSet::new(), again: 0 };
+    let mut reading = Reading { dialogues: DiskVec::new(room)?, seen: HashSet::new(), again: 0 };
     let mut ends = Vec::new();
     for (path, index) in paths.iter().zip(found) {
         let (before, again) = (reading.dialogues.len(), reading.again);
@@ -140,7 +140,7 @@ fn nothing_there(path: &Path, context: &Context<'_>) -> Error {
 
 /// Dialogues as they are read. One that stands in two exports counts once, as it does in an index.
 struct Reading {
-    dialogues: Held<Dialogue>,
+    dialogues: DiskVec<Dialogue>,
     /// What was read, as hashes.
     seen: HashSet<IdKey>,
     /// How many were read again.

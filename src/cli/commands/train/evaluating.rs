@@ -21,15 +21,15 @@ use turnwise_encoder::{
 };
 use turnwise_eval::{
     halves::Halves,
+    label_free::LabelFree,
     rank::{Dense, Items, Pool, Ranker},
     recipe::TaskSpec,
     tasks::{Profile, Task},
-    unlabelled::Unlabelled,
 };
 use turnwise_train::{
-    held::Held,
     recipe::{DevTask, ObjectiveName, Recipe},
     run::evaluations::{Aside, Evaluation, Measured},
+    spool::DiskVec,
     unique::Unique,
 };
 
@@ -68,7 +68,7 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
 /// Texts of tasks that are said in the dialogues, where those are more than chance has: the task, how many, and of how many.
 pub(super) fn said_in<'t>(
     tasks: &'t Tasks,
-    dialogues: &Held<Dialogue>,
+    dialogues: &DiskVec<Dialogue>,
 ) -> Result<Vec<(&'t str, usize, usize)>> {
     let of = |items: &'t Items| match items {
         Items::Texts(texts) => texts.as_slice(),
@@ -106,7 +106,7 @@ pub(super) struct Witnesses {
 /// What a model is measured by.
 pub(super) struct Evaluator<'a> {
     witnesses: Witnesses,
-    unlabelled: Option<Unlabelled>,
+    unlabelled: Option<LabelFree>,
     name: &'a str,
     folder: &'a ModelFolder,
     device: DeviceChoice,
@@ -123,7 +123,7 @@ impl<'a> Evaluator<'a> {
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let unlabelled = Unlabelled::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
+        let unlabelled = LabelFree::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
         Ok(Evaluator { witnesses, unlabelled, name, folder, device, context })
     }
 

@@ -34,7 +34,7 @@ const START: &str = "start";
 /// What a run is of.
 const RECIPE: &str = "recipe.toml";
 
-/// Held by the process that runs in the folder.
+/// DiskVec by the process that runs in the folder.
 const LOCK: &str = "lock";
 
 /// The folder of a run, in which nobody else runs.

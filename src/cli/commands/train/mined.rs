@@ -1,6 +1,6 @@
 //! Hard negatives: found by the vectors of the model as it is, and by words.
 
-use crate::cli::{Context, printer::counted, progress::Progress, signals};
+use crate::cli::{Context, printer::counted, progress::ProgressBar, signals};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -26,7 +26,7 @@ pub(super) fn hard(
     Random::new(recipe.seed, 5).shuffle(&mut chosen);
     chosen.truncate(MOST);
     let mut progress =
-        Progress::new(context.printer, "looking for hard negatives", "texts", Some(chosen.len() as u64));
+        ProgressBar::new(context.printer, "looking for hard negatives", "texts", Some(chosen.len() as u64));
     let hard = Hard::mine(model, data, &chosen, recipe.max_tokens, Settings::default(), &mut |done| {
         progress.set(done as u64, done as u64);
         match signals::stopped() {
@@ -47,7 +47,7 @@ pub(super) fn hard(
 mod tests {
     use turnwise_core::random::Random;
     use turnwise_eval::rank::{Bm25, Items, Pool, Ranker};
-    use turnwise_train::near::words;
+    use turnwise_train::neighbors::words;
 
     #[test]
     fn near_by_words_is_near_by_bm25() {

@@ -11,7 +11,7 @@ use super::{
 use crate::cli::{
     Context,
     printer::{bytes, counted, grouped},
-    progress::Progress,
+    progress::ProgressBar,
     signals,
 };
 use turnwise_core::error::{Error, Result};
@@ -135,7 +135,7 @@ impl Running<'_, '_> {
                 return Err(self.interrupted(step));
             }
             let bar = progress.get_or_insert_with(|| {
-                Progress::new(self.context.printer, "training", "examples", Some(recipe.steps))
+                ProgressBar::new(self.context.printer, "training", "examples", Some(recipe.steps))
                     .after(step, examples)
             });
             let started = Instant::now();

@@ -10,7 +10,7 @@ use super::{
     running::Reached,
     told,
 };
-use crate::cli::{progress::Progress, signals};
+use crate::cli::{progress::ProgressBar, signals};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -129,7 +129,7 @@ impl Surroundings<'_> {
             chosen.truncate(MOST);
             let mut sums = Sums::new(encoder.dim(), around);
             let mut progress =
-                Progress::new(context.printer, "looking", "utterances", Some(chosen.len() as u64));
+                ProgressBar::new(context.printer, "looking", "utterances", Some(chosen.len() as u64));
             let (mut texts, mut bytes, mut turns) = (Vec::new(), 0, Vec::new());
             for (n, number) in chosen.iter().enumerate() {
                 if signals::stopped() {

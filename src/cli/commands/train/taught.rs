@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::corpus::Read;
-use crate::cli::{Context, encoders, printer::counted, progress::Progress, signals};
+use crate::cli::{Context, encoders, printer::counted, progress::ProgressBar, signals};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -91,7 +91,7 @@ fn encode(
     what: &'static str,
     context: &Context<'_>,
 ) -> Result<Vectors> {
-    let mut progress = Progress::new(context.printer, what, "dialogues", Some(dialogues.len() as u64));
+    let mut progress = ProgressBar::new(context.printer, what, "dialogues", Some(dialogues.len() as u64));
     let mut all = Vectors::new(encoder.dim());
     for chunk in dialogues.chunks(CHUNK) {
         if signals::stopped() {

@@ -10,7 +10,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::{Client, Trouble, Watch, http::Patience, stopped, wrong_digest};
+use super::{Client, Progress, Trouble, http::Patience, stopped, wrong_digest};
 use crate::hub::{Places, hex, sha256_of};
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -34,7 +34,7 @@ pub(super) struct Expected<'a> {
 /// Files on their way, one after the other.
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
-    pub(super) watch: &'w mut dyn Watch,
+    pub(super) watch: &'w mut dyn Progress,
     /// Of all files.
     pub(super) done: u64,
     pub(super) total: u64,
@@ -187,7 +187,7 @@ fn other_length(expected: &Expected<'_>, length: u64) -> Error {
 
 impl Growing {
     /// Opens or begins it, and reads what is there.
-    fn open(path: PathBuf, watch: &dyn Watch) -> Result<Self> {
+    fn open(path: PathBuf, watch: &dyn Progress) -> Result<Self> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut growing =
             Growing { file: options.at("open", &path)?, path, length: 0, hasher: Sha256::new() };
@@ -222,7 +222,7 @@ impl Growing {
 }
 
 /// Takes a lock, or waits for who has it. The kernel releases it when the process ends in any way.
-pub(super) fn lock(path: &Path, watch: &mut dyn Watch) -> Result<File> {
+pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).at("create", folder)?;
     }

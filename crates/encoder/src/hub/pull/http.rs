@@ -14,7 +14,7 @@ use ureq::{
     tls::{PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-use super::{Hub, Watch, stopped};
+use super::{Hub, Progress, stopped};
 use turnwise_core::error::{Error, IoContext, Result};
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Asks for a text. The status may be any but one that trying again can help.
-    pub(super) fn text(&self, url: &str, watch: &mut dyn Watch) -> Result<(Answer, Vec<u8>), Trouble> {
+    pub(super) fn text(&self, url: &str, watch: &mut dyn Progress) -> Result<(Answer, Vec<u8>), Trouble> {
         let mut patience = Patience::new();
         loop {
             let whole = self.get(url, 0, watch).and_then(|mut answer| {
@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// Asks for a file from this byte on, once. A status that trying again can help is [`Trouble::Unreachable`].
-    pub(super) fn get(&self, url: &str, from: u64, watch: &mut dyn Watch) -> Result<Answer, Trouble> {
+    pub(super) fn get(&self, url: &str, from: u64, watch: &mut dyn Progress) -> Result<Answer, Trouble> {
         let (sender, pieces) = sync_channel(16);
         let request =
             Request { agent: self.agent.clone(), url: url.to_owned(), token: self.token.clone(), from };
@@ -153,7 +153,7 @@ impl Answer {
     }
 
     /// The next bytes of the body, or `None` at its end.
-    pub(super) fn next(&mut self, watch: &mut dyn Watch) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(super) fn next(&mut self, watch: &mut dyn Progress) -> Result<Option<Vec<u8>>, Trouble> {
         match wait(&self.pieces, watch)? {
             Piece::Bytes(bytes) => Ok(Some(bytes)),
             Piece::End => Ok(None),
@@ -163,7 +163,7 @@ impl Answer {
     }
 }
 
-fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Watch) -> Result<Piece, Trouble> {
+fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, Trouble> {
     loop {
         if watch.stopped() {
             return Err(stopped().into());
@@ -193,7 +193,7 @@ impl Patience {
     }
 
     /// Returns once it is time to try again, and fails with the trouble when it is not worth it.
-    pub(super) fn wait(&mut self, trouble: Trouble, watch: &mut dyn Watch) -> Result<(), Trouble> {
+    pub(super) fn wait(&mut self, trouble: Trouble, watch: &mut dyn Progress) -> Result<(), Trouble> {
         self.failed += 1;
         if matches!(trouble, Trouble::Fatal(_)) || self.failed >= TRIES {
             return Err(trouble);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Client, Spec, Trouble, Watch};
+use super::{Client, Progress, Spec, Trouble};
 use crate::hub::{KNOWN, cache::is_commit, files};
 use turnwise_core::error::{Error, Result, nearest};
 
@@ -50,7 +50,7 @@ impl Listing {
 }
 
 /// Asks for it.
-pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Watch) -> Result<Listing, Trouble> {
+pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> Result<Listing, Trouble> {
     // In an address a revision is one word.
     let revision = spec.revision().replace('/', "%2F");
     let url = format!("{}/api/models/{}/revision/{revision}?blobs=true", client.endpoint, spec.repository);

@@ -55,7 +55,7 @@ pub enum Route {
 }
 
 /// Who waits for a pull: is told how far it has come, and may stop it.
-pub trait Watch {
+pub trait Progress {
     /// Whether to stop. What has come is kept for the next time.
     fn stopped(&self) -> bool;
     /// Something worth a line.
@@ -83,7 +83,13 @@ pub struct Pulled {
 }
 
 /// Brings a model into the cache, unless it is there.
-pub fn pull(spec: &Spec, route: Route, hub: &Hub, places: &Places, watch: &mut dyn Watch) -> Result<Pulled> {
+pub fn pull(
+    spec: &Spec,
+    route: Route,
+    hub: &Hub,
+    places: &Places,
+    watch: &mut dyn Progress,
+) -> Result<Pulled> {
     let mut damaged = Vec::new();
     if let Found::Whole(found) = cache::find(spec, places)? {
         damaged = found.damaged()?;
@@ -168,7 +174,7 @@ fn from_hub(
     spec: &Spec,
     hub: &Hub,
     places: &Places,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Progress,
 ) -> Result<(Record, u64), Trouble> {
     let client = Client::new(hub)?;
     let listing = listing::fetch(spec, &client, watch)?;

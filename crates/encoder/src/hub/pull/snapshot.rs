@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Watch, blob::lock};
+use super::{Progress, blob::lock};
 use crate::hub::{Record, cache, files};
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -19,7 +19,7 @@ pub(super) fn install(
     record: &Record,
     blobs: &[&str],
     revision: &str,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Progress,
 ) -> Result<()> {
     let _lock = lock(&locks.join("turnwise.lock"), watch)?;
     let folder = repository.join("snapshots").join(&record.revision);

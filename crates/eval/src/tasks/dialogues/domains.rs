@@ -2,7 +2,7 @@
 
 use super::{BEGINNINGS, Columns, DRAWS, DialogueTask, Profile, Value};
 use crate::{
-    rank::{Scorer, Step, Watch},
+    rank::{Progress, Scorer, Step},
     significance::mean_and_deviation,
 };
 use turnwise_core::{error::Result, random::Random};
@@ -25,7 +25,7 @@ pub(super) fn categorization(
     task: &DialogueTask,
     scorer: &dyn Scorer,
     keep: bool,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<(Vec<Value>, Option<Columns>)> {
     let Some(vectors) = scorer.vectors() else { return Ok((Vec::new(), None)) };
     let mut clusters = Vec::new();

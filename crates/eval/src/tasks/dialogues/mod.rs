@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Candidates, Columns, ListTask, Map, Outcome, Skipped, Task, Value};
 use crate::{
-    rank::{Items, Pool, Scorer, Step, Watch},
+    rank::{Items, Pool, Progress, Scorer, Step},
     trec::Measure,
 };
 use domains::categorization;
@@ -139,7 +139,7 @@ impl DialogueTask {
     }
 
     /// Where the dialogues lie; of many, so many drawn by chance.
-    fn map(&self, scorer: &dyn Scorer, watch: &dyn Watch) -> Result<Option<Map>> {
+    fn map(&self, scorer: &dyn Scorer, watch: &dyn Progress) -> Result<Option<Map>> {
         let Some(vectors) = scorer.vectors() else { return Ok(None) };
         let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
         Random::new(self.seed, u64::MAX).shuffle(&mut drawn);
@@ -191,7 +191,7 @@ impl Task for DialogueTask {
         format!("dialogues/{}/{}/{DRAWS}/{BEGINNINGS}", self.profile.name(), self.seed)
     }
 
-    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Watch) -> Result<Outcome> {
+    fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let mut outcome = self.retrieval.run(scorer, keep, watch)?;
         let (related, pairs) = relatedness(self, scorer, keep)?;
         outcome.values.push(related);

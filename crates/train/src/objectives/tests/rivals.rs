@@ -213,8 +213,9 @@ fn objectives_together_cost_their_weighed_sum() {
     assert_eq!((prepared.count(), packed.sequences.len()), (3, 6 + 10));
     let (loss, _) = checked(prepared.as_ref(), &[]);
     let means = numbers((packed.tokens(), WIDTH), 3);
-    let by_means = prepared.by_means().unwrap().loss_of(&likeness::means(&means, packed).unwrap()).unwrap();
-    assert!((loss - f64::from(by_means.to_scalar::<f32>().unwrap())).abs() < 1e-5);
+    let pooled_loss =
+        prepared.pooled_loss().unwrap().loss_of(&likeness::means(&means, packed).unwrap()).unwrap();
+    assert!((loss - f64::from(pooled_loss.to_scalar::<f32>().unwrap())).abs() < 1e-5);
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     let rows = alone.packed().tokens();
     let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();

@@ -21,11 +21,11 @@ pub(super) fn measured(
     use turnwise_encoder::{Encoder, ahead::Options};
     use turnwise_eval::throughput::Pace;
     use turnwise_index::vectors::Recipe;
-    use turnwise_milvus::{Milvus, MilvusHome};
+    use turnwise_milvus::{Milvus, MilvusWriter};
     use turnwise_search::Searcher;
 
     let target = context.far()?;
-    if MilvusHome::manifest(&target)?.is_some() {
+    if MilvusWriter::manifest(&target)?.is_some() {
         return Err(Error::Input {
             message: format!(
                 "there are dialogues at {target}, and this makes a name of its own and removes it"
@@ -46,7 +46,7 @@ pub(super) fn measured(
     let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
     let _removed = emptied::Removed(&target);
     let mut home =
-        MilvusHome::open_or_create(&target, Default::default(), Some(recipe), Some(encoder.clone()))?;
+        MilvusWriter::open_or_create(&target, Default::default(), Some(recipe), Some(encoder.clone()))?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
         super::read_in(&mut home, plan, options)?;
         // As an ingest ends: what was not put away is slow to search.
@@ -62,14 +62,14 @@ pub(super) fn measured(
 
 #[cfg(feature = "milvus")]
 mod emptied {
-    use turnwise_milvus::{MilvusHome, Target};
+    use turnwise_milvus::{MilvusWriter, Target};
 
     /// A name that goes when it is no longer needed, whatever happened.
     pub(super) struct Removed<'a>(pub(super) &'a Target);
 
     impl Drop for Removed<'_> {
         fn drop(&mut self) {
-            let _ = MilvusHome::remove(self.0);
+            let _ = MilvusWriter::remove(self.0);
         }
     }
 }

@@ -40,7 +40,7 @@ mod there {
         files,
     };
     use turnwise_index::vectors::{Kind, Mode, VectorReader, VectorWriter};
-    use turnwise_milvus::{Giver, Manifest, MilvusHome, Target, Unfinished};
+    use turnwise_milvus::{Manifest, MilvusWriter, Target, Unfinished, VectorSource};
     use turnwise_store::{Manifest as IndexManifest, ingest::IngestOptions};
     use turnwise_text::Analyzer;
 
@@ -54,7 +54,7 @@ mod there {
         };
         has_both(first, place.name())?;
         if !args.replace {
-            fits(first, MilvusHome::manifest(&target)?.as_ref(), &target, place.name())?;
+            fits(first, MilvusWriter::manifest(&target)?.as_ref(), &target, place.name())?;
         }
         // What cannot be read is told before anything is fetched.
         commands::plan(&args.inputs, &args.read, context)?;
@@ -68,10 +68,10 @@ mod there {
         };
         lacking::refuse(&vectors, plan, &options, (&set, place.name()), context)?;
         let recipe = Some(first.recipe.clone());
-        let giver = Some(Box::new(vectors) as Box<dyn Giver>);
+        let giver = Some(Box::new(vectors) as Box<dyn VectorSource>);
         let home = match args.replace {
-            true => MilvusHome::anew(&target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway)?,
-            false => MilvusHome::open_or_create_given(&target, Analyzer::default(), recipe, giver)?,
+            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway)?,
+            false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, giver)?,
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
         let files = Files::of(&plan);

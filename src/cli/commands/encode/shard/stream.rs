@@ -4,7 +4,7 @@ use crate::cli::{
     commands::encode::shard::inputs::Items,
     embeddings::Sink,
     printer::grouped,
-    progress::Progress,
+    progress::ProgressBar,
     shards::{Contents, row_id},
 };
 use turnwise_core::{error::Result, ids::IdKey};
@@ -65,7 +65,7 @@ pub(super) struct Encoding<'a, 'p> {
     seen: u64,
     rows: u64,
     spent: Spent,
-    progress: &'a mut Progress<'p>,
+    progress: &'a mut ProgressBar<'p>,
 }
 
 /// What must be known when the vectors come.
@@ -82,7 +82,7 @@ impl<'a, 'p> Encoding<'a, 'p> {
         sink: Box<dyn Sink>,
         kinds: &'a [Kind],
         limits: Limits,
-        progress: &'a mut Progress<'p>,
+        progress: &'a mut ProgressBar<'p>,
     ) -> Self {
         Encoding {
             items,

@@ -16,7 +16,7 @@ use turnwise_corpus::{Dialogue, walk::Plan};
 use turnwise_index::vectors::{Kind, VectorReader};
 use turnwise_store::{
     IngestMark, Prepared, Put,
-    ingest::{Home, IngestOptions},
+    ingest::{DialogueSink, IngestOptions},
 };
 
 /// Reads what will be ingested, as an ingest reads it, and refuses what lacks a vector.
@@ -56,7 +56,7 @@ struct Looked<'a> {
     count: u64,
 }
 
-impl Home for Looked<'_> {
+impl DialogueSink for Looked<'_> {
     fn get(&self, _: &DialogueId) -> Result<Option<Dialogue>> {
         Ok(None)
     }

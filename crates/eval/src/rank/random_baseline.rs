@@ -1,16 +1,16 @@
 //! Any order at all.
 
-use super::{Pool, Ranker, Scorer, Watch};
+use super::{Pool, Progress, Ranker, Scorer};
 use turnwise_core::{error::Result, random::mixed};
 
 /// Scores by chance, from a seed.
 #[derive(Debug, Clone, Copy)]
-pub struct Chance {
+pub struct RandomBaseline {
     /// Which chance.
     pub seed: u64,
 }
 
-impl Ranker for Chance {
+impl Ranker for RandomBaseline {
     fn name(&self) -> String {
         "random order".to_owned()
     }
@@ -19,12 +19,12 @@ impl Ranker for Chance {
         format!("random/{}", self.seed)
     }
 
-    fn prepare<'a>(&'a self, _: &'a Pool, _: &dyn Watch) -> Result<Box<dyn Scorer + 'a>> {
+    fn prepare<'a>(&'a self, _: &'a Pool, _: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         Ok(Box::new(*self))
     }
 }
 
-impl Scorer for Chance {
+impl Scorer for RandomBaseline {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let seed = mixed(self.seed, query as u64);
         scores.clear();

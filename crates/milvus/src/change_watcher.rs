@@ -7,25 +7,25 @@ use turnwise_store::frame::Totals;
 
 /// What a name stood for at a moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct MilvusVersion {
     manifest: Manifest,
     totals: Totals,
 }
 
 /// Looks at a name again and again, over one connection.
-pub struct Watch {
+pub struct ChangeWatcher {
     connection: Connection,
 }
 
-impl Watch {
+impl ChangeWatcher {
     /// Connects.
     pub fn open(target: &Target) -> Result<Self> {
-        Ok(Watch { connection: Connection::open(target)? })
+        Ok(ChangeWatcher { connection: Connection::open(target)? })
     }
 
     /// What the name stands for now. An error also where it cannot be searched, as after a start of the server: opening the
     /// engine mends that.
-    pub fn look(&self) -> Result<Held> {
+    pub fn look(&self) -> Result<MilvusVersion> {
         let connection = &self.connection;
         let Some(manifest) = connection.manifest()? else {
             return Err(missing(&connection.target.to_string()));
@@ -37,6 +37,6 @@ impl Watch {
             connection.rows(collection, "key == \"\"", &["key"])?;
         }
         let totals = connection.totals(&manifest)?;
-        Ok(Held { manifest, totals })
+        Ok(MilvusVersion { manifest, totals })
     }
 }

@@ -26,7 +26,7 @@ impl<'a> Of<'a> {
 }
 
 /// What gives rows their vectors.
-pub trait Giver {
+pub trait VectorSource {
     /// What tells the encoder that made them from all others.
     fn fingerprint(&self) -> Fingerprint;
 
@@ -54,7 +54,7 @@ impl Encoding {
     }
 }
 
-impl Giver for Encoding {
+impl VectorSource for Encoding {
     fn fingerprint(&self) -> Fingerprint {
         self.encoder.fingerprint()
     }
@@ -97,7 +97,7 @@ impl Giver for Encoding {
 }
 
 /// Vectors that were made before.
-impl Giver for VectorReader {
+impl VectorSource for VectorReader {
     fn fingerprint(&self) -> Fingerprint {
         self.recipe().fingerprint
     }

@@ -14,7 +14,7 @@ pub enum Step {
 }
 
 /// Is asked now and then whether to go on, and told how far it is. Anything that can be asked is one that does not listen.
-pub trait Watch: Sync {
+pub trait Progress: Sync {
     /// Whether to end.
     fn stop(&self) -> bool;
 
@@ -22,16 +22,16 @@ pub trait Watch: Sync {
     fn done(&self, _step: Step, _done: u64, _of: u64) {}
 }
 
-impl<F: Fn() -> bool + Sync> Watch for F {
+impl<F: Fn() -> bool + Sync> Progress for F {
     fn stop(&self) -> bool {
         self()
     }
 }
 
 /// The part of the work that is of one kind.
-pub(super) struct Of<'a>(pub(super) Kind, pub(super) &'a dyn Watch);
+pub(super) struct Of<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
 
-impl turnwise_nearest::Watch for Of<'_> {
+impl turnwise_nearest::Progress for Of<'_> {
     fn stop(&self) -> bool {
         self.1.stop()
     }

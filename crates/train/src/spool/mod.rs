@@ -3,43 +3,43 @@
 //! Whoever asks sees no difference. In memory is the reference; a file makes a corpus as large as a disk, for no more
 //! than eight bytes of memory a thing.
 
+mod file;
 mod record;
-mod spool;
 
 use std::{borrow::Cow, marker::PhantomData, path::Path};
 
+pub use file::{Records, Spool};
 pub use record::Record;
-pub use spool::{Records, Spool};
 
 use turnwise_core::error::{Error, Result};
 
 /// The things.
-pub struct Held<T>(Where<T>);
+pub struct DiskVec<T>(Where<T>);
 
 enum Where<T> {
     Memory(Vec<T>),
     File { spool: Spool, places: Vec<u64>, of: PhantomData<fn() -> T> },
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for DiskVec<T> {
     fn default() -> Self {
-        Held(Where::Memory(Vec::new()))
+        DiskVec(Where::Memory(Vec::new()))
     }
 }
 
-impl<T> From<Vec<T>> for Held<T> {
+impl<T> From<Vec<T>> for DiskVec<T> {
     fn from(things: Vec<T>) -> Self {
-        Held(Where::Memory(things))
+        DiskVec(Where::Memory(things))
     }
 }
 
-impl<T: Record + Clone> Held<T> {
+impl<T: Record + Clone> DiskVec<T> {
     /// None yet; they will be in a file beside what is in this folder, or in memory.
     pub fn new(folder: Option<&Path>) -> Result<Self> {
         Ok(match folder {
-            None => Held::default(),
+            None => DiskVec::default(),
             Some(folder) => {
-                Held(Where::File { spool: Spool::new(folder)?, places: Vec::new(), of: PhantomData })
+                DiskVec(Where::File { spool: Spool::new(folder)?, places: Vec::new(), of: PhantomData })
             }
         })
     }
@@ -112,8 +112,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let said = |n: u32, t: u32| Said { speaker: t % 2, part: t, ids: (0..n % 7).collect() };
         let things: Vec<Vec<Said>> = (0..50).map(|n| (0..n % 5).map(|t| said(n, t)).collect()).collect();
-        let mut memory = Held::from(things.clone());
-        let mut file = Held::new(Some(folder.path())).unwrap();
+        let mut memory = DiskVec::from(things.clone());
+        let mut file = DiskVec::new(Some(folder.path())).unwrap();
         things.into_iter().for_each(|thing| file.push(thing).unwrap());
         let kept: Vec<bool> = (0..50).map(|n| n % 3 > 0).collect();
         memory.retain(&kept);

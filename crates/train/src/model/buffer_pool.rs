@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Vectors that nobody uses at the moment.
 #[derive(Default)]
-pub(super) struct Room(Mutex<Vec<Vec<f32>>>);
+pub(super) struct BufferPool(Mutex<Vec<Vec<f32>>>);
 
-impl Room {
+impl BufferPool {
     /// So many numbers, whatever was there before.
     pub(super) fn take(&self, length: usize) -> Vec<f32> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_vector_is_used_again_by_those_that_fit() {
-        let room = Room::default();
+        let room = BufferPool::default();
         let long = room.take(1000);
         let at = long.as_ptr();
         room.give([long]);

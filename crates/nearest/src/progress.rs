@@ -10,7 +10,7 @@ pub enum Step {
 }
 
 /// Is asked now and then whether to go on, and told how far it is. Anything that can be asked is one that does not listen.
-pub trait Watch: Sync {
+pub trait Progress: Sync {
     /// Whether to end.
     fn stop(&self) -> bool;
 
@@ -18,13 +18,13 @@ pub trait Watch: Sync {
     fn done(&self, _step: Step, _done: usize, _of: usize) {}
 }
 
-impl<F: Fn() -> bool + Sync> Watch for F {
+impl<F: Fn() -> bool + Sync> Progress for F {
     fn stop(&self) -> bool {
         self()
     }
 }
 
-/// The error of work that was stopped by [`Watch::stop`].
+/// The error of work that was stopped by [`Progress::stop`].
 pub fn stopped() -> turnwise_core::Error {
     turnwise_core::Error::Interrupted {
         hint: Some("`turnwise index build` starts it again; nothing was changed".to_owned()),

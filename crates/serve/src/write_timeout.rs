@@ -13,16 +13,16 @@ use tokio::{
 };
 
 /// A connection that breaks off when the other side has taken nothing for a time.
-pub(super) struct Patience<S> {
+pub(super) struct WriteTimeout<S> {
     inner: S,
     time: Duration,
-    /// When the patience ends, while something waits to be taken.
+    /// When the write_timeout ends, while something waits to be taken.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: Unpin> Patience<S> {
+impl<S: Unpin> WriteTimeout<S> {
     pub(super) fn new(inner: S, time: Duration) -> Self {
-        Patience { inner, time, until: None }
+        WriteTimeout { inner, time, until: None }
     }
 
     fn with<T>(
@@ -40,7 +40,7 @@ impl<S: Unpin> Patience<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -91,7 +91,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(8);
-            let mut near = Patience::new(near, Duration::from_millis(200));
+            let mut near = WriteTimeout::new(near, Duration::from_millis(200));
             let slow = async {
                 let mut eight = [0; 8];
                 for _ in 0..5 {
@@ -99,7 +99,7 @@ mod tests {
                     far.read_exact(&mut eight).await.unwrap();
                 }
             };
-            // Longer than the patience in all, but never at once.
+            // Longer than the write_timeout in all, but never at once.
             let (sent, ()) = tokio::join!(near.write_all(&[7; 48]), slow);
             sent.unwrap();
             let stuck = near.write_all(&[7; 8]).await.unwrap_err();

@@ -7,11 +7,11 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::rank::{Bm25, Pool, Ranker, Watch};
+use crate::rank::{Bm25, Pool, Progress, Ranker};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 use turnwise_measures::space::space;
-use turnwise_train::near;
+use turnwise_train::neighbors;
 
 /// How many neighbours are looked at.
 const NEAR: usize = 10;
@@ -28,14 +28,14 @@ pub struct Looked {
 }
 
 /// Texts or dialogues, and who is near whom by their words (BM25).
-pub struct Unlabelled {
+pub struct LabelFree {
     pool: Pool,
     near: Vec<Vec<u32>>,
 }
 
-impl Unlabelled {
+impl LabelFree {
     /// Looks at the words once. `None` where too few are there to be neighbours.
-    pub fn new(pool: Pool, watch: &dyn Watch) -> Result<Option<Self>> {
+    pub fn new(pool: Pool, watch: &dyn Progress) -> Result<Option<Self>> {
         let count = pool.documents.len();
         if count < 4 * NEAR {
             return Ok(None);
@@ -47,11 +47,11 @@ impl Unlabelled {
             let of = |n: usize| {
                 let mut scores = Vec::new();
                 scorer.scores(n, &all, &mut scores)?;
-                Ok(near::best(&scores, n, NEAR, 0.0))
+                Ok(neighbors::best(&scores, n, NEAR, 0.0))
             };
             (0..count).into_par_iter().map(of).collect::<Result<Vec<_>>>()?
         };
-        Ok(Some(Unlabelled { pool, near }))
+        Ok(Some(LabelFree { pool, near }))
     }
 
     /// What there is to encode.
@@ -64,7 +64,7 @@ impl Unlabelled {
         let found = |n: usize| {
             let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = vectors.rows().map(dot).collect();
-            let near = near::best(&scores, n, NEAR, f32::NEG_INFINITY);
+            let near = neighbors::best(&scores, n, NEAR, f32::NEG_INFINITY);
             self.near[n].iter().filter(|other| near.contains(other)).count()
         };
         let both: usize = (0..vectors.len()).into_par_iter().map(found).sum();
@@ -103,7 +103,7 @@ mod tests {
     fn topics_that_lie_together_agree_and_others_do_not() {
         let (pool, right) = texts(|n| on_a_circle((n % 6) as f32 / 6.0 + n as f32 * 1e-4));
         let (_, wrong) = texts(|n| on_a_circle((n / 10) as f32 / 6.0 + n as f32 * 1e-4));
-        let unlabelled = Unlabelled::new(pool, &()).unwrap().unwrap();
+        let unlabelled = LabelFree::new(pool, &()).unwrap().unwrap();
         let (right, wrong) = (unlabelled.look(&right), unlabelled.look(&wrong));
         // Nine others have the word; all of them lie nearest.
         assert_eq!(right.agreement, 1.0);
@@ -115,6 +115,6 @@ mod tests {
     #[test]
     fn a_few_have_no_neighbours() {
         let few = Pool::of(Items::Texts(vec!["a".to_owned(); 39]));
-        assert!(Unlabelled::new(few, &()).unwrap().is_none());
+        assert!(LabelFree::new(few, &()).unwrap().is_none());
     }
 }

@@ -9,11 +9,11 @@ use super::{
     connection::Connection,
     engine::Milvus,
     generations::{Next, Unfinished, next},
-    giving::{Encoding, Giver},
     manifest::Manifest,
     reading::columns,
     rows::{self, Version, WordsOf, key_of},
     target::Target,
+    vector_source::{Encoding, VectorSource},
     walk::Walk,
     writing::{NAMED, Writer, among},
 };
@@ -24,7 +24,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_store::{IngestMark, Prepared, Put, frame::Totals, ingest::Home};
+use turnwise_store::{IngestMark, Prepared, Put, frame::Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
 /// What was looked up is kept of so many dialogues; what comes again then is looked up again.
@@ -33,7 +33,7 @@ const KNOWN: usize = 1_000_000;
 const WORTH_SETTLING: usize = 1_000;
 
 /// A writer.
-pub struct MilvusHome {
+pub struct MilvusWriter {
     writer: Writer,
     /// What is there of dialogues that were asked for.
     known: HashMap<IdKey, Option<Version>>,
@@ -47,7 +47,7 @@ pub struct MilvusHome {
     instead_of: Option<Next>,
 }
 
-impl MilvusHome {
+impl MilvusWriter {
     /// What made the vectors of a name, if it is there.
     pub fn manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
@@ -60,7 +60,7 @@ impl MilvusHome {
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
     ) -> Result<Self> {
-        MilvusHome::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
+        MilvusWriter::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
     }
 
     /// The same, with vectors that somebody has already.
@@ -68,16 +68,16 @@ impl MilvusHome {
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn Giver>>,
+        giver: Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
-        MilvusHome::in_use(target, analyzer, recipe, |_| giver)
+        MilvusWriter::in_use(target, analyzer, recipe, |_| giver)
     }
 
     fn in_use(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: impl FnOnce(&Manifest) -> Option<Box<dyn Giver>>,
+        giver: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let manifest = match connection.manifest()? {
@@ -93,33 +93,33 @@ impl MilvusHome {
             }
         };
         let giver = giver(&manifest);
-        MilvusHome::over(connection, manifest, giver, None)
+        MilvusWriter::over(connection, manifest, giver, None)
     }
 
-    /// Opens a generation beside the one in use. Nobody sees it before [`MilvusHome::finish`].
+    /// Opens a generation beside the one in use. Nobody sees it before [`MilvusWriter::finish`].
     pub fn anew(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn Giver>>,
+        giver: Option<Box<dyn VectorSource>>,
         unfinished: Unfinished,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let next = next(&connection, analyzer, recipe, unfinished)?;
-        MilvusHome::over(connection, next.manifest.clone(), giver, Some(next))
+        MilvusWriter::over(connection, next.manifest.clone(), giver, Some(next))
     }
 
     /// Opens what is there, for taking dialogues out of it.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::there(target)?;
-        MilvusHome::of(connection, manifest, None, None)
+        MilvusWriter::of(connection, manifest, None, None)
     }
 
     /// Opens what is there, for bringing dialogues to it with the encoder that made its vectors.
     pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::there(target)?;
         let giver = encoding(&manifest, encoder);
-        MilvusHome::over(connection, manifest, giver, None)
+        MilvusWriter::over(connection, manifest, giver, None)
     }
 
     /// Tells where the model lies that made the vectors; it is the same one.
@@ -143,7 +143,7 @@ impl MilvusHome {
     fn over(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn Giver>>,
+        giver: Option<Box<dyn VectorSource>>,
         instead_of: Option<Next>,
     ) -> Result<Self> {
         let fits = match (&manifest.recipe, &giver) {
@@ -155,16 +155,16 @@ impl MilvusHome {
             return Err(other_encoder(&connection.target, &manifest, giver.as_deref()));
         }
         let giver = giver.filter(|_| manifest.recipe.is_some());
-        MilvusHome::of(connection, manifest, giver, instead_of)
+        MilvusWriter::of(connection, manifest, giver, instead_of)
     }
 
     fn of(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn Giver>>,
+        giver: Option<Box<dyn VectorSource>>,
         instead_of: Option<Next>,
     ) -> Result<Self> {
-        Ok(MilvusHome {
+        Ok(MilvusWriter {
             writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
@@ -267,12 +267,12 @@ impl MilvusHome {
     }
 }
 
-fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn Giver>> {
+fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Box<dyn VectorSource>> {
     let (recipe, encoder) = (manifest.recipe.as_ref()?, encoder?);
     Some(Box::new(Encoding::new(encoder, recipe)))
 }
 
-fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>) -> Error {
+fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn VectorSource>) -> Error {
     let there =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
     let here =
@@ -286,7 +286,7 @@ fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn Giver>
     }
 }
 
-impl Home for MilvusHome {
+impl DialogueSink for MilvusWriter {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         let waiting = self.pending.iter().rev().find(|(dialogue, _)| dialogue.id == *id);
         let key = id.key();

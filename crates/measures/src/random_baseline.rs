@@ -2,14 +2,14 @@
 
 /// Of `relevant` among `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chance {
+pub struct RandomBaseline {
     /// How many are ranked.
     pub all: usize,
     /// How many of them are relevant.
     pub relevant: usize,
 }
 
-impl Chance {
+impl RandomBaseline {
     fn part(self) -> f64 {
         if self.all == 0 { 0.0 } else { self.relevant as f64 / self.all as f64 }
     }
@@ -63,7 +63,7 @@ mod tests {
     use crate::ranking::Ranking;
 
     /// All orders of so many, each a bit pattern.
-    fn mean_over_orders(chance: Chance, measure: impl Fn(&Ranking) -> f64) -> f64 {
+    fn mean_over_orders(chance: RandomBaseline, measure: impl Fn(&Ranking) -> f64) -> f64 {
         let orders = (0u32..1 << chance.all).filter(|bits| bits.count_ones() as usize == chance.relevant);
         let values: Vec<f64> = orders
             .map(|bits| measure(&Ranking::of_flags((0..chance.all).map(|place| bits >> place & 1 == 1))))
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn it_is_the_mean_over_all_orders() {
         for (all, relevant) in [(1, 1), (1, 0), (5, 2), (9, 9), (10, 1), (11, 4)] {
-            let chance = Chance { all, relevant };
+            let chance = RandomBaseline { all, relevant };
             let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{chance:?}: {a} {b}");
             for k in [1, 3, 100] {
                 near(chance.average_precision(k), mean_over_orders(chance, |r| r.average_precision(k)));
@@ -84,7 +84,7 @@ mod tests {
             }
             near(chance.reciprocal_rank(), mean_over_orders(chance, Ranking::reciprocal_rank));
         }
-        let nothing = Chance { all: 0, relevant: 0 };
+        let nothing = RandomBaseline { all: 0, relevant: 0 };
         assert_eq!(
             (nothing.average_precision(9), nothing.reciprocal_rank(), nothing.precision(3)),
             (0.0, 0.0, 0.0)

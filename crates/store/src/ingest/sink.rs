@@ -8,7 +8,7 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 
 /// A home of dialogues that an ingest fills.
-pub trait Home {
+pub trait DialogueSink {
     /// A dialogue that is there, or was put and is not acknowledged yet.
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
@@ -39,7 +39,7 @@ pub trait Home {
     fn texts(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
 }
 
-impl Home for Store {
+impl DialogueSink for Store {
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         self.view().get(id)
     }
