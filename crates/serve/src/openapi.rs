@@ -1,32 +1,34 @@
-//! The API described, for programs that read such descriptions.
+//! The OpenAPI document, made from the table of routes and the types of requests and responses.
 
 use serde_json::{Map, Value, json};
 
-use super::{guard::For, routes::ROUTES};
+use super::{
+    guard::For,
+    routes::{Parameter, ROUTES, Reply, RequestBody},
+};
 
-/// The description, as OpenAPI 3.1.
+/// The OpenAPI 3.1 document of the HTTP API.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in &ROUTES {
         let mut operation = json!({
-            "summary": route.about,
+            "summary": route.summary,
             "operationId": format!("{}{}", route.method, route.path.replace(['/', '.'], "_").replace(['{', '}'], "")),
             "responses": {
-                "200": {"description": "Done", "content": answer(route.method, route.path)},
+                "200": {"description": "Success", "content": response(route.reply)},
                 "default": {
-                    "description": "What went wrong",
+                    "description": "An error",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
                 },
             },
         });
-        if route.of != For::All {
+        if route.access != For::All {
             operation["security"] = json!([{"key": []}, {}]);
         }
-        let parameters = parameters(route.method, route.path);
-        if !parameters.is_empty() {
-            operation["parameters"] = Value::Array(parameters);
+        if !route.parameters.is_empty() {
+            operation["parameters"] = route.parameters.iter().map(parameter).collect();
         }
-        if let Some(body) = body(route.path) {
+        if let Some(body) = request(route.body) {
             operation["requestBody"] = json!({"required": true, "content": body});
         }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -48,108 +50,52 @@ pub fn document() -> Value {
     })
 }
 
-/// The names that may stand behind the `?` of a route's address.
-pub(super) fn query_names(method: &str, path: &str) -> Vec<String> {
-    let all = parameters(&method.to_lowercase(), path);
-    let in_query = all.iter().filter(|parameter| parameter["in"] == "query");
-    in_query.filter_map(|parameter| parameter["name"].as_str().map(str::to_owned)).collect()
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
 }
 
-fn parameters(method: &str, path: &str) -> Vec<Value> {
-    let parameter = |name: &str, place: &str, required: bool, about: &str| json!({"name": name, "in": place, "required": required, "description": about, "schema": {"type": "string"}});
-    let mut all = Vec::new();
-    if path.contains("{id}") {
-        let about =
-            if path.starts_with("/v1/models") { "The name of a model" } else { "The id of a dialogue" };
-        all.push(parameter("id", "path", true, about));
-    }
-    let of_no_index = ["/v1/embeddings", "/v1/models", "/v1/models/{id}", "/v1/rerank", "/v1/benchmarks"];
-    if path == "/mcp" || path.starts_with("/v1/") && !of_no_index.contains(&path) {
-        all.push(parameter("index", "query", false, "Which index, where there are several"));
-    }
-    if ["/v1/facets", "/v1/clusters", "/v1/stats"].contains(&path) {
-        all.push(parameter(
-            "filter",
-            "query",
-            false,
-            "Which dialogues are looked at, such as domain=banking",
-        ));
-    }
-    if path == "/v1/clusters" {
-        all.push(parameter("k", "query", false, "How many topics; chosen, if it is not said"));
-        all.push(parameter("seed", "query", false, "What is drawn by chance depends on it"));
-        all.push(parameter("map", "query", false, "How many dialogues get a place on the map, at most"));
-    }
-    if (method, path) == ("get", "/v1/dialogues") {
-        all.push(parameter(
-            "filter",
-            "query",
-            false,
-            "Which dialogues, such as domain=banking; all, if it is not said",
-        ));
-        all.push(parameter("after", "query", false, "The id of the dialogue behind which to go on"));
-        all.push(parameter(
-            "limit",
-            "query",
-            false,
-            "How many at most; as lines or events all, if it is not said",
-        ));
-    }
-    if path == "/v1/facets" {
-        all.push(parameter("field", "query", false, "By what they are counted; may come several times"));
-    }
-    if path == "/v1/ingest" {
-        let about = "Names the request: sent again with the same body, it is answered the same and nothing is done twice";
-        all.push(parameter("Idempotency-Key", "header", false, about));
-    }
-    if (method, path) == ("delete", "/v1/dialogues") {
-        all.push(parameter("filter", "query", true, "What is removed, such as domain=banking"));
-    }
-    all
+fn parameter(parameter: &Parameter) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": parameter.place.name(),
+        "required": parameter.required,
+        "description": parameter.about,
+        "schema": {"type": "string"},
+    })
 }
 
-fn body(path: &str) -> Option<Value> {
-    let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
-    match path {
-        "/v1/search" | "/v1/similar" => Some(of("SearchRequest")),
-        "/v1/embeddings" => Some(of("EmbeddingsRequest")),
-        "/v1/respond" => Some(of("RespondRequest")),
-        "/v1/rerank" => Some(of("RerankRequest")),
-        "/mcp" => {
+fn request(body: RequestBody) -> Option<Value> {
+    match body {
+        RequestBody::None => None,
+        RequestBody::Json(schema) => Some(json!({"application/json": {"schema": reference(schema)}})),
+        RequestBody::JsonRpc => {
             Some(json!({"application/json": {"schema": {"type": "object", "description": "JSON-RPC 2.0"}}}))
         }
-        "/v1/ingest" => {
-            Some(json!({"application/x-ndjson": {"schema": {"$ref": "#/components/schemas/Dialogue"}}}))
-        }
-        _ => None,
+        RequestBody::Lines(schema) => Some(json!({"application/x-ndjson": {"schema": reference(schema)}})),
     }
 }
 
-fn answer(method: &str, path: &str) -> Value {
-    let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
-    // As lines and as events each item comes by itself.
-    let each = |mut whole: Value, item: &str| {
-        let item = json!({"schema": {"$ref": format!("#/components/schemas/{item}")}});
-        whole["application/x-ndjson"] = item.clone();
-        whole["text/event-stream"] = item;
-        whole
+fn response(reply: Reply) -> Value {
+    let streamed = |whole: Value, item: &str| {
+        json!({
+            "application/json": {"schema": whole},
+            "application/x-ndjson": {"schema": reference(item)},
+            "text/event-stream": {"schema": reference(item)},
+        })
     };
-    match path {
-        "/v1/search" | "/v1/similar" => each(of("SearchResponse"), "Hit"),
-        "/v1/dialogues" if method == "get" => {
+    match reply {
+        Reply::Object => json!({"application/json": {"schema": {"type": "object"}}}),
+        Reply::Json(schema) => json!({"application/json": {"schema": reference(schema)}}),
+        Reply::Stream { whole, item } => streamed(reference(whole), item),
+        Reply::DialogueList => {
             let list = json!({"type": "object", "required": ["dialogues", "next"], "properties": {
-                "dialogues": {"type": "array", "items": {"$ref": "#/components/schemas/Dialogue"}},
-                "next": {"type": ["string", "null"], "description": "Ask for the next ones with after=…"},
+                "dialogues": {"type": "array", "items": reference("Dialogue")},
+                "next": {"type": ["string", "null"], "description": "Value of `after` for the next page"},
             }});
-            each(json!({"application/json": {"schema": list}}), "Dialogue")
+            streamed(list, "Dialogue")
         }
-        "/v1/dialogues/{id}" => of("Dialogue"),
-        "/v1/facets" => of("Facets"),
-        "/v1/respond" => each(of("Replies"), "Reply"),
-        "/v1/clusters" => of("Topics"),
-        "/v1/benchmarks" => json!({"text/html": {"schema": {"type": "string"}}}),
-        "/metrics" => json!({"text/plain": {"schema": {"type": "string"}}}),
-        _ => json!({"application/json": {"schema": {"type": "object"}}}),
+        Reply::Html => json!({"text/html": {"schema": {"type": "string"}}}),
+        Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
     }
 }
 
@@ -215,4 +161,42 @@ fn schemas() -> Value {
         }
     }
     schemas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(all) => {
+                if let Some(Value::String(path)) = all.get("$ref") {
+                    found.push(path.clone());
+                }
+                all.values().for_each(|value| references(value, found));
+            }
+            Value::Array(all) => all.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_resolves_and_every_path_parameter_is_described() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        for path in found {
+            assert!(document.pointer(path.trim_start_matches('#')).is_some(), "{path} is missing");
+        }
+        for route in &ROUTES {
+            let names: Vec<&str> =
+                route.path.split('{').skip(1).filter_map(|p| p.split('}').next()).collect();
+            let described = document["paths"][route.path][route.method]["parameters"].clone();
+            for name in names {
+                let of_path = |p: &Value| p["name"] == name && p["in"] == "path";
+                assert!(described.as_array().is_some_and(|all| all.iter().any(of_path)), "{}", route.path);
+            }
+        }
+    }
 }

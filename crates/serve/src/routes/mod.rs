@@ -1,4 +1,4 @@
-//! The routes, one file each.
+//! The HTTP routes: [`table`] has all of them with their parameters and schemas; the handlers are in one file per subject.
 
 mod benchmarks;
 mod delete;
@@ -12,6 +12,7 @@ mod mcp;
 mod rerank;
 mod search;
 mod surveys;
+mod table;
 mod ui;
 
 use axum::{
@@ -20,10 +21,12 @@ use axum::{
     extract::{MatchedPath, Request},
     http::{Method, Response, StatusCode},
     response::IntoResponse,
-    routing::{MethodRouter, delete, get, post},
+    routing::{delete, get, post},
 };
 
 pub(super) use surveys::Topics;
+use table::Handler;
+pub(super) use table::{Body as RequestBody, Parameter, ROUTES, Reply, is_endless, name};
 
 use super::{
     app::{App, Asker},
@@ -31,70 +34,6 @@ use super::{
     problem::{Outcome, Problem},
 };
 use turnwise_corpus::filter::Filter;
-
-/// A route, as it is counted and described.
-pub(super) struct Route {
-    pub(super) path: &'static str,
-    pub(super) method: &'static str,
-    pub(super) of: For,
-    /// One line for people.
-    pub(super) about: &'static str,
-}
-
-const fn route(method: &'static str, path: &'static str, of: For, about: &'static str) -> Route {
-    Route { path, method, of, about }
-}
-
-/// All of them. A test compares them with those that answer and with those that are described.
-pub(super) const ROUTES: [Route; 22] = [
-    route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
-    route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
-    route("post", "/v1/respond", For::Readers, "Find what may be said next"),
-    route("post", "/v1/rerank", For::Readers, "Bring texts into the order in which they fit a query"),
-    route("get", "/v1/facets", For::Readers, "How many dialogues have which domains, intents, roles, …"),
-    route(
-        "get",
-        "/v1/clusters",
-        For::Readers,
-        "What the dialogues are about: topics, and dialogues on a map",
-    ),
-    route("get", "/v1/stats", For::Readers, "What an index holds, counted"),
-    route(
-        "get",
-        "/v1/benchmarks",
-        For::Readers,
-        "How well turnwise searches, as it was measured here: a page",
-    ),
-    route(
-        "get",
-        "/v1/dialogues",
-        For::Readers,
-        "The dialogues that fit a filter, in the order of their coming",
-    ),
-    route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
-    route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
-    route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
-    route("post", "/v1/ingest", For::Writers, "Take in dialogues, a JSON object a line"),
-    route("post", "/v1/embeddings", For::Readers, "Vectors of texts, as OpenAI's API has it"),
-    route("get", "/v1/models", For::Readers, "The models of the indexes, as OpenAI's API has it"),
-    route("get", "/v1/models/{id}", For::Readers, "A model, as OpenAI's API has it"),
-    route("post", "/mcp", For::Readers, "The Model Context Protocol: an index as tools for assistants"),
-    route("get", "/health/live", For::All, "Whether the server runs"),
-    route("get", "/health/ready", For::All, "Whether it can answer"),
-    route("get", "/metrics", For::Readers, "Counts for Prometheus"),
-    route("get", "/info", For::Readers, "What is served, by which version"),
-    route("get", "/openapi.json", For::All, "This description, as OpenAPI 3.1"),
-];
-
-/// The name under which a path is counted.
-pub(super) fn name(path: &str) -> Option<&'static str> {
-    ROUTES.iter().map(|route| route.path).chain(ui::PATHS).find(|known| *known == path)
-}
-
-/// Whether it takes as long as the client sends.
-pub(super) fn is_endless(path: &str) -> bool {
-    path == "/v1/ingest"
-}
 
 /// What a handler is given.
 pub(super) struct Call {
@@ -165,16 +104,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn handle<F, Fut>(of: For, handler: F) -> impl Fn(axum::extract::State<App>, Request) -> Answer + Clone
-where
-    F: Fn(Call) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Outcome<Response<Body>>> + Send + 'static,
-{
+/// Wraps the handler of a route: checks the key and the names of the parameters, and turns an error into a response.
+fn handle(access: For, handler: Handler) -> impl Fn(axum::extract::State<App>, Request) -> Answer + Clone {
     move |axum::extract::State(app), request: Request| {
-        let handler = handler.clone();
         Box::pin(async move {
             let all = app.clone();
-            let asker = guard::asker(&app, request.headers(), of);
+            let asker = guard::asker(&app, request.headers(), access);
             let done = match asker.and_then(|asker| only_known_parameters(&request).map(|()| asker)) {
                 Ok(asker) => handler(Call { app, asker, request }).await,
                 Err(problem) => Err(problem),
@@ -184,70 +119,50 @@ where
     }
 }
 
-/// Refuses names behind the `?` that mean nothing: a misspelt filter would let everything through. Where there are none to know,
-/// clients may have some of their own.
+/// Rejects unknown query parameters: a misspelled `filter` would match everything. A route without parameters accepts
+/// any, because clients may add their own.
 fn only_known_parameters(request: &Request) -> Outcome<()> {
     let (Some(query), Some(path)) = (request.uri().query(), request.extensions().get::<MatchedPath>()) else {
         return Ok(());
     };
-    let known = super::openapi::query_names(request.method().as_str(), path.as_str());
+    let method = request.method().as_str();
+    let route = ROUTES.iter().find(|r| r.path == path.as_str() && r.method.eq_ignore_ascii_case(method));
+    let known: Vec<&str> = route.map(|route| route.query_names().collect()).unwrap_or_default();
     let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    let unknown = names.filter(|name| !name.is_empty()).find(|name| !known.iter().any(|known| known == name));
+    let unknown = names.filter(|name| !name.is_empty()).find(|name| !known.contains(name));
     let (Some(name), false) = (unknown, known.is_empty()) else { return Ok(()) };
     let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
-    Err(match turnwise_core::error::nearest(name, known.iter().map(String::as_str)) {
+    Err(match turnwise_core::error::nearest(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None => problem.hint(format!("there are {}", known.join(", "))),
+        None => problem.hint(format!("known parameters: {}", known.join(", "))),
     })
 }
 
-type Answer = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+pub(super) type Answer = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-fn handler_of(route: &Route) -> MethodRouter<App> {
-    let of = route.of;
-    match (route.method, route.path) {
-        ("post", "/v1/search") => post(handle(of, search::search)),
-        ("post", "/v1/similar") => post(handle(of, search::similar)),
-        ("post", "/v1/respond") => post(handle(of, search::respond)),
-        ("post", "/v1/rerank") => post(handle(of, rerank::rerank)),
-        ("post", "/mcp") => post(handle(of, mcp::mcp)),
-        ("get", "/v1/facets") => get(handle(of, facets::facets)),
-        ("get", "/v1/clusters") => get(handle(of, surveys::topics)),
-        ("get", "/v1/stats") => get(handle(of, surveys::stats)),
-        ("get", "/v1/benchmarks") => get(handle(of, benchmarks::report)),
-        ("get", "/v1/dialogues") => get(handle(of, dialogues::list)),
-        ("get", "/v1/dialogues/{id}") => get(handle(of, dialogues::one)),
-        ("delete", "/v1/dialogues/{id}") => delete(handle(of, delete::one)),
-        ("delete", "/v1/dialogues") => delete(handle(of, delete::those)),
-        ("post", "/v1/ingest") => post(handle(of, ingest::ingest)),
-        ("post", "/v1/embeddings") => post(handle(of, embeddings::embeddings)),
-        ("get", "/v1/models") => get(handle(of, embeddings::models)),
-        ("get", "/v1/models/{id}") => get(handle(of, embeddings::model)),
-        ("get", "/health/live") => get(handle(of, health::live)),
-        ("get", "/health/ready") => get(handle(of, health::ready)),
-        ("get", "/metrics") => get(handle(of, health::metrics)),
-        ("get", "/info") => get(handle(of, info::info)),
-        _ => get(handle(of, info::openapi)),
-    }
-}
-
-/// All routes, with what is around them.
+/// The router: all routes of [`ROUTES`], the files of the page, and the answers to unknown paths and methods.
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();
     for route in &ROUTES {
-        router = router.route(route.path, handler_of(route));
+        let handler = handle(route.access, route.handler);
+        let method = match route.method {
+            "post" => post(handler),
+            "delete" => delete(handler),
+            _ => get(handler),
+        };
+        router = router.route(route.path, method);
     }
     for path in ui::PATHS {
-        router = router.route(path, get(handle(For::All, ui::file)));
+        router = router.route(path, get(handle(For::All, |call| Box::pin(ui::file(call)))));
     }
     router
         .fallback(async |request: Request| {
             let path = request.uri().path().to_owned();
             let known = ROUTES.iter().map(|route| route.path);
-            let problem = Problem::not_found(format!("there is nothing at {path}"));
+            let problem = Problem::not_found(format!("no route {path}"));
             match turnwise_core::error::nearest(&path, known) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
-                None => problem.hint("GET /openapi.json describes what there is"),
+                None => problem.hint("GET /openapi.json lists all routes"),
             }
         })
         .method_not_allowed_fallback(async |method: Method, request: Request| {
