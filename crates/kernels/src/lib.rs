@@ -16,6 +16,7 @@ mod attention;
 pub mod batch;
 mod buffer;
 mod codes;
+pub mod distances;
 mod embed;
 mod engine;
 mod format;

@@ -4,10 +4,10 @@ use half::f16;
 
 use crate::{
     Error, Hit, Metric, Result,
+    distances::{Dispatch, Distances, Task},
     frozen::{Frozen, Vectors},
     points::prepared,
     search::Allowed,
-    simd::{Level, Proven, Simd, Task},
 };
 
 /// Scores vectors that are in no graph as a graph scores its own: the same vector has the same score, to the bit.
@@ -15,7 +15,7 @@ pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
     vector: Vec<f32>,
-    level: Proven,
+    level: Dispatch,
 }
 
 impl Scorer {
@@ -24,7 +24,7 @@ impl Scorer {
         let mut prepared_query = Vec::new();
         let usable = prepared(metric, query.len(), query, &mut prepared_query);
         let usable = usable.map_err(|what| Error::input(format!("the query: {what}")))?;
-        let level = Level::best().proven();
+        let level = Dispatch::best();
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
@@ -48,7 +48,7 @@ impl Task for One<'_> {
     type Output = f32;
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> f32 {
+    fn run<S: Distances>(self) -> f32 {
         // SAFETY: both have been brought to the same length by `prepared`.
         unsafe { pair::<S>(self.metric, self.query.as_ptr(), self.vector.as_ptr(), self.query.len()) }
     }
@@ -60,7 +60,7 @@ impl Task for One<'_> {
 ///
 /// Both must have so many numbers.
 #[inline(always)]
-unsafe fn pair<S: Simd>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
+unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
     // SAFETY: the caller's promise.
     unsafe {
         match metric {
@@ -76,7 +76,7 @@ unsafe fn pair<S: Simd>(metric: Metric, a: *const f32, b: *const f32, length: us
 ///
 /// The node must be one of the graph's, and the query of its width.
 #[inline(always)]
-pub(crate) unsafe fn score<S: Simd>(
+pub(crate) unsafe fn score<S: Distances>(
     frozen: &Frozen,
     vectors: Vectors<'_>,
     query: &[f32],
@@ -99,7 +99,7 @@ pub(crate) unsafe fn score<S: Simd>(
 
 /// Asks for a node's vector.
 #[inline(always)]
-pub(crate) fn prefetch<S: Simd>(frozen: &Frozen, vectors: Vectors<'_>, node: u32) {
+pub(crate) fn prefetch<S: Distances>(frozen: &Frozen, vectors: Vectors<'_>, node: u32) {
     let (start, bytes) = match vectors {
         Vectors::F32(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 4),
         Vectors::F16(flat) => (flat.as_ptr().cast::<u8>(), frozen.header.dim * 2),
@@ -126,7 +126,7 @@ impl Task for Scan<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Scan { frozen, query, k, allowed, wide, out } = self;
         wide.resize(frozen.header.dim, 0.0);
         let vectors = frozen.originals();
@@ -153,7 +153,7 @@ impl Task for Scans<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Scans { frozen, queries, k } = self;
         let (vectors, mut wide) = (frozen.originals(), vec![0.0; frozen.header.dim]);
         for node in 0..frozen.nodes() as u32 {

@@ -6,12 +6,12 @@ use half::f16;
 use memmap2::Mmap;
 
 use crate::{
-    Builder, Error, Level, Metric, Originals, Result,
+    Builder, Error, Metric, Originals, Result,
     aligned::Aligned,
+    distances::Dispatch,
     file::{BLOCK, HEADER_BYTES, Header, Kind},
     nibbles::row_bytes,
     quantizer::{Quantizer, stride},
-    simd::Proven,
     walk::Lists,
 };
 
@@ -21,7 +21,7 @@ pub struct Frozen {
     name: std::path::PathBuf,
     pub(crate) header: Header,
     pub(crate) stride: usize,
-    pub(crate) level: Proven,
+    pub(crate) level: Dispatch,
     walked: Walked<Range<usize>>,
     originals: Range<usize>,
     links: Vec<Range<usize>>,
@@ -121,7 +121,7 @@ impl Frozen {
             starts: need(Kind::Starts, Some((nodes + 1) * 4))?,
             rows: need(Kind::Rows, None)?,
             checks: need(Kind::Checks, None)?,
-            level: Level::best().proven(),
+            level: Dispatch::best(),
             name: name.to_owned(),
             stride,
             header,

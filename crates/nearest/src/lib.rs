@@ -25,7 +25,6 @@ mod progress;
 mod quantizer;
 mod recall;
 mod search;
-mod simd;
 mod skim;
 #[cfg(test)]
 mod tests;
@@ -40,5 +39,5 @@ pub use products::products;
 pub use progress::{Progress, Step, stopped};
 pub use recall::{Recall, measure};
 pub use search::{Allowed, Ask, Hit, Scratch, Way};
-pub use simd::Level;
 use turnwise_core::{Error, Result};
+use turnwise_kernels::distances;

@@ -6,12 +6,12 @@
 use rayon::prelude::*;
 
 use crate::{
-    Level, Metric,
+    Metric,
     aligned::Aligned,
+    distances::{CODE_STEP, Dispatch, Distances},
     points::Points,
     products::products,
     quantizer::{Quantizer, range, spread, stride},
-    simd::{CODE_STEP, Simd},
     skim::Skim,
     walk::Near,
 };
@@ -119,7 +119,7 @@ impl Sample {
             // One more, as each is nearest to itself.
             let (keep, mut among) = (AMONG + 1, Vec::new());
             let skim = Skim { near, nodes: count, allowed: None, keep, candidates: &mut among };
-            Level::best().proven().run(skim);
+            Dispatch::best().run(skim);
             let nearest = nearest_but(at, &exact);
             nearest.iter().filter(|node| among.iter().any(|c| c.node as usize == **node)).count()
         });
@@ -155,7 +155,7 @@ impl<'a> Rough<'a> {
 
 impl Near for Rough<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
+    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
         let bytes = self.signed.len() / 2;
         // SAFETY: there is a row of nibbles for each node.
         let dot = unsafe {
@@ -166,7 +166,7 @@ impl Near for Rough<'_> {
     }
 
     #[inline(always)]
-    fn prefetch<S: Simd>(&self, node: u32) {
+    fn prefetch<S: Distances>(&self, node: u32) {
         let bytes = self.signed.len() / 2;
         S::prefetch_all(self.nibbles.as_ptr().wrapping_add(node as usize * bytes), bytes);
     }

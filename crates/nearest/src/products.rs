@@ -1,13 +1,13 @@
 //! Every row of one matrix with every row of another, for whoever compares all with all.
 
-use crate::simd::{Level, Simd, Task};
+use crate::distances::{Dispatch, Distances, Task};
 
 /// The inner products of each row of `a` with each row of `b`, those of the first row of `a` first, into `out`. Both have
 /// rows of `dim` numbers; what is left over of an incomplete row is not looked at. A product depends on its two rows alone.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {
-        Level::best().proven().run(Products { a, b, dim, out });
+        Dispatch::best().run(Products { a, b, dim, out });
     }
 }
 
@@ -22,7 +22,7 @@ impl Task for Products<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Products { a, b, dim, out } = self;
         out.reserve((a.len() / dim) * (b.len() / dim));
         for x in a.chunks_exact(dim) {

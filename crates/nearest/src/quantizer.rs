@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{aligned::Aligned, simd::CODE_STEP};
+use crate::{aligned::Aligned, distances::CODE_STEP};
 
 /// The greatest code; the least is its negative.
 const GREATEST: f32 = 127.0;

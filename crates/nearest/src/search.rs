@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use crate::{
     Error, Metric, Result,
+    distances::{Distances, Task},
     exact::{self, Scan},
     frozen::{Frozen, Walked},
     nibbles::Rough,
     points::prepared,
     quantizer::{Quantizer, bias},
-    simd::{Simd, Task},
     skim::Skim,
     walk::{ByCodes, Candidate, DONE, Marks, Near, descend, walk},
 };
@@ -229,7 +229,7 @@ impl Task for Score<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Score { frozen, query, wide, out } = self;
         let vectors = frozen.originals();
         wide.resize(frozen.header.dim, 0.0);
@@ -258,7 +258,7 @@ impl<N: Near> Task for Walk<'_, N> {
 
     /// From the first node down to the level of all, and there to the nearest.
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Walk { frozen, near, ef, marks, candidates } = self;
         let mut start = 0;
         for level in (1..frozen.levels()).rev() {

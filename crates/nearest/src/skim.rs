@@ -1,8 +1,8 @@
 //! Looking at all of few nodes as a walk looks at its candidates: roughly, and at the best of them closely.
 
 use crate::{
+    distances::{Distances, Task},
     search::Allowed,
-    simd::{Simd, Task},
     walk::{Candidate, Near},
 };
 
@@ -22,7 +22,7 @@ impl<N: Near> Task for Skim<'_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self) {
+    fn run<S: Distances>(self) {
         let Skim { near, nodes, allowed, keep, candidates } = self;
         candidates.clear();
         let mut best = Best { candidates, keep, worst: f32::INFINITY };

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::simd::Simd;
+use crate::distances::Distances;
 
 /// Marks a candidate whose neighbours have been looked at.
 pub(crate) const DONE: u32 = 1 << 31;
@@ -56,10 +56,10 @@ pub(crate) trait Near {
     /// # Safety
     ///
     /// The node must be one of the graph's.
-    unsafe fn apart<S: Simd>(&self, node: u32) -> f32;
+    unsafe fn apart<S: Distances>(&self, node: u32) -> f32;
 
     /// Asks for what `apart` will read.
-    fn prefetch<S: Simd>(&self, node: u32);
+    fn prefetch<S: Distances>(&self, node: u32);
 }
 
 /// By codes, to one row of codes.
@@ -76,7 +76,7 @@ pub(crate) struct ByCodes<'a> {
 
 impl Near for ByCodes<'_> {
     #[inline(always)]
-    unsafe fn apart<S: Simd>(&self, node: u32) -> f32 {
+    unsafe fn apart<S: Distances>(&self, node: u32) -> f32 {
         // SAFETY: there is a row of codes for each node.
         unsafe {
             let row = self.codes.as_ptr().add(node as usize * self.stride);
@@ -90,7 +90,7 @@ impl Near for ByCodes<'_> {
     }
 
     #[inline(always)]
-    fn prefetch<S: Simd>(&self, node: u32) {
+    fn prefetch<S: Distances>(&self, node: u32) {
         S::prefetch_all(self.codes.as_ptr().wrapping_add(node as usize * self.stride), self.stride);
     }
 }
@@ -110,7 +110,7 @@ impl<'a> Lists<'a> {
 
     /// Asks for a node's list.
     #[inline(always)]
-    fn prefetch<S: Simd>(self, node: u32) {
+    fn prefetch<S: Distances>(self, node: u32) {
         let list = self.flat.as_ptr().wrapping_add(node as usize * self.width);
         S::prefetch_all(list.cast(), self.width * 4);
     }
@@ -122,7 +122,12 @@ impl<'a> Lists<'a> {
 ///
 /// `at` must be a node, and there must be codes for `nodes` nodes.
 #[inline(always)]
-pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &impl Near, mut at: u32) -> u32 {
+pub(crate) unsafe fn descend<S: Distances>(
+    lists: Lists<'_>,
+    nodes: usize,
+    near: &impl Near,
+    mut at: u32,
+) -> u32 {
     // SAFETY: the caller's promise; neighbours are compared with the number of nodes.
     let mut apart = unsafe { near.apart::<S>(at) };
     loop {
@@ -152,7 +157,7 @@ pub(crate) unsafe fn descend<S: Simd>(lists: Lists<'_>, nodes: usize, near: &imp
 ///
 /// `start` must be a node, marks must have been begun for as many nodes as there are codes.
 #[inline(always)]
-pub(crate) unsafe fn walk<S: Simd>(
+pub(crate) unsafe fn walk<S: Distances>(
     lists: Lists<'_>,
     near: &impl Near,
     start: u32,

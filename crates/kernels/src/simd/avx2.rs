@@ -20,7 +20,7 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the features and for the kernel's pointers.
     unsafe { kernel.call() }

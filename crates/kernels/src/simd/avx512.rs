@@ -14,19 +14,21 @@ pub(super) fn of_amd() -> bool {
     [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the features and for the kernel's pointers.
     unsafe { kernel.call() }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512vnni")]
 unsafe fn enter_vnni<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     // SAFETY: as above.
     unsafe { kernel.call() }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,avx512vnni,avx512bf16")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512vnni,avx512bf16"
+)]
 unsafe fn enter_bf16<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     // SAFETY: as above.
     unsafe { kernel.call() }

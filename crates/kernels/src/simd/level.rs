@@ -67,7 +67,8 @@ impl SimdLevel {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::is_x86_feature_detected as has;
-            let avx2 = || has!("avx2") && has!("fma");
+            let integers = || has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
+            let avx2 = || has!("avx2") && has!("fma") && integers();
             let avx512 =
                 || avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512dq");
             match self {

@@ -1,10 +1,10 @@
 //! Points as a builder sees them: rows of codes, and how far apart two are.
 
 use crate::{
-    Level, Metric, Points,
+    Metric, Points,
     aligned::Aligned,
+    distances::{Dispatch, Distances, Task},
     quantizer::{Quantizer, bias, stride},
-    simd::{Proven, Simd, Task},
     walk::ByCodes,
 };
 
@@ -17,19 +17,19 @@ pub(crate) struct Codes {
     /// The squared length of each row of codes.
     pub(crate) norms: Vec<u32>,
     biases: Vec<i32>,
-    pub(crate) level: Proven,
+    pub(crate) level: Dispatch,
 }
 
 impl Codes {
     /// Those of some points, in their order.
-    pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Level) -> Self {
+    pub(crate) fn new(points: &Points<'_>, order: &[u32], level: Dispatch) -> Self {
         let quantizer = Quantizer::fit(points.numbers());
         let stride = stride(points.dim);
         let bytes = quantizer.encode(order.len(), points.dim, |row, out| points.prepare(order[row], out));
         let square = |code: &u8| (i32::from(*code) - 128).pow(2) as u32;
         let norms = bytes.bytes().chunks_exact(stride).map(|row| row.iter().map(square).sum()).collect();
         let biases = bytes.bytes().chunks_exact(stride).map(bias).collect();
-        Codes { metric: points.metric, stride, quantizer, bytes, norms, biases, level: level.proven() }
+        Codes { metric: points.metric, stride, quantizer, bytes, norms, biases, level }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -82,7 +82,7 @@ impl Task for Apart<'_> {
     type Output = f32;
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> f32 {
+    fn run<S: Distances>(self) -> f32 {
         let Apart { a, bias, b, norms } = self;
         let length = a.len().min(b.len());
         // SAFETY: rows of codes are multiples of 64 long, and these have one length.

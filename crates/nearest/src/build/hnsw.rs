@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use super::{BuildOptions, Codes, codes::Apart};
 use crate::{
     Metric, Progress, Result, Step,
+    distances::Dispatch,
     graph::{Built, Graph},
-    simd::Proven,
 };
 
 /// After so many points somebody is asked and told.
@@ -72,7 +72,7 @@ pub(super) fn build(
 struct CodeDistance {
     stride: usize,
     metric: Metric,
-    level: Proven,
+    level: Dispatch,
 }
 
 impl CodeDistance {

@@ -13,10 +13,10 @@ use std::{
 
 use crate::{
     Error, Frozen, Originals, Points, Progress, Result,
+    distances::Dispatch,
     file::{self, Parts},
     graph::Graph,
     nibbles::Nibbles,
-    simd::Level,
 };
 pub(crate) use codes::Codes;
 
@@ -107,7 +107,7 @@ fn build(points: &Points<'_>, options: &BuildOptions, watch: &dyn Progress) -> R
         Builder::HnswRs => (0..points.len() as u32).collect(),
         Builder::Native => native::order(points.len(), options.m),
     };
-    let codes = Codes::new(points, &order, Level::best());
+    let codes = Codes::new(points, &order, Dispatch::best());
     let nibbles = Nibbles::fine_enough(points, &order);
     let mut graph = match options.builder {
         Builder::HnswRs => hnsw::build(&codes, &neighbourhood::order(&codes), options, watch)?,

@@ -9,9 +9,9 @@ use rayon::prelude::*;
 use super::{BuildOptions, Codes, mixed};
 use crate::{
     Progress, Result, Step,
+    distances::{Distances, Task},
     graph::{Graph, Links, NONE},
     nibbles::{Nibbles, Rough},
-    simd::{Simd, Task},
     walk::{ByCodes, Candidate, DONE, Lists, Marks, Near, descend, walk},
 };
 
@@ -125,7 +125,7 @@ impl Growing<'_> {
     /// Of candidates, the nearest first, those that are nearer to the node than to any that was chosen before: neighbours in
     /// different directions. Distances leave out the length of the one they are from, which `own` adds.
     #[inline(always)]
-    fn choose<S: Simd>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
+    fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
         let norms = self.codes.distance_norms();
         for candidate in candidates {
@@ -165,7 +165,7 @@ impl Task for Find<'_> {
     type Output = Vec<Vec<u32>>;
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> Vec<Vec<u32>> {
+    fn run<S: Distances>(self) -> Vec<Vec<u32>> {
         let Find { growing, node, scratch } = self;
         let near = growing.codes.near(node);
         let Some(nibbles) = growing.nibbles else { return growing.find::<S>(node, &near, &near, scratch) };
@@ -181,7 +181,7 @@ impl Task for Find<'_> {
 impl Growing<'_> {
     /// Walks by one kind of nearness, and chooses by the other.
     #[inline(always)]
-    fn find<S: Simd>(
+    fn find<S: Distances>(
         &self,
         node: u32,
         walked: &impl Near,
@@ -229,7 +229,7 @@ impl Task for Join<'_> {
     type Output = Vec<u32>;
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> Vec<u32> {
+    fn run<S: Distances>(self) -> Vec<u32> {
         let Join { growing, level, node, others, scratch } = self;
         let Scratch { candidates, chosen, .. } = scratch;
         let links = &growing.links[level];

@@ -48,7 +48,7 @@ fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, place: u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Level, Metric, Points};
+    use crate::{Metric, Points, distances::Dispatch};
 
     #[test]
     fn near_ones_come_one_after_the_other_and_none_is_lost() {
@@ -59,7 +59,7 @@ mod tests {
             points.push(row as u32, vector).unwrap();
         }
         let all: Vec<u32> = (0..1000).collect();
-        let codes = Codes::new(&points, &all, Level::Portable);
+        let codes = Codes::new(&points, &all, Dispatch::portable());
         let order = order(&codes);
         let mut sorted = order.clone();
         sorted.sort_unstable();
@@ -80,7 +80,7 @@ mod tests {
             points.push(row as u32, vector).unwrap();
         }
         let all: Vec<u32> = (0..points.len() as u32).collect();
-        let codes = Codes::new(&points, &all, Level::best());
+        let codes = Codes::new(&points, &all, Dispatch::best());
         let orders = [1, 4].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| order(&codes))

@@ -88,7 +88,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Level, Metric, Points, graph::Links};
+    use crate::{Metric, Points, distances::Dispatch, graph::Links};
 
     #[test]
     fn islands_are_linked_from_the_nearest_node() {
@@ -98,7 +98,7 @@ mod tests {
             points.push(i as u32, vector).unwrap();
         }
         let order: Vec<u32> = (0..12).collect();
-        let codes = Codes::new(&points, &order, Level::Portable);
+        let codes = Codes::new(&points, &order, Dispatch::portable());
         // 0…5 are a full ring of pairs, 6…8 and 9…11 know only themselves.
         let mut links = Links::empty(12, 2);
         for node in 0..12u32 {

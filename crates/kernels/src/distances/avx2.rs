@@ -2,20 +2,12 @@
 
 use std::arch::x86_64::*;
 
-use super::{Simd, Task};
+use super::Distances;
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 
-/// # Safety
-///
-/// The processor must know AVX2 and FMA.
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn enter<T: Task>(task: T) -> T::Output {
-    task.run::<Avx2>()
-}
-
-impl Simd for Avx2 {
+impl Distances for Avx2 {
     /// Bytes are multiplied unsigned by signed, and pairs of products summed in 16 bits. With the sign of the code moved
     /// to the other factor both are at most 127, so that no pair overflows.
     #[inline(always)]

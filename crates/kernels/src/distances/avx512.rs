@@ -2,20 +2,12 @@
 
 use std::arch::x86_64::*;
 
-use super::{Simd, Task};
+use super::Distances;
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
 
-/// # Safety
-///
-/// The processor must know AVX-512 F, BW and VNNI.
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn enter<T: Task>(task: T) -> T::Output {
-    task.run::<Avx512>()
-}
-
-impl Simd for Avx512 {
+impl Distances for Avx512 {
     /// The instruction multiplies unsigned by signed bytes: the biased codes as they are. What the bias adds is taken off.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {

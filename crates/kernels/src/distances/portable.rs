@@ -1,6 +1,6 @@
 //! Plain loops, for any processor: the reference of the others.
 
-use super::Simd;
+use super::Distances;
 
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
@@ -8,7 +8,7 @@ pub(super) struct Portable;
 /// Sums in several lanes, which compilers turn into vectors.
 const LANES: usize = 16;
 
-impl Simd for Portable {
+impl Distances for Portable {
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: the caller's promise.

@@ -8,14 +8,14 @@ impl Task for Codes<'_> {
     type Output = (i32, i32);
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> Self::Output {
+    fn run<D: Distances>(self) -> Self::Output {
         let signed: Vec<i8> = self.1.iter().map(|c| (*c ^ 128) as i8).collect();
         let bias = 128 * signed.iter().map(|s| i32::from(*s)).sum::<i32>();
         // SAFETY: the rows have this length.
         unsafe {
             (
-                S::code_dot(self.0.as_ptr(), self.1.as_ptr(), bias, self.0.len()),
-                S::nibble_dot(self.0.as_ptr(), signed.as_ptr(), self.0.len()),
+                D::code_dot(self.0.as_ptr(), self.1.as_ptr(), bias, self.0.len()),
+                D::nibble_dot(self.0.as_ptr(), signed.as_ptr(), self.0.len()),
             )
         }
     }
@@ -27,12 +27,12 @@ impl Task for Floats<'_> {
     type Output = (f32, f32);
 
     #[inline(always)]
-    fn run<S: Simd>(self) -> (f32, f32) {
+    fn run<D: Distances>(self) -> (f32, f32) {
         // SAFETY: the rows have this length.
         unsafe {
             (
-                S::floats::<false>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
-                S::floats::<true>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                D::floats::<false>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
+                D::floats::<true>(self.0.as_ptr(), self.1.as_ptr(), self.0.len()),
             )
         }
     }
@@ -54,9 +54,9 @@ proptest! {
         // Any bytes are nibbles: those of the first half of a row, for all of the other.
         let nibble = |at: usize| i64::from(a[at / 64 * 32 + at % 32] >> (at % 64 / 32 * 4) & 15);
         let rough: i64 = b.iter().enumerate().map(|(at, b)| nibble(at) * signed(b)).sum();
-        for level in Level::ALL.into_iter().filter(|l| l.is_there()) {
+        for level in SimdLevel::here() {
             let expected = (dot as i32, rough as i32);
-            prop_assert_eq!(level.proven().run(Codes(&a, &b)), expected, "{:?}", level);
+            prop_assert_eq!(Dispatch::at(level).run(Codes(&a, &b)), expected, "{:?}", level);
         }
     }
 
@@ -65,15 +65,9 @@ proptest! {
         let (a, b): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
         let dot: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
         let apart: f64 = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
-        for level in Level::ALL.into_iter().filter(|l| l.is_there()) {
-            let (d, a) = level.proven().run(Floats(&a, &b));
+        for level in SimdLevel::here() {
+            let (d, a) = Dispatch::at(level).run(Floats(&a, &b));
             prop_assert!((f64::from(d) - dot).abs() < 1e-4 && (f64::from(a) - apart).abs() < 1e-4, "{:?}", level);
         }
     }
-}
-
-#[test]
-fn the_best_level_is_there() {
-    assert!(Level::best().is_there());
-    assert!(Level::Portable.is_there());
 }
