@@ -36,7 +36,6 @@ pub use turnwise_corpus as corpus;
 pub use turnwise_encoder as encoder;
 pub use turnwise_eval as eval;
 pub use turnwise_index as index;
-pub use turnwise_measures as measures;
 #[cfg(feature = "milvus")]
 pub use turnwise_milvus as milvus;
 pub use turnwise_search as search;
