@@ -115,6 +115,7 @@ impl Command {
             | Command::Model(_)
             | Command::Doctor
             | Command::Completions { .. }
+            | Command::Reference { .. }
             | Command::Man => false,
             Command::Corpus(command) => command.heeds_engine(),
             _ => true,
@@ -221,6 +222,12 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+    /// Write the reference pages of the documentation
+    #[command(hide = true)]
+    Reference {
+        /// Folder to write to
+        folder: PathBuf,
+    },
 }
 
 /// Parses a value; clap shows one text, so the hint goes into it.

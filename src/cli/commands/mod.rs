@@ -20,6 +20,7 @@ mod ingest;
 mod meta;
 mod migrate;
 mod model;
+mod reference;
 mod search;
 #[cfg(feature = "serve")]
 mod serve;
@@ -81,6 +82,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Config(ConfigCommand::Init) => config::init(context),
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::manual(),
+        Command::Reference { folder } => reference::run(&folder, context),
     }
 }
 
