@@ -1,26 +1,22 @@
 //! turnwise makes conversations searchable: it ingests dialogue corpora in the formats people have, keeps them in an
 //! index that loses nothing, and finds the turn that is meant.
 //!
-//! The rooms, from the ground up: [`error`] and [`ids`]; [`corpus`], the dialogue model and everything that reads and
-//! writes it; [`store`], the crash-safe home of the records; [`text`], the analysis of words; [`encoder`], texts to
-//! vectors; [`index`], what is searched in; `search` (feature `lexical`), searching; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
+//! [`Index`] is the way in: add dialogues, encode them, search. The modules are the crates below it: [`corpus`] reads and
+//! writes dialogues, [`store`] keeps them, [`encoder`] turns them into vectors, [`index`] has the indexes, [`search`] the
+//! requests and hits, [`train`] trains encoders, and [`eval`] runs benchmarks. `examples/` has a program for each.
 //!
 //! ```
-//! use turnwise::{corpus::{Dialogue, Role}, ids::DialogueId, store::{Prepared, Snapshot, Store}};
+//! use turnwise::{Index, search::SearchRequest};
 //!
 //! # fn main() -> turnwise::Result<()> {
-//! # let folder = std::env::temp_dir().join(format!("turnwise-doc-{}", std::process::id()));
-//! let mut dialogue = Dialogue::new(DialogueId::new("call-17")?);
-//! dialogue.push("Ann", Role::User, "my card is gone");
-//! dialogue.push("Bo", Role::Agent, "I am blocking it now");
-//! dialogue.check().map_err(turnwise::Error::data)?;
+//! # let folder = std::env::temp_dir().join(format!("turnwise-lib-doc-{}", std::process::id()));
+//! let index = Index::open_or_create(&folder)?;
+//! index.add(turnwise::samples::dialogues()?)?;
 //!
-//! let mut store = Store::open_or_create(&folder, "my program")?;
-//! store.put(&Prepared::new(&dialogue)?)?;
-//! store.commit(None)?; // on the disk from here on
-//! store.close()?;
-//!
-//! assert_eq!(Snapshot::open(&folder)?.get(&dialogue.id)?, Some(dialogue));
+//! let request = SearchRequest { query: "the parcel never came".into(), k: 3, ..SearchRequest::default() };
+//! for hit in index.searcher()?.search(&request)?.hits {
+//!     println!("{:.2} {} {}", hit.score, hit.id, hit.turn.text);
+//! }
 //! # std::fs::remove_dir_all(&folder).ok();
 //! # Ok(())
 //! # }
@@ -29,13 +25,16 @@
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+mod facade;
 pub mod samples;
 
+pub use facade::{Added, Index};
 pub use turnwise_core::{Error, Result, error, ids};
 pub use turnwise_corpus as corpus;
 pub use turnwise_encoder as encoder;
 pub use turnwise_eval as eval;
 pub use turnwise_index as index;
+pub use turnwise_measures as measures;
 #[cfg(feature = "milvus")]
 pub use turnwise_milvus as milvus;
 pub use turnwise_search as search;

@@ -27,3 +27,11 @@ support!(
 
 /// Pairs of sentences that one person scored: score, sentence and sentence, with tabs between them.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
+
+/// The dialogues of the support corpus.
+pub fn dialogues() -> turnwise_core::Result<Vec<turnwise_corpus::Dialogue>> {
+    let lines = SUPPORT.iter().flat_map(|(_, text)| text.lines());
+    lines
+        .map(|line| serde_json::from_str(line).map_err(|e| turnwise_core::Error::Internal(e.to_string())))
+        .collect()
+}

@@ -1,0 +1,12 @@
+//! Computes average precision, reciprocal rank and nDCG of a ranking, as trec_eval does.
+//!
+//! `cargo run --release --example evaluate`
+
+use turnwise::measures::ranking::Ranking;
+
+fn main() {
+    // Whether the document at each rank is relevant.
+    let ranking = Ranking::of_flags([true, false, true, false, false]);
+    println!("average precision {:.4}", ranking.average_precision(usize::MAX));
+    println!("reciprocal rank   {:.4}", ranking.reciprocal_rank());
+}

@@ -1,0 +1,184 @@
+//! [`Index`]: an index as one value, for programs that use turnwise as a library.
+
+use std::path::{Path, PathBuf};
+
+use turnwise_core::{Error, Result, ids::DialogueId};
+use turnwise_corpus::{Dialogue, walk};
+use turnwise_encoder::{Encoder, ahead::Options, transformer::Tokens};
+use turnwise_index::{
+    dense::{self, BuildOptions},
+    lexical::Lexical,
+    vectors::{Filled, Mode, Recipe, VectorReader, VectorWriter, Wanted, fill},
+};
+use turnwise_search::Searcher;
+use turnwise_store::{
+    Prepared, Put, Snapshot, Store,
+    ingest::{Control, IngestOptions, Ingested, ingest},
+};
+
+/// Dialogues that are written and flushed to the disk together.
+const BATCH: usize = 1_000;
+/// The name that other processes see while this one writes.
+const WRITER: &str = "a program that uses turnwise as a library";
+/// Texts that go through an encoder together.
+const ENCODE_BATCH: usize = 4_096;
+
+/// An index in a folder on this machine.
+///
+/// Records are written by [`add`](Index::add) and [`ingest`](Index::ingest), get vectors by [`encode`](Index::encode),
+/// and are found through a [`Searcher`]. Data is on the disk when a method returns. One process may write at a time; any
+/// number may read meanwhile.
+///
+/// ```
+/// use turnwise::{Index, corpus::{Dialogue, Role}, ids::DialogueId, search::SearchRequest};
+///
+/// # fn main() -> turnwise::Result<()> {
+/// # let folder = std::env::temp_dir().join(format!("turnwise-index-doc-{}", std::process::id()));
+/// let index = Index::open_or_create(&folder)?;
+/// let mut dialogue = Dialogue::new(DialogueId::new("call-17")?);
+/// dialogue.push("Ann", Role::User, "my card is gone");
+/// dialogue.push("Bo", Role::Agent, "I am blocking it now");
+/// index.add([dialogue])?;
+///
+/// let request = SearchRequest { query: "lost card".into(), ..SearchRequest::default() };
+/// let hits = index.searcher()?.search(&request)?.hits;
+/// assert_eq!(hits[0].id, "call-17#1");
+/// # std::fs::remove_dir_all(&folder).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Index {
+    root: PathBuf,
+}
+
+/// The outcome of [`Index::add`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Dialogues with a new id.
+    pub added: u64,
+    /// Dialogues that replaced one with the same id and other content.
+    pub replaced: u64,
+    /// Dialogues that were in the index already.
+    pub unchanged: u64,
+}
+
+impl Index {
+    /// Opens an index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoIndex`] if the folder holds no index.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        Snapshot::open(&root)?;
+        Ok(Index { root })
+    }
+
+    /// Opens an index, or creates an empty one.
+    pub fn open_or_create(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        Store::open_or_create(&root, WRITER)?.close()?;
+        Ok(Index { root })
+    }
+
+    /// The folder of the index.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// The records as of now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::open(&self.root)
+    }
+
+    /// The dialogue with this id.
+    pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
+        self.snapshot()?.get(id)
+    }
+
+    /// Adds dialogues and makes them searchable by keywords. A dialogue replaces the one with the same id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Data`] for a dialogue without turns or with contradictions. Dialogues before it are in the index.
+    pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
+        let mut store = Store::open(&self.root, WRITER)?;
+        let mut outcome = Added::default();
+        let write = || {
+            for mut dialogue in dialogues {
+                dialogue.check().map_err(|why| Error::data(format!("{}: {why}", dialogue.id)))?;
+                match store.put(&Prepared::new(&dialogue)?)? {
+                    Put::Added => outcome.added += 1,
+                    Put::Replaced => outcome.replaced += 1,
+                    Put::Unchanged => outcome.unchanged += 1,
+                }
+                if store.pending() >= BATCH {
+                    store.commit(None)?;
+                }
+            }
+            store.commit(None)
+        };
+        let written = write();
+        store.close()?;
+        written?;
+        self.index_keywords()?;
+        Ok(outcome)
+    }
+
+    /// Reads files and folders in any known format and adds their dialogues, as `turnwise ingest` does.
+    pub fn ingest(&self, paths: &[PathBuf], options: &IngestOptions) -> Result<Ingested> {
+        let plan = walk::plan(paths, None)?;
+        let mut store = Store::open(&self.root, WRITER)?;
+        let never = std::sync::atomic::AtomicBool::new(false);
+        let control =
+            Control { stop: &never, progress: &mut |_| (), acknowledged: &mut |_| (), resumed: &mut |_| () };
+        let ingested = ingest(&mut store, plan, options, control);
+        store.close()?;
+        let ingested = ingested?;
+        self.index_keywords()?;
+        Ok(ingested)
+    }
+
+    /// Deletes a dialogue. Returns whether it was there.
+    pub fn delete(&self, id: &DialogueId) -> Result<bool> {
+        let mut store = Store::open(&self.root, WRITER)?;
+        let deleted = store.delete(id).and_then(|there| store.commit(None).map(|()| there));
+        store.close()?;
+        let there = deleted?;
+        self.index_keywords()?;
+        Ok(there)
+    }
+
+    /// Encodes every utterance and every dialogue that has no vector of this encoder yet. If the vectors are of a different
+    /// encoder, all of them are replaced.
+    pub fn encode(&self, encoder: &dyn Encoder) -> Result<Filled> {
+        let options = Options::default();
+        let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
+        let before = VectorReader::open(&self.root)?;
+        let mode = match before.map(|reader| reader.recipe().fingerprint != encoder.fingerprint()) {
+            Some(true) => Mode::Replace,
+            _ => Mode::GoOn,
+        };
+        let snapshot = self.snapshot()?;
+        let mut writer = VectorWriter::open(&self.root, &recipe, mode, WRITER)?;
+        let wanted = Wanted { utterances: true, dialogues: true, chunk: ENCODE_BATCH };
+        let filled = fill(&snapshot, &mut writer, encoder, &wanted, &options, &|| false, &mut |_| ())?;
+        writer.finish()?;
+        Ok(filled)
+    }
+
+    /// Builds HNSW graphs over the vectors, so that a search does not scan all of them. Does nothing if there are no vectors.
+    pub fn build(&self) -> Result<Option<dense::Built>> {
+        dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
+    }
+
+    /// A searcher over the index as of now. For queries by meaning, give it the encoder with [`Searcher::with_encoder`].
+    pub fn searcher(&self) -> Result<Searcher> {
+        Searcher::open(&self.root)
+    }
+
+    fn index_keywords(&self) -> Result<()> {
+        Lexical::update(&self.root, &self.snapshot()?, &|| false, &mut |_| ()).map(drop)
+    }
+}
