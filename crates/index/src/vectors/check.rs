@@ -1,4 +1,4 @@
-//! Checking every checksum and every length of the vectors in use, without changing anything.
+//! Verifies all checksums and lengths of the vectors in use, read-only.
 
 use std::path::Path;
 
@@ -13,22 +13,22 @@ use crate::vectors::{
 use turnwise_core::error::{Error, Result};
 use turnwise_store::verify::Damage;
 
-/// Rows that are listed by number; more would not help anybody.
+/// Maximum number of damaged rows listed by number.
 const LISTED: usize = 20;
 
-/// What was found.
+/// Result of the verification.
 #[derive(Debug, Default, Serialize)]
 pub struct Checked {
-    /// Vectors of utterances whose checksum was computed.
+    /// Number of utterance vectors verified.
     pub utterances: u64,
-    /// Vectors of dialogues likewise.
+    /// Number of dialogue vectors verified.
     pub dialogues: u64,
-    /// Everything that is wrong.
+    /// All damage found.
     #[serde(skip)]
     pub damage: Vec<Damage>,
 }
 
-/// Checks the vectors of an index; `None` where it has none.
+/// Verifies the vectors of an index. Returns `None` if the index has no vectors.
 pub fn check(root: &Path) -> Result<Option<Checked>> {
     let mut checked = Checked::default();
     let set = match sets::current(root) {
