@@ -231,8 +231,5 @@ impl Words {
 
 /// Returns the error for a feature that an engine does not support.
 pub fn unsupported(place: &str, what: &str, hint: &str) -> Error {
-    Error::Unsupported {
-        message: format!("{place}: {what} is not supported"),
-        hint: Some(hint.to_owned()),
-    }
+    Error::Unsupported { message: format!("{place}: {what} is not supported"), hint: Some(hint.to_owned()) }
 }

@@ -72,7 +72,8 @@ impl Connection {
         }
         let mut rows = Vec::with_capacity(names.len());
         for ((name, key), version) in names.iter().zip(keys).zip(versions) {
-            let key = key_of(key).ok_or_else(|| unexpected_data(&self.target.to_string(), "a row without a key"))?;
+            let key = key_of(key)
+                .ok_or_else(|| unexpected_data(&self.target.to_string(), "a row without a key"))?;
             rows.push((name, (key, Version(*version))));
         }
         rows.sort_by_key(|(name, _)| *name);

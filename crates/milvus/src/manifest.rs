@@ -54,7 +54,8 @@ impl Manifest {
                     "{place} has format version {format}, and this turnwise reads version {FORMAT}"
                 ),
                 hint: Some(
-                    "use the turnwise version that wrote it, or ingest again into another collection".to_owned(),
+                    "use the turnwise version that wrote it, or ingest again into another collection"
+                        .to_owned(),
                 ),
             });
         }

@@ -50,8 +50,9 @@ impl Connection {
     pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
         let place = self.target.to_string();
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described =
-            self.ask("reading the schema of a collection", async { self.client.describe_collection(request?).await })?;
+        let described = self.ask("reading the schema of a collection", async {
+            self.client.describe_collection(request?).await
+        })?;
         let properties = described.description().get_properties();
         match properties.get(PROPERTY) {
             Some(text) => Manifest::read(&place, text).map(Some),
@@ -113,8 +114,10 @@ impl Connection {
     /// Creates an index on the facts column for faster filters. Some servers do not support an index on lists.
     /// Filters work without it.
     fn index_facts(&self, collection: &str) {
-        let request =
-            CreateIndexRequest::builder().collection_name(collection).index_param(inverted_index("facts")).build();
+        let request = CreateIndexRequest::builder()
+            .collection_name(collection)
+            .index_param(inverted_index("facts"))
+            .build();
         let _ = self.ask("creating an index", async { self.client.create_index(request?).await });
     }
 
@@ -149,8 +152,9 @@ impl Connection {
     /// Checks that a collection has the columns that turnwise created. Additional columns are allowed.
     fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described =
-            self.ask("reading the schema of a collection", async { self.client.describe_collection(request?).await })?;
+        let described = self.ask("reading the schema of a collection", async {
+            self.client.describe_collection(request?).await
+        })?;
         let there = described.description().get_schema().get_fields();
         for field in expected.get_fields() {
             let same = there.iter().find(|other| other.get_name() == field.get_name());

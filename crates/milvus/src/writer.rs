@@ -278,8 +278,9 @@ fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Bo
 fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn VectorSource>) -> Error {
     let there =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
-    let here =
-        giver.map_or("no encoder is given".to_owned(), |g| format!("the given encoder is {} ({})", g.name(), g.fingerprint()));
+    let here = giver.map_or("no encoder is given".to_owned(), |g| {
+        format!("the given encoder is {} ({})", g.name(), g.fingerprint())
+    });
     Error::Input {
         message: format!("the vectors at {target} were made by {there}, but {here}"),
         hint: Some(format!(

@@ -136,7 +136,11 @@ impl Writer {
     }
 
     /// Removes the old versions of replaced dialogues.
-    fn remove_old_versions(&self, dialogues: &[(Dialogue, Version)], replaced: &HashSet<IdKey>) -> Result<()> {
+    fn remove_old_versions(
+        &self,
+        dialogues: &[(Dialogue, Version)],
+        replaced: &HashSet<IdKey>,
+    ) -> Result<()> {
         let replaced: Vec<(IdKey, Version)> = dialogues
             .iter()
             .map(|(dialogue, version)| (dialogue.id.key(), *version))
@@ -173,9 +177,7 @@ impl Writer {
         let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
         let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();
-        self.connection
-            .ask("flushing", async { self.connection.client.flush(request?).await })
-            .map(drop)
+        self.connection.ask("flushing", async { self.connection.client.flush(request?).await }).map(drop)
     }
 
     fn upsert(&self, collection: &str, columns: Vec<FieldData>) -> Result<()> {

@@ -8,7 +8,7 @@ use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
 /// Number of filters in the cache.
-const REMEMBERED: usize = 8;
+const CACHE_SIZE: usize = 8;
 
 /// Result of a filter for one kind, in the forms that the search modes need.
 pub struct Filtered {
@@ -41,12 +41,12 @@ impl Filtered {
 impl Embedded {
     /// Returns the result of a filter, from the cache if possible.
     pub fn filtered(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Arc<Filtered>> {
-        let filtered = match self.remembered(filter, kind) {
+        let filtered = match self.cached(filter, kind) {
             Some(known) => known,
             None => {
-                let new = Arc::new(self.work_out(filter, kind, modes)?);
+                let new = Arc::new(self.evaluate(filter, kind, modes)?);
                 let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
-                all.truncate(REMEMBERED - 1);
+                all.truncate(CACHE_SIZE - 1);
                 all.insert(0, Arc::clone(&new));
                 new
             }
@@ -57,7 +57,7 @@ impl Embedded {
         Ok(filtered)
     }
 
-    fn remembered(&self, filter: &Filter, kind: Kind) -> Option<Arc<Filtered>> {
+    fn cached(&self, filter: &Filter, kind: Kind) -> Option<Arc<Filtered>> {
         let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().position(|known| known.kind == kind && known.filter == filter.as_str())?;
         let known = all.remove(at);
@@ -65,7 +65,7 @@ impl Embedded {
         Some(known)
     }
 
-    fn work_out(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {
+    fn evaluate(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {
         let selected = match &self.lexical {
             Ok(lexical) => match lexical.select(&self.snapshot, filter, kind) {
                 // A damaged lexical index must not fail a search that does not need it.

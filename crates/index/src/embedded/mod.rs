@@ -113,7 +113,8 @@ impl Embedded {
         });
         let slow = (dense.tail() > LONG_TAIL).then(|| {
             format!(
-                "{} not in the vector graph yet, searched one by one; `turnwise index build -i {root}` makes this faster",
+                "{} are not in the vector graph and are searched one by one; \
+                 `turnwise index build -i {root}` makes this faster",
                 counted(dense.tail() as u64, "dialogue")
             )
         });

@@ -18,7 +18,7 @@ use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_store::Position;
 
 /// Maximum number of records that one call of `listed` reads, to keep the calls short.
-const LOOKED_AT: usize = 1_024;
+const MAX_READ: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
@@ -144,7 +144,7 @@ impl View for EmbeddedView<'_> {
         };
         let mut records = self.engine.snapshot.records_from(at);
         let mut found = Vec::new();
-        for _ in 0..LOOKED_AT {
+        for _ in 0..MAX_READ {
             if found.len() == most {
                 break;
             }

@@ -22,14 +22,14 @@ pub(super) fn update(root: &Path) -> u64 {
 }
 
 /// An index without dialogues.
-pub(super) fn begun() -> (tempfile::TempDir, Store) {
+pub(super) fn empty_index() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open_or_create(dir.path(), "test").unwrap();
     (dir, store)
 }
 
 /// Commits what was put, and brings the lexical index up to it.
-pub(super) fn take_in(store: &mut Store, root: &Path) {
+pub(super) fn catch_up(store: &mut Store, root: &Path) {
     store.commit(None).unwrap();
     update(root);
 }
@@ -76,7 +76,7 @@ fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
 
 #[test]
 fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "qqq-secret", "zzyzx on the road");
     put(&mut store, "b", "the road");
@@ -108,7 +108,7 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
 
 #[test]
 fn it_is_made_anew_whatever_there_is() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
@@ -129,7 +129,7 @@ fn it_is_made_anew_whatever_there_is() {
 
 #[test]
 fn the_index_follows_the_log() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "my parcel is late");
     put(&mut store, "b", "我要退款");
@@ -158,12 +158,12 @@ fn the_index_follows_the_log() {
 
 #[test]
 fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put_turns(&mut store, "a", &["hello there", "my parcel is late", "the refund is on its way"]);
     put_turns(&mut store, "b", &["the parcel came", "good"]);
     put_turns(&mut store, "c", &["nothing to see"]);
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert_eq!(found_dialogues(root, "parcel refund"), ["a", "b"]);
     let lexical = Lexical::open(root).unwrap();
     let best = |query: &str, id: &str| {
@@ -178,7 +178,7 @@ fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
 /// Dialogues that are equal but for their ids, in an order of coming that is not that of the ids.
 #[test]
 fn ties_at_the_last_place_are_settled_by_the_ids() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     for batch in 0..3 {
         for n in 0..700 {
@@ -205,7 +205,7 @@ fn ties_at_the_last_place_are_settled_by_the_ids() {
 /// Few words in many orders: many equal scores, and sums that rounding would tell apart.
 #[test]
 fn the_best_are_the_beginning_of_all() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     let words = ["parcel", "late", "the", "refund", "is", "my", "card", "please"];
     let mut state = 7u64;
@@ -248,10 +248,10 @@ fn the_best_are_the_beginning_of_all() {
 
 #[test]
 fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert_eq!(found(root, "delivery"), NONE);
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
     assert_eq!(found(root, "delivery"), ["a#1"]);
@@ -270,7 +270,7 @@ fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
 
 #[test]
 fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
@@ -288,10 +288,10 @@ fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
 
 #[test]
 fn two_do_not_make_it_at_the_same_time() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
     let writer = lexical.utterances.writer().unwrap();
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
@@ -302,7 +302,7 @@ fn two_do_not_make_it_at_the_same_time() {
 /// As turnwise made it before dialogues were searched: Tantivy's files in the folder itself.
 #[test]
 fn an_index_of_an_older_version_is_told_and_made_anew() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
     store.commit(None).unwrap();
@@ -331,10 +331,10 @@ fn an_index_of_an_older_version_is_told_and_made_anew() {
 
 #[test]
 fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let rename = |to: &str| {
         let meta = root.join("lexical/utterances/meta.json");
         let text = fs::read_to_string(&meta).unwrap();
@@ -367,10 +367,10 @@ fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
 /// As a kill between the two commits leaves them.
 #[test]
 fn two_that_came_differently_far_are_brought_together() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "one parcel");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let behind = root.join("behind");
     fs::create_dir(&behind).unwrap();
     for entry in fs::read_dir(root.join("lexical/dialogues")).unwrap() {
@@ -379,7 +379,7 @@ fn two_that_came_differently_far_are_brought_together() {
     }
     put(&mut store, "b", "two parcel");
     put(&mut store, "a", "no more");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
     fs::rename(&behind, root.join("lexical/dialogues")).unwrap();
     assert_eq!(
@@ -396,12 +396,12 @@ fn two_that_came_differently_far_are_brought_together() {
 
 #[test]
 fn every_damaged_file_is_told_and_no_search_panics() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     for n in 0..300 {
         put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
     }
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
     let mut damaged = 0;
     for side in [UTTERANCES, DIALOGUES] {
@@ -437,10 +437,10 @@ fn every_damaged_file_is_told_and_no_search_panics() {
 
 #[test]
 fn a_lost_or_damaged_index_is_made_anew() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     for (n, name) in ["utterances/meta.json", "dialogues/meta.json"].into_iter().enumerate() {
         fs::write(root.join("lexical").join(name), "{").unwrap();
         assert!(Lexical::open(root).is_err());
@@ -455,11 +455,11 @@ fn a_lost_or_damaged_index_is_made_anew() {
 
 #[test]
 fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put_turns(&mut store, "a", &["my parcel is late", "the late parcel"]);
     put_turns(&mut store, "b", &["我要申请退款", "parcel, parcel"]);
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
     let asked = |text: &str| {
         let query = lexical.syntax(text);

@@ -14,7 +14,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_store::verify::Damage;
 
 /// Maximum number of damaged rows listed by number.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Result of the verification.
 #[derive(Debug, Default, Serialize)]
@@ -76,7 +76,7 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
             Err(Wrong::Entry) => (keys_path(set, kind), "the checksum of the key is wrong"),
             Err(Wrong::Row) => (rows_path(set, kind), "the checksum of the vector is wrong"),
         };
-        match listed.len() < LISTED {
+        match listed.len() < MAX_LISTED {
             true => listed.push(Damage { path, what: format!("row {row}: {what}") }),
             false => more += 1,
         }

@@ -225,7 +225,9 @@ fn map(path: PathBuf, counts: usize) -> Result<Option<Mmap>> {
 
 /// Reinterprets little-endian bytes as `f32` values without copying.
 fn numbers(bytes: &[u8]) -> &[f32] {
-    const { assert!(cfg!(target_endian = "little"), "the files are little-endian and are used without conversion") };
+    const {
+        assert!(cfg!(target_endian = "little"), "the files are little-endian and are used without conversion")
+    };
     // SAFETY: every bit pattern is a valid f32. Maps are page-aligned and rows are whole f32 values, so the
     // alignment leaves no remainder.
     let (before, numbers, after) = unsafe { bytes.align_to::<f32>() };
