@@ -8,7 +8,7 @@ use turnwise_core::ids::DialogueId;
 use turnwise_corpus::{Dialogue, Role, filter::Filter};
 use turnwise_store::{Prepared, Snapshot, Store};
 
-/// Sums over everything, of which the greatest are kept: what [`best`] has to find.
+/// Reference for [`best`]: computes all sums and keeps the largest.
 fn reference(
     state: &SearchState,
     terms: &[Term],
@@ -50,7 +50,7 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// Few words are in most of the texts, and most words in few.
+    /// A few words are in most texts, and most words are in few texts.
     fn word(&mut self) -> String {
         let bits = 1 + self.below(11);
         format!("w{}", self.below(1 << bits))
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// Segments of several windows and of less than one, with texts of one word to sixty, and some that were deleted.
+/// Segments of several windows and of less than one, with texts of 1 to 60 words, and with deletions.
 fn made(root: &std::path::Path) -> Lexical {
     let mut random = Random(11);
     let mut store = Store::open_or_create(root, "test").unwrap();
@@ -85,7 +85,7 @@ fn made(root: &std::path::Path) -> Lexical {
 }
 
 #[test]
-fn nothing_is_lost_by_leaving_out_what_cannot_be_among_the_best() {
+fn pruning_never_loses_a_top_k_document() {
     let dir = tempfile::tempdir().unwrap();
     let lexical = made(dir.path());
     let snapshot = Snapshot::open(dir.path()).unwrap();
