@@ -206,7 +206,7 @@ impl View for MilvusView<'_> {
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
         let get = |id: &DialogueId| Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue));
         find_by(id, get)?.ok_or_else(|| Error::Input {
-            message: format!("{} contains no dialogue `{id}`", self.engine.connection.target),
+            message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
             hint: Some("`turnwise search` shows the ids of dialogues".to_owned()),
         })
     }
