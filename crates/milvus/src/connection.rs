@@ -39,7 +39,7 @@ fn runtime() -> Result<&'static Runtime> {
 }
 
 /// Checks that the port is open. The client would retry until its timeout, and would not report the cause.
-fn reach(target: &Target) -> Result<()> {
+fn check_reachable(target: &Target) -> Result<()> {
     let host = target.host.trim_matches(['[', ']']);
     let places = (host, target.port)
         .to_socket_addrs()
@@ -61,7 +61,7 @@ pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
 
 impl Connection {
     pub(super) fn open(target: &Target) -> Result<Self> {
-        reach(target)?;
+        check_reachable(target)?;
         let retry = RetryConfig::new()
             .max_attempts(target.attempts)
             .max_retry_timeout(target.timeout)
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Sends a request to the server. `what` names the operation for the error message, such as `searching`.
-    pub(super) fn ask<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
+    pub(super) fn call<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         wait(future)?.map_err(|e| failed(&self.target, what, &e))
     }
 

@@ -20,7 +20,7 @@ pub struct Milvus {
 impl Milvus {
     /// Opens the generation that a name refers to, and loads it into memory on the server.
     pub fn open(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         Milvus::of(connection, manifest)
     }
 

@@ -35,12 +35,12 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     let Condition { field, comparison, wanted } = condition;
     match (field.as_str(), comparison) {
         ("text", Comparison::Contains) if kind == Kind::Utterances => contains("said", wanted),
-        ("text", _) => Err(not_there(match kind {
+        ("text", _) => Err(unsupported(match kind {
             Kind::Utterances => "comparing the whole text of a turn",
             Kind::Dialogues => "a filter on the text of whole dialogues",
         })),
         ("turn", _) if kind == Kind::Dialogues => {
-            Err(not_there("a filter on turn numbers of whole dialogues"))
+            Err(unsupported("a filter on turn numbers of whole dialogues"))
         }
         (_, Comparison::Contains) => {
             let column = format!("folds[{}]", names::quoted(&names::key(field)));
@@ -63,7 +63,7 @@ fn written(wanted: &Known<'_>) -> String {
 fn contains(column: &str, wanted: &Known<'_>) -> Result<String> {
     let folded = names::folded(&written(wanted));
     if folded.contains(super::rows::BETWEEN) {
-        return Err(not_there("a filter with control characters"));
+        return Err(unsupported("a filter with control characters"));
     }
     Ok(format!("{column} like {}", names::quoted(&format!("%{folded}%"))))
 }
@@ -80,7 +80,10 @@ fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
         Known::Time(time) => facts.push(names::fact(field, 'i', &time.to_string())),
     }
     if facts.iter().any(|fact| fact.len() > names::LONGEST_FACT) {
-        return Err(not_there(&format!("comparing with a value of more than {} bytes", names::LONGEST_FACT)));
+        return Err(unsupported(&format!(
+            "comparing with a value of more than {} bytes",
+            names::LONGEST_FACT
+        )));
     }
     let facts: Vec<String> = facts.iter().map(|fact| names::quoted(fact)).collect();
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
@@ -107,7 +110,7 @@ fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
     }
 }
 
-fn not_there(what: &str) -> Error {
+fn unsupported(what: &str) -> Error {
     Error::Unsupported {
         message: format!("{what} is not supported in Milvus"),
         hint: Some("`text~WORD` filters utterances; a local index supports all filters".to_owned()),

@@ -21,10 +21,10 @@ use turnwise_text::Analyzer;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A generation that is not in use yet.
-pub(super) struct Next {
+pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
     /// The generation in use.
-    former: Option<Manifest>,
+    previous: Option<Manifest>,
 }
 
 /// What to do with an unfinished generation.
@@ -42,11 +42,11 @@ pub(super) fn next(
     analyzer: Analyzer,
     recipe: Option<Recipe>,
     unfinished: Unfinished,
-) -> Result<Next> {
-    let former = connection.manifest()?;
-    let number = former.as_ref().map_or(1, |former| former.generation + 1);
+) -> Result<NextGeneration> {
+    let previous = connection.manifest()?;
+    let number = previous.as_ref().map_or(1, |previous| previous.generation + 1);
     let words = connection.target.analyzer.clone();
-    let words = words.or_else(|| former.as_ref().and_then(|former| former.words.clone()));
+    let words = words.or_else(|| previous.as_ref().and_then(|previous| previous.words.clone()));
     let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
     // This collection is created last: if it exists, the others do too.
@@ -62,16 +62,16 @@ pub(super) fn next(
         Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
         Err(e) => return Err(e),
     }
-    Ok(Next { manifest, former })
+    Ok(NextGeneration { manifest, previous })
 }
 
-impl Next {
-    /// Switches the name to this generation, and removes the former one.
+impl NextGeneration {
+    /// Switches the name to this generation, and removes the previous one.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
-        let Some(former) = &self.former else { return Ok(()) };
+        let Some(previous) = &self.previous else { return Ok(()) };
         thread::sleep(GRACE);
-        connection.remove(former)
+        connection.remove(previous)
     }
 }
 
@@ -82,7 +82,7 @@ impl Connection {
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
             .property(PROPERTY, manifest.as_text()?)
             .build();
-        self.ask("changing the properties of a collection", async {
+        self.call("changing the properties of a collection", async {
             self.client.alter_collection_properties(request?).await
         })
     }
@@ -90,7 +90,7 @@ impl Connection {
     /// Removes the name, and then the collections that it refers to.
     pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
         let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
-        self.ask("removing an alias", async { self.client.drop_alias(request?).await })?;
+        self.call("removing an alias", async { self.client.drop_alias(request?).await })?;
         self.remove(manifest)
     }
 
@@ -107,6 +107,6 @@ impl Connection {
             return Ok(());
         }
         let request = DropCollectionRequest::builder().collection_name(collection).build();
-        self.ask("removing a collection", async { self.client.drop_collection(request?).await })
+        self.call("removing a collection", async { self.client.drop_collection(request?).await })
     }
 }

@@ -62,7 +62,7 @@ impl Connection {
             .extra_params(in_order.into())
             .consistency_level(self.consistency())
             .build();
-        let answer = self.ask("listing", async { self.client.query(request?).await })?;
+        let answer = self.call("listing", async { self.client.query(request?).await })?;
         let results = answer.results();
         let answer = columns(results);
         let (names, keys) = (answer.texts("id"), answer.texts("key"));

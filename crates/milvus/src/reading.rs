@@ -52,7 +52,7 @@ impl Connection {
             .output_fields(["count(*)"])
             .consistency_level(self.consistency())
             .build();
-        let answer = self.ask("counting", async { self.client.query(request?).await })?;
+        let answer = self.call("counting", async { self.client.query(request?).await })?;
         let count = match answer.results().get_output_fields().first() {
             Some(FieldData::Int64 { values, .. }) => values.first().copied().unwrap_or(0),
             _ => 0,
@@ -88,13 +88,13 @@ impl Connection {
 
     /// Reads the rows whose `column` has one of these texts. Returns the texts whose rows are too large even
     /// for a request of their own.
-    pub(super) fn named(
+    pub(super) fn rows_by(
         &self,
         collection: &str,
         column: &str,
         of: &[String],
         wanted: &[&str],
-        see: &mut dyn FnMut(&Answer<'_>) -> Result<()>,
+        visit: &mut dyn FnMut(&Answer<'_>) -> Result<()>,
     ) -> Result<Vec<String>> {
         let mut parts: Vec<&[String]> = of.chunks(AT_ONCE).rev().collect();
         let mut alone = Vec::new();
@@ -103,7 +103,7 @@ impl Connection {
             let filter = format!("{column} in [{}]", quoted.join(", "));
             match self.query(collection, &filter, wanted)? {
                 Ok(results) if results.get_output_fields().first().map_or(0, length) < DEEPEST => {
-                    see(&columns(&results))?;
+                    visit(&columns(&results))?;
                 }
                 _ if part.len() > 1 => {
                     let (left, right) = part.split_at(part.len() / 2);
@@ -125,7 +125,7 @@ impl Connection {
         let keys: Vec<String> = keys.iter().map(|key| key_text(*key)).collect();
         let mut read = Pieces::default();
         let place = self.target.to_string();
-        let large = self.named(records, "key", &keys, &COLUMNS, &mut |answer| read.add(answer, &place))?;
+        let large = self.rows_by(records, "key", &keys, &COLUMNS, &mut |answer| read.add(answer, &place))?;
         for key in large {
             for first in (0..).step_by(PIECES) {
                 let filter = format!(

@@ -160,23 +160,23 @@ pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
 
 /// Content of the column `words`.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum WordsOf {
+pub(super) enum WordsColumn {
     /// Terms of turnwise's analyzer, encoded for any tokenizer.
-    Ours(Analyzer),
+    Terms(Analyzer),
     /// The texts themselves; Milvus splits them into terms.
-    Theirs,
+    Texts,
 }
 
-impl WordsOf {
+impl WordsColumn {
     pub(super) fn of(manifest: &Manifest) -> Result<Self> {
         match manifest.words {
-            None => manifest.terms_by().map(WordsOf::Ours),
-            Some(_) => Ok(WordsOf::Theirs),
+            None => manifest.terms_by().map(WordsColumn::Terms),
+            Some(_) => Ok(WordsColumn::Texts),
         }
     }
 
-    fn in_texts(self, texts: &[&str]) -> String {
-        let WordsOf::Ours(analyzer) = self else { return texts.join("\n") };
+    fn column_text(self, texts: &[&str]) -> String {
+        let WordsColumn::Terms(analyzer) = self else { return texts.join("\n") };
         let analyzed: Vec<_> = texts.iter().flat_map(|text| analyzer.analyze(text)).collect();
         names::terms(analyzed.iter().map(|token| token.term.as_str()))
     }
@@ -217,7 +217,7 @@ impl Rows {
         dialogue: &Dialogue,
         turn: Option<&Turn>,
         version: Version,
-        words: WordsOf,
+        words: WordsColumn,
     ) -> Result<()> {
         let columns = FilterColumns::of(dialogue, turn)?;
         let key = dialogue.id.key();
@@ -225,7 +225,7 @@ impl Rows {
             Some(turn) => vec![&turn.text],
             None => dialogue.turns.iter().map(|turn| turn.text.as_str()).collect(),
         };
-        let mut words = words.in_texts(&texts);
+        let mut words = words.column_text(&texts);
         let mut said = turn.map(|turn| names::folded(&turn.text)).unwrap_or_default();
         self.cut += u64::from(truncate(&mut words) | truncate(&mut said));
         self.bytes += words.len() + said.len() + columns.facts.iter().map(String::len).sum::<usize>() + 256;

@@ -31,7 +31,7 @@ const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
     /// Connects, and loads the generation that a name refers to.
-    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+    pub(super) fn open_loaded(target: &Target) -> Result<(Self, Manifest)> {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
         connection.load(&manifest)?;
@@ -50,13 +50,13 @@ impl Connection {
     pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
         let place = self.target.to_string();
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described = self.ask("reading the schema of a collection", async {
+        let described = self.call("reading the schema of a collection", async {
             self.client.describe_collection(request?).await
         })?;
         let properties = described.description().get_properties();
         match properties.get(PROPERTY) {
             Some(text) => Manifest::read(&place, text).map(Some),
-            None => Err(not_ours(&place)),
+            None => Err(not_created_by_turnwise(&place)),
         }
     }
 
@@ -66,11 +66,11 @@ impl Connection {
         if self.exists(name)? {
             let request = DescribeAliasRequest::builder().alias(name).build();
             let described =
-                self.ask("reading an alias", async { self.client.describe_alias(request?).await });
+                self.call("reading an alias", async { self.client.describe_alias(request?).await });
             return match described {
                 Ok(described) => Ok(Some(described.collection_name().to_owned())),
                 // The name exists, but is not an alias.
-                Err(Error::Unavailable { .. }) => Err(not_ours(&self.target.to_string())),
+                Err(Error::Unavailable { .. }) => Err(not_created_by_turnwise(&self.target.to_string())),
                 Err(e) => Err(e),
             };
         }
@@ -80,7 +80,7 @@ impl Connection {
     pub(super) fn exists(&self, collection: &str) -> Result<bool> {
         let request = HasCollectionRequest::builder().collection_name(collection).build();
         let answer =
-            self.ask("looking for a collection", async { self.client.has_collection(request?).await })?;
+            self.call("looking for a collection", async { self.client.has_collection(request?).await })?;
         Ok(answer.exists())
     }
 
@@ -103,7 +103,7 @@ impl Connection {
                 .properties(HashMap::from([(PROPERTY.to_owned(), text.clone())]))
                 .index_params(indexes)
                 .build();
-            self.ask("creating a collection", async { self.client.create_collection(request?).await })?;
+            self.call("creating a collection", async { self.client.create_collection(request?).await })?;
         }
         for kind in Kind::ALL {
             self.index_facts(&manifest.rows(&self.target.name, kind));
@@ -118,7 +118,7 @@ impl Connection {
             .collection_name(collection)
             .index_param(inverted_index("facts"))
             .build();
-        let _ = self.ask("creating an index", async { self.client.create_index(request?).await });
+        let _ = self.call("creating an index", async { self.client.create_index(request?).await });
     }
 
     /// Switches the name to a generation, atomically and for all clients.
@@ -129,12 +129,12 @@ impl Connection {
             None => {
                 let request =
                     CreateAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
-                self.ask("creating an alias", async { self.client.create_alias(request?).await })
+                self.call("creating an alias", async { self.client.create_alias(request?).await })
             }
             Some(_) => {
                 let request =
                     AlterAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
-                self.ask("switching an alias", async { self.client.alter_alias(request?).await })
+                self.call("switching an alias", async { self.client.alter_alias(request?).await })
             }
         }
     }
@@ -144,7 +144,7 @@ impl Connection {
         for (collection, schema) in schemas(&self.target.name, manifest) {
             self.check(&collection, &schema)?;
             let request = LoadCollectionRequest::builder().collection_name(collection.as_str()).build();
-            self.ask("loading a collection", async { self.client.load_collection(request?).await })?;
+            self.call("loading a collection", async { self.client.load_collection(request?).await })?;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Connection {
     /// Checks that a collection has the columns that turnwise created. Additional columns are allowed.
     fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described = self.ask("reading the schema of a collection", async {
+        let described = self.call("reading the schema of a collection", async {
             self.client.describe_collection(request?).await
         })?;
         let there = described.description().get_schema().get_fields();
@@ -285,7 +285,7 @@ fn records() -> CollectionSchema {
         .add_field(field("nothing", DataType::FloatVector).dimension(2))
 }
 
-fn not_ours(place: &str) -> Error {
+fn not_created_by_turnwise(place: &str) -> Error {
     Error::Input {
         message: format!("{place} exists, but turnwise did not create it"),
         hint: Some("choose another name for the dialogues".to_owned()),

@@ -62,7 +62,7 @@ impl<'a> MilvusView<'a> {
             .extra_params(self.depth(field, k))
             .consistency_level(connection.consistency())
             .build();
-        let answer = connection.ask("searching", async { connection.client.search(request?).await })?;
+        let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
             return Ok(List { found: Vec::new(), exhausted: true });
         };
@@ -140,7 +140,7 @@ impl<'a> MilvusView<'a> {
         };
         let mut known = self.vectors.borrow_mut();
         known.extend(unknown.iter().map(|row| (row.clone(), None)));
-        let mut see = |answer: &Answer<'_>| {
+        let mut visit = |answer: &Answer<'_>| {
             let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
             for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
                 known.insert(row.clone(), Some(vector.clone()));
@@ -149,7 +149,7 @@ impl<'a> MilvusView<'a> {
         };
         let wanted = ["id", "vector", "directed"];
         let connection = &self.engine.connection;
-        connection.named(&self.engine.collection(kind), "id", &unknown, &wanted, &mut see).map(drop)
+        connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
     /// Reads the vectors of all turns of the dialogues.

@@ -47,7 +47,7 @@ pub struct Walk {
 impl Walk {
     /// Opens an iterator over the dialogues of a name.
     pub fn over(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         Walk::of(connection, manifest)
     }
 
@@ -57,7 +57,7 @@ impl Walk {
         let digits = (0..4).find(|digits| 16u64.pow(*digits) * PART >= rows).unwrap_or(4);
         let mut parts = vec![String::new()];
         for _ in 0..digits {
-            parts = parts.iter().flat_map(|part| divided(part)).collect();
+            parts = parts.iter().flat_map(|part| subparts(part)).collect();
         }
         parts.reverse();
         let with_vectors = manifest.recipe.is_some();
@@ -90,7 +90,7 @@ impl Walk {
         loop {
             let Some(part) = self.parts.pop() else { return Ok(None) };
             let Some(keys) = self.keys(&part)? else {
-                self.parts.extend(divided(&part).rev());
+                self.parts.extend(subparts(&part).rev());
                 continue;
             };
             return Ok(Some((part, self.read(&keys)?)));
@@ -148,7 +148,7 @@ impl Walk {
     fn vectors(&self, kind: Kind, of: &[String], vectors: &mut HashMap<String, Vec<f32>>) -> Result<()> {
         let collection = self.manifest.rows(&self.connection.target.name, kind);
         let mut rows = 0;
-        let mut see = |answer: &Answer<'_>| {
+        let mut visit = |answer: &Answer<'_>| {
             let ids = answer.texts("id");
             rows += ids.len();
             let there = ids.iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
@@ -156,7 +156,7 @@ impl Walk {
                 .extend(there.filter(|(_, directed)| **directed).map(|((id, v), _)| (id.clone(), v.clone())));
             Ok(())
         };
-        self.connection.named(&collection, "id", of, &["id", "vector", "directed"], &mut see)?;
+        self.connection.rows_by(&collection, "id", of, &["id", "vector", "directed"], &mut visit)?;
         if rows != of.len() {
             return Err(Error::Unavailable {
                 message: format!(
@@ -174,7 +174,7 @@ impl Walk {
 }
 
 /// Splits a part into 16 smaller parts.
-fn divided(part: &str) -> impl DoubleEndedIterator<Item = String> {
+fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     let part = part.to_owned();
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
@@ -183,7 +183,7 @@ fn divided(part: &str) -> impl DoubleEndedIterator<Item = String> {
 /// differently.
 fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
-        return divided(&part).rev().flat_map(|part| rest(part, done)).collect();
+        return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();
     }
     match part.as_str() > done && !part.starts_with(done) {
         true => vec![part],
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn divided_parts_are_sorted_and_below_the_upper_bound() {
-        let parts: Vec<String> = divided("3f").collect();
+        let parts: Vec<String> = subparts("3f").collect();
         assert_eq!((parts.len(), parts[0].as_str(), parts[15].as_str()), (16, "3f0", "3ff"));
         let rest = |part: &str, done| rest(part.to_owned(), done);
         assert_eq!(rest("3", "35"), ["3f", "3e", "3d", "3c", "3b", "3a", "39", "38", "37", "36"]);

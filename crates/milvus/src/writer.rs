@@ -8,10 +8,10 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::{Next, Unfinished, next},
+    generations::{NextGeneration, Unfinished, next},
     manifest::Manifest,
     reading::columns,
-    rows::{self, Version, WordsOf, key_of},
+    rows::{self, Version, WordsColumn, key_of},
     target::Target,
     vector_source::{Encoding, VectorSource},
     walk::Walk,
@@ -42,10 +42,10 @@ pub struct MilvusWriter {
     /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,
     /// Number of rows written since the last flush.
-    unsettled: usize,
+    unflushed_rows: usize,
     /// The new generation that replaces the one in use when it is complete. `None` if this writer writes to the
     /// generation in use.
-    instead_of: Option<Next>,
+    replacement: Option<NextGeneration>,
 }
 
 impl MilvusWriter {
@@ -70,16 +70,16 @@ impl MilvusWriter {
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn VectorSource>>,
+        source: Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
-        MilvusWriter::in_use(target, analyzer, recipe, |_| giver)
+        MilvusWriter::in_use(target, analyzer, recipe, |_| source)
     }
 
     fn in_use(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
+        source: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let manifest = match connection.manifest()? {
@@ -94,8 +94,8 @@ impl MilvusWriter {
                 manifest
             }
         };
-        let giver = giver(&manifest);
-        MilvusWriter::over(connection, manifest, giver, None)
+        let source = source(&manifest);
+        MilvusWriter::over(connection, manifest, source, None)
     }
 
     /// Opens a new generation next to the one in use. It is not visible before [`MilvusWriter::finish`].
@@ -103,25 +103,25 @@ impl MilvusWriter {
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn VectorSource>>,
+        source: Option<Box<dyn VectorSource>>,
         unfinished: Unfinished,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let next = next(&connection, analyzer, recipe, unfinished)?;
-        MilvusWriter::over(connection, next.manifest.clone(), giver, Some(next))
+        MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))
     }
 
     /// Opens existing dialogues for deletion.
     pub fn open(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         MilvusWriter::of(connection, manifest, None, None)
     }
 
     /// Opens existing dialogues for adding more, with the encoder that made their vectors.
     pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
-        let giver = encoding(&manifest, encoder);
-        MilvusWriter::over(connection, manifest, giver, None)
+        let (connection, manifest) = Connection::open_loaded(target)?;
+        let source = encoding(&manifest, encoder);
+        MilvusWriter::over(connection, manifest, source, None)
     }
 
     /// Stores a new location of the same model.
@@ -129,7 +129,7 @@ impl MilvusWriter {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
         }
-        self.writer.connection.restate(&self.writer.manifest)
+        self.writer.connection.store_manifest(&self.writer.manifest)
     }
 
     /// Removes a name and all its collections.
@@ -145,35 +145,35 @@ impl MilvusWriter {
     fn over(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn VectorSource>>,
-        instead_of: Option<Next>,
+        source: Option<Box<dyn VectorSource>>,
+        replacement: Option<NextGeneration>,
     ) -> Result<Self> {
-        let fits = match (&manifest.recipe, &giver) {
-            (Some(recipe), Some(giver)) => recipe.fingerprint == giver.fingerprint(),
+        let fits = match (&manifest.recipe, &source) {
+            (Some(recipe), Some(source)) => recipe.fingerprint == source.fingerprint(),
             (None, _) => true,
             (Some(_), None) => false,
         };
         if !fits {
-            return Err(other_encoder(&connection.target, &manifest, giver.as_deref()));
+            return Err(other_encoder(&connection.target, &manifest, source.as_deref()));
         }
-        let giver = giver.filter(|_| manifest.recipe.is_some());
-        MilvusWriter::of(connection, manifest, giver, instead_of)
+        let source = source.filter(|_| manifest.recipe.is_some());
+        MilvusWriter::of(connection, manifest, source, replacement)
     }
 
     fn of(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn VectorSource>>,
-        instead_of: Option<Next>,
+        source: Option<Box<dyn VectorSource>>,
+        replacement: Option<NextGeneration>,
     ) -> Result<Self> {
         Ok(MilvusWriter {
-            writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
+            writer: Writer { words: WordsColumn::of(&manifest)?, connection, manifest, source, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,
             replaced: HashSet::new(),
-            unsettled: 0,
-            instead_of,
+            unflushed_rows: 0,
+            replacement,
         })
     }
 
@@ -205,7 +205,7 @@ impl MilvusWriter {
 
     /// Flushes the server's buffers if many rows were written. Searches are slower until then.
     pub fn settle(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.unsettled) {
+        match std::mem::take(&mut self.unflushed_rows) {
             few if few < MIN_ROWS_TO_FLUSH => Ok(()),
             _ => self.writer.settle(),
         }
@@ -214,7 +214,7 @@ impl MilvusWriter {
     /// Switches the name to the new generation and removes the old one. Does nothing if this writer writes to
     /// the generation in use.
     pub fn finish(&mut self) -> Result<()> {
-        match self.instead_of.take() {
+        match self.replacement.take() {
             Some(next) => next.finish(&self.writer.connection),
             None => Ok(()),
         }
@@ -222,7 +222,7 @@ impl MilvusWriter {
 
     /// Deletes dialogues by id. Returns how many existed.
     pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        let there = self.those_there(ids)?;
+        let there = self.existing(ids)?;
         self.writer.delete(&there)?;
         there.iter().for_each(|key| {
             self.known.insert(*key, None);
@@ -232,10 +232,10 @@ impl MilvusWriter {
 
     /// Returns how many of these ids exist.
     pub fn there(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        Ok(self.those_there(ids)?.len() as u64)
+        Ok(self.existing(ids)?.len() as u64)
     }
 
-    fn those_there(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
+    fn existing(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
         let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
         self.ahead(&keys)?;
         Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
@@ -243,15 +243,15 @@ impl MilvusWriter {
 
     /// Deletes the dialogues that match a filter. Returns their number.
     pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
-        self.each_fitting(filter, &mut |writer, ids| writer.delete(ids))
+        self.for_each_match(filter, &mut |writer, ids| writer.delete(ids))
     }
 
     /// Number of dialogues that match a filter.
     pub fn fitting(&mut self, filter: &Filter) -> Result<u64> {
-        self.each_fitting(filter, &mut |_, ids| Ok(ids.len() as u64))
+        self.for_each_match(filter, &mut |_, ids| Ok(ids.len() as u64))
     }
 
-    fn each_fitting(
+    fn for_each_match(
         &mut self,
         filter: &Filter,
         take: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
@@ -275,17 +275,17 @@ fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Bo
     Some(Box::new(Encoding::new(encoder, recipe)))
 }
 
-fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn VectorSource>) -> Error {
+fn other_encoder(target: &Target, manifest: &Manifest, source: Option<&dyn VectorSource>) -> Error {
     let there =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
-    let here = giver.map_or("no encoder is given".to_owned(), |g| {
+    let here = source.map_or("no encoder is given".to_owned(), |g| {
         format!("the given encoder is {} ({})", g.name(), g.fingerprint())
     });
     Error::Input {
         message: format!("the vectors at {target} were made by {there}, but {here}"),
         hint: Some(format!(
-            "use the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` encodes \
-             everything again, while the old vectors stay in use"
+            "use the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` \
+             encodes everything again, while the old vectors stay in use"
         )),
     }
 }
@@ -361,7 +361,7 @@ impl DialogueSink for MilvusWriter {
         self.pending_bytes = 0;
         self.writer.write(&dialogues, &self.replaced)?;
         self.replaced.clear();
-        self.unsettled += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
+        self.unflushed_rows += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
         if self.known.len() > KNOWN {
             self.known.clear();
         }

@@ -14,7 +14,7 @@ use super::{
     connection::Connection,
     manifest::Manifest,
     names,
-    rows::{Pieces, Rows, Version, WordsOf, key_text, pieces},
+    rows::{Pieces, Rows, Version, WordsColumn, key_text, pieces},
     vector_source::{self, Of, VectorSource},
 };
 use turnwise_core::{
@@ -34,8 +34,8 @@ pub(super) const NAMED: usize = 1_000;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
-    pub(super) words: WordsOf,
-    pub(super) giver: Option<Box<dyn VectorSource>>,
+    pub(super) words: WordsColumn,
+    pub(super) source: Option<Box<dyn VectorSource>>,
     /// Number of rows whose text was truncated to the column limit.
     pub(super) cut: u64,
 }
@@ -97,8 +97,8 @@ impl Writer {
         }
         let Waiting { mut rows, of } = std::mem::take(waiting);
         self.cut += rows.cut();
-        if let Some(giver) = &self.giver {
-            let vectors = giver.give(&of)?;
+        if let Some(source) = &self.source {
+            let vectors = source.give(&of)?;
             vector_source::check(&vectors, &of)?;
             rows.set_vectors(vectors);
         }
@@ -177,7 +177,7 @@ impl Writer {
         let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
         let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();
-        self.connection.ask("flushing", async { self.connection.client.flush(request?).await }).map(drop)
+        self.connection.call("flushing", async { self.connection.client.flush(request?).await }).map(drop)
     }
 
     fn upsert(&self, collection: &str, columns: Vec<FieldData>) -> Result<()> {
@@ -186,12 +186,12 @@ impl Writer {
             let request = UpsertRequest::builder().insert(rows?).build();
             self.connection.client.upsert(request?).await
         };
-        self.connection.ask("writing", write).map(drop)
+        self.connection.call("writing", write).map(drop)
     }
 
     fn delete_where(&self, collection: &str, filter: &str) -> Result<()> {
         let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
-        self.connection.ask("deleting", async { self.connection.client.delete(request?).await }).map(drop)
+        self.connection.call("deleting", async { self.connection.client.delete(request?).await }).map(drop)
     }
 }
 

@@ -282,7 +282,7 @@ impl DenseReader {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
         let mut limit = (4 * look.k).max(4_096);
         for recent in &self.tail {
-            let mut see = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
+            let mut visit = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
                 if look.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
                     return Ok(());
                 }
@@ -295,8 +295,10 @@ impl DenseReader {
                 Ok(())
             };
             match kind {
-                Kind::Utterances => recent.turns.iter().try_for_each(|(turn, key)| see(key, Some(*turn)))?,
-                Kind::Dialogues => see(&recent.whole, None)?,
+                Kind::Utterances => {
+                    recent.turns.iter().try_for_each(|(turn, key)| visit(key, Some(*turn)))?
+                }
+                Kind::Dialogues => visit(&recent.whole, None)?,
             }
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));

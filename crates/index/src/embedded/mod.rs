@@ -83,7 +83,7 @@ impl Embedded {
     }
 
     /// Note about a lexical index that is outdated or has a long unindexed tail.
-    fn notes_on_words(&self) -> Option<String> {
+    fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {
             return Some(format!(
@@ -100,7 +100,7 @@ impl Embedded {
     }
 
     /// Notes about missing vectors and a long unindexed tail, for dense search.
-    fn notes_on_meaning(&self, kind: Kind) -> Vec<String> {
+    fn dense_notes(&self, kind: Kind) -> Vec<String> {
         let (Some(dense), root) = (&self.dense, self.root.display()) else { return Vec::new() };
         let counted = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let without = dense.without(kind);
@@ -207,10 +207,10 @@ impl Engine for Embedded {
             ));
         }
         if modes.lexical {
-            notes.extend(self.notes_on_words());
+            notes.extend(self.lexical_note());
         }
         if modes.dense {
-            notes.extend(self.notes_on_meaning(kind));
+            notes.extend(self.dense_notes(kind));
         }
         notes
     }

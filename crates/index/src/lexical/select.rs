@@ -103,11 +103,11 @@ impl Run<'_> {
             spans.chain(tail.iter().map(|(seq, d)| Span { seq: *seq, bits: admitted::span(self.kind, d) }));
         let mut found = Found { documents: Vec::new(), admitted: Admitted::over(spans) };
         match whole {
-            true => self.wholes(&dialogues, &mut found)?,
+            true => self.select_dialogues(&dialogues, &mut found)?,
             false => {
                 let mut all: Vec<DialogueEntry> = dialogues.drain(..).flatten().collect();
                 all.sort_unstable_by_key(|own| own.seq);
-                self.turns(&all, &mut found)?;
+                self.select_turns(&all, &mut found)?;
             }
         }
         for (seq, dialogue) in &tail {
@@ -159,7 +159,7 @@ impl Run<'_> {
         Ok(all)
     }
 
-    fn wholes(&self, dialogues: &[Vec<DialogueEntry>], found: &mut Found) -> Result<()> {
+    fn select_dialogues(&self, dialogues: &[Vec<DialogueEntry>], found: &mut Found) -> Result<()> {
         for (segment, own) in self.segments(&self.lexical.dialogues)?.iter().zip(dialogues) {
             let mut bits = vec![0u64; (segment.max_doc() as usize).div_ceil(64)];
             let mut ids = Ids::of(&self.lexical.dialogues, segment);
@@ -181,7 +181,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn turns(&self, dialogues: &[DialogueEntry], found: &mut Found) -> Result<()> {
+    fn select_turns(&self, dialogues: &[DialogueEntry], found: &mut Found) -> Result<()> {
         let side = &self.lexical.utterances;
         let failed = |e: tantivy::TantivyError| side::failed(&side.folder, &e);
         let always = self.needing_records(false);

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::vectors::{
-    column::{Column, Wrong, keys_path, rows_path},
+    column::{BadChecksum, Column, keys_path, rows_path},
     key::Kind,
     manifest::Manifest,
     sets, table,
@@ -73,8 +73,8 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     for row in 0..column.count() {
         let (path, what) = match column.checked(row) {
             Ok(_) => continue,
-            Err(Wrong::Entry) => (keys_path(set, kind), "the checksum of the key is wrong"),
-            Err(Wrong::Row) => (rows_path(set, kind), "the checksum of the vector is wrong"),
+            Err(BadChecksum::Entry) => (keys_path(set, kind), "the checksum of the key is wrong"),
+            Err(BadChecksum::Row) => (rows_path(set, kind), "the checksum of the vector is wrong"),
         };
         match listed.len() < MAX_LISTED {
             true => listed.push(Damage { path, what: format!("row {row}: {what}") }),

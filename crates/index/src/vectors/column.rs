@@ -124,7 +124,7 @@ pub(super) struct Column {
 
 /// What failed its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum BadChecksum {
     Entry,
     Row,
 }
@@ -143,7 +143,7 @@ impl Column {
     }
 
     /// For repair: opens the complete rows on disk, even if there are fewer than `rows`.
-    pub(super) fn open_as_far_as_it_goes(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
+    pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let there = |path: PathBuf, width: u64| std::fs::metadata(path).map_or(0, |m| m.len() / width);
         let rows = rows
             .min(there(rows_path(set, kind), dim as u64 * 4))
@@ -174,16 +174,16 @@ impl Column {
     }
 
     /// Returns a row after checking its checksums.
-    pub(super) fn checked(&self, row: usize) -> Result<&[f32], Wrong> {
+    pub(super) fn checked(&self, row: usize) -> Result<&[f32], BadChecksum> {
         let at = row * ENTRY_BYTES;
-        let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(Wrong::Entry)?;
+        let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(BadChecksum::Entry)?;
         let row_crc = found[24..28].try_into().map_or(0, u32::from_le_bytes);
         if *found != entry(&self.key(row), row as u64, row_crc) {
-            return Err(Wrong::Entry);
+            return Err(BadChecksum::Entry);
         }
         let bytes = self.row_bytes(row);
         if bytes.is_empty() || crc32fast::hash(bytes) != row_crc {
-            return Err(Wrong::Row);
+            return Err(BadChecksum::Row);
         }
         Ok(numbers(bytes))
     }
@@ -192,8 +192,8 @@ impl Column {
     pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
         self.checked(row).map_err(|wrong| {
             let path = match wrong {
-                Wrong::Entry => keys_path(&self.set, self.kind),
-                Wrong::Row => rows_path(&self.set, self.kind),
+                BadChecksum::Entry => keys_path(&self.set, self.kind),
+                BadChecksum::Row => rows_path(&self.set, self.kind),
             };
             sets::damaged(path, format!("the checksum of row {row} is wrong"))
         })

@@ -76,13 +76,13 @@ impl Work<'_> {
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, Dropped)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
-        let reached = self.look_at_all(&coverage)?;
+        let reached = self.count_all(&coverage)?;
         let dead = |kind: Kind| coverage.of(kind).map_or(0, |covered| covered.vectors - covered.live);
         let dropped = Dropped { utterances: dead(Kind::Utterances), dialogues: dead(Kind::Dialogues) };
         let mut manifest = reader.manifest().clone();
         for kind in Kind::ALL {
             let extent = manifest.extent_mut(kind);
-            let at = reached[kind.place()];
+            let at = reached[kind.index()];
             extent.reached = extent.reached.as_ref().map(|_| self.reached(at));
         }
         if dropped == Dropped::default() {
@@ -112,7 +112,7 @@ impl Work<'_> {
     }
 
     /// Counts every dialogue. Returns for each kind the log position before which everything has a vector.
-    fn look_at_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
+    fn count_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
         let mut complete_to: [Option<Position>; 2] = [None; 2];
         let mut changes = self.snapshot.changes(Position::START);
         let mut before = Position::START;
@@ -121,9 +121,9 @@ impl Work<'_> {
             if let Change::Put { dialogue, live: true } = change? {
                 coverage.add(&dialogue);
                 for kind in Kind::ALL {
-                    let place = &mut complete_to[kind.place()];
-                    if place.is_none() && coverage.without(kind) > 0 {
-                        *place = Some(before);
+                    let position = &mut complete_to[kind.index()];
+                    if position.is_none() && coverage.without(kind) > 0 {
+                        *position = Some(before);
                     }
                 }
                 seen += 1;
@@ -132,7 +132,7 @@ impl Work<'_> {
             }
             before = changes.position();
         }
-        Ok(complete_to.map(|place| place.unwrap_or(self.snapshot.end())))
+        Ok(complete_to.map(|position| position.unwrap_or(self.snapshot.end())))
     }
 
     /// Copies the live rows. The manifest with the row count is written last.

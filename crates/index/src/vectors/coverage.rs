@@ -49,12 +49,12 @@ impl<'a> Coverage<'a> {
     /// Returns true if the text of a row was counted. Always true for a kind that this index does not encode.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
-        !self.wants(kind) || self.live[kind.place()].get(row / 64).is_some_and(bit)
+        !self.wants(kind) || self.live[kind.index()].get(row / 64).is_some_and(bit)
     }
 
     /// Number of counted texts without a vector. Always 0 for a kind that this index does not encode.
     pub(super) fn without(&self, kind: Kind) -> u64 {
-        self.without[kind.place()].load(Ordering::Relaxed)
+        self.without[kind.index()].load(Ordering::Relaxed)
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -64,12 +64,12 @@ impl<'a> Coverage<'a> {
     fn key(&self, kind: Kind, key: &IdKey) {
         match self.reader.row_of(kind, key) {
             Some(row) => {
-                if let Some(bits) = self.live[kind.place()].get(row / 64) {
+                if let Some(bits) = self.live[kind.index()].get(row / 64) {
                     bits.fetch_or(1 << (row % 64), Ordering::Relaxed);
                 }
             }
             None => {
-                self.without[kind.place()].fetch_add(1, Ordering::Relaxed);
+                self.without[kind.index()].fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -79,8 +79,8 @@ impl<'a> Coverage<'a> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
         self.wants(kind).then(|| Covered {
             vectors: self.reader.rows(kind) as u64,
-            live: self.live[kind.place()].iter().map(live).sum(),
-            without: self.without[kind.place()].load(Ordering::Relaxed),
+            live: self.live[kind.index()].iter().map(live).sum(),
+            without: self.without[kind.index()].load(Ordering::Relaxed),
         })
     }
 }

@@ -233,14 +233,14 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn gather(&mut self, read: Read) {
         let wants = |kinds: &[Gathering; 2], kind: Kind| {
-            kinds[kind.place()].from.is_some_and(|from| read.after > from)
+            kinds[kind.index()].from.is_some_and(|from| read.after > from)
         };
         self.seen += 1;
         self.after_previous = self.after.replace(read.after);
         if wants(&self.kinds, Kind::Utterances) {
             for (key, text) in read.utterances {
                 if self.is_new(Kind::Utterances, key) {
-                    let gathering = &mut self.kinds[Kind::Utterances.place()];
+                    let gathering = &mut self.kinds[Kind::Utterances.index()];
                     gathering.bytes += text.len();
                     gathering.texts.push(text);
                 }
@@ -250,7 +250,7 @@ impl Filling<'_> {
             && wants(&self.kinds, Kind::Dialogues)
             && self.is_new(Kind::Dialogues, key)
         {
-            let gathering = &mut self.kinds[Kind::Dialogues.place()];
+            let gathering = &mut self.kinds[Kind::Dialogues.index()];
             gathering.bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
             gathering.dialogues.push(dialogue);
         }
@@ -258,7 +258,7 @@ impl Filling<'_> {
 
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
-        let gathering = &mut self.kinds[kind.place()];
+        let gathering = &mut self.kinds[kind.index()];
         let new = !known && gathering.pending.insert(key);
         match new {
             true => gathering.keys.push(key),
@@ -269,7 +269,7 @@ impl Filling<'_> {
 
     /// Returns the next chunk of a kind if it is full. With `everything`, returns a partial chunk too.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
-        let gathering = &mut self.kinds[kind.place()];
+        let gathering = &mut self.kinds[kind.index()];
         let waiting = gathering.keys.len();
         if waiting == 0 || (!everything && waiting < self.wanted.chunk && gathering.bytes < self.chunk_bytes)
         {
@@ -297,7 +297,7 @@ impl Filling<'_> {
 
     fn reached(&mut self, kind: Kind, at: Position) {
         // Never move back a kind that an earlier pass has already brought further.
-        let from = self.kinds[kind.place()].from;
+        let from = self.kinds[kind.index()].from;
         if from.is_some_and(|from| at > from) {
             self.writer.set_reached(kind, Reached { log: self.snapshot.log_id().to_owned(), at });
         }
@@ -348,7 +348,7 @@ impl Stream for Filling<'_> {
     fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
         for (key, row) in tag.keys.iter().zip(encoded.vectors.rows()) {
             self.writer.put(tag.kind, *key, row)?;
-            self.kinds[tag.kind.place()].pending.remove(key);
+            self.kinds[tag.kind.index()].pending.remove(key);
         }
         let done = tag.keys.len() as u64;
         match tag.kind {
@@ -356,7 +356,7 @@ impl Stream for Filling<'_> {
             Kind::Dialogues => self.filled.dialogues += done,
         }
         self.filled.spent += encoded.spent;
-        self.kinds[tag.kind.place()].seen = tag.seen;
+        self.kinds[tag.kind.index()].seen = tag.seen;
         self.filled.seen = self.seen_and_done();
         if let Some(at) = tag.complete_to {
             self.reached(tag.kind, at);

@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    pub(super) const fn place(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         self as usize
     }
 }

@@ -81,7 +81,7 @@ impl VectorReader {
 
     /// Returns the row of a key (see [`utterance_key`](super::utterance_key)).
     pub fn row_of(&self, kind: Kind, key: &IdKey) -> Option<usize> {
-        let (column, lookup) = &self.kinds[kind.place()];
+        let (column, lookup) = &self.kinds[kind.index()];
         lookup.find(key, column.keys()).map(|row| row as usize).filter(|row| *row < column.count())
     }
 
@@ -108,6 +108,6 @@ impl VectorReader {
     }
 
     pub(super) fn column(&self, kind: Kind) -> &Column {
-        &self.kinds[kind.place()].0
+        &self.kinds[kind.index()].0
     }
 }

@@ -43,28 +43,28 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
         files::remove_folder(&sets::folder(root))?;
         return Ok(Some(Mended { all_removed: true, ..Mended::default() }));
     };
-    let mut mended = Mended::default();
+    let mut repaired = Mended::default();
     let mut columns = Vec::new();
     for kind in Kind::ALL {
         let rows = manifest.extent(kind).rows;
-        let column = Column::open_as_far_as_it_goes(&set, kind, manifest.recipe.dim, rows)?;
+        let column = Column::open_available(&set, kind, manifest.recipe.dim, rows)?;
         let sound = (0..column.count()).filter(|row| column.checked(*row).is_ok()).count() as u64;
-        mended.kept += sound;
-        mended.dropped += rows - sound;
+        repaired.kept += sound;
+        repaired.dropped += rows - sound;
         if let Some((path, _)) = table::check(&set, kind, &column)
             && fs::remove_file(&path).is_ok()
         {
-            mended.tables += 1;
+            repaired.tables += 1;
         }
         columns.push((kind, column));
     }
-    if mended.dropped > 0 {
+    if repaired.dropped > 0 {
         let rebuilt = keep_sound(root, &manifest, &columns)?;
         sets::switch(root, &rebuilt)?;
         drop(columns);
         sets::remove(&set);
     }
-    Ok(Some(mended))
+    Ok(Some(repaired))
 }
 
 /// Returns the set in use. If `current.json` is damaged, returns the only readable set.

@@ -53,7 +53,7 @@ impl Part {
         Ok(Part { kind, writer, column, lookup })
     }
 
-    fn renew_table(&mut self, set: &Path, dim: usize) -> Result<()> {
+    fn rebuild_table(&mut self, set: &Path, dim: usize) -> Result<()> {
         self.column = Column::open(set, self.kind, dim, self.writer.rows())?;
         table::write(&table::path(set, self.kind), &self.column)?;
         self.lookup = Lookup::open(set, self.kind, &self.column)?;
@@ -110,12 +110,12 @@ impl VectorWriter {
 
     /// Number of vectors of a kind, including uncommitted ones.
     pub fn rows(&self, kind: Kind) -> u64 {
-        self.kinds[kind.place()].writer.rows()
+        self.kinds[kind.index()].writer.rows()
     }
 
     /// Returns true if there is a vector for this key.
     pub fn contains(&self, kind: Kind, key: &IdKey) -> bool {
-        let part = &self.kinds[kind.place()];
+        let part = &self.kinds[kind.index()];
         part.lookup.find(key, part.column.keys()).is_some()
     }
 
@@ -128,7 +128,7 @@ impl VectorWriter {
         if self.contains(kind, &key) {
             return Ok(false);
         }
-        let part = &mut self.kinds[kind.place()];
+        let part = &mut self.kinds[kind.index()];
         let number = u32::try_from(part.writer.rows())
             .ok()
             .filter(|n| *n < u32::MAX)
@@ -159,27 +159,27 @@ impl VectorWriter {
         }
         self.manifest.turnwise = env!("CARGO_PKG_VERSION").to_owned();
         self.manifest.write(&self.set)?;
-        self.renew_tables(false)
+        self.rebuild_tables(false)
     }
 
-    fn renew_tables(&mut self, at_the_end: bool) -> Result<()> {
+    fn rebuild_tables(&mut self, at_the_end: bool) -> Result<()> {
         let dim = self.manifest.recipe.dim;
         self.kinds
             .iter_mut()
             .filter(|part| part.lookup.is_behind(at_the_end))
-            .try_for_each(|part| part.renew_table(&self.set, dim))
+            .try_for_each(|part| part.rebuild_table(&self.set, dim))
     }
 
     /// Commits and updates the lookup tables for readers.
     pub fn close(mut self) -> Result<()> {
         self.commit()?;
-        self.renew_tables(true)
+        self.rebuild_tables(true)
     }
 
     /// Like `close`, for a complete set: switches to it and removes all other sets.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
-        self.renew_tables(true)?;
+        self.rebuild_tables(true)?;
         if sets::current(&self.root).ok().flatten().as_ref() != Some(&self.set) {
             sets::switch(&self.root, &self.set)?;
             sets::remove_others(&self.root, &self.set);
@@ -211,8 +211,8 @@ fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifes
         return Err(Error::Input {
             message: format!("{} holds {what}", root.display()),
             hint: Some(format!(
-                "`turnwise encode -i {} --model {} --replace`, with the same options, encodes everything again; the old \
-                 vectors stay in use until it is done",
+                "`turnwise encode -i {} --model {} --replace`, with the same options, encodes everything again; \
+                 the old vectors stay in use until it is done",
                 root.display(),
                 recipe.model
             )),
