@@ -59,7 +59,7 @@ fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
     t.write("new.jsonl", record("new", "my parcel is late"));
     t.ok("ingest -i x new.jsonl --no-encode");
     let outcome = t.run_args(&ask);
-    outcome.says(0, &["yet; run `turnwise encode -i indexes/x`"]);
+    outcome.says(0, &["dense search cannot find ", "yet; run `turnwise encode -i indexes/x`"]);
     t.ok("encode -i x");
     assert_eq!(ids(&search(&[]))[0], "new#1");
     for builder in ["hnsw_rs", "native"] {

@@ -9,10 +9,10 @@
 //!   vectors.lock              file lock of the encoding process; ingests may run at the same time
 //!   vectors/
 //!     current.json            names the set in use; replaced as a whole
-//!     <fingerprint>-<n>/      a set: all vectors of one encoder with one choice of options
+//!     <fingerprint>-<n>/      a set: all vectors of one encoder with the same options
 //!       manifest.json         recipe, number of committed rows and log position; checksummed
-//!       utterances.f32        the vectors: little-endian f32, row after row, nothing else; append-only
-//!       utterances.keys       32 bytes a row: its key, its checksum, the entry's own checksum; append-only
+//!       utterances.f32        the vectors: little-endian f32, row after row, without a header; append-only
+//!       utterances.keys       32 bytes per row: key, row number, checksum of the row, checksum of the entry; append-only
 //!       utterances.table      key → row, built from the keys (see `table`); may be missing or outdated
 //!       dialogues.f32 …       the same for whole dialogues
 //! ```
