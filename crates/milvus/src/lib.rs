@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! chats                      an alias: the name that users know; it refers to the generation in use
-//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; its properties contain the manifest
+//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; its properties hold the manifest
 //! chats_g1_utterances        a row per turn: the same columns
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```

@@ -12,7 +12,7 @@
 //!     <fingerprint>-<n>/      a set: all vectors of one encoder with the same options
 //!       manifest.json         recipe, number of committed rows and log position; checksummed
 //!       utterances.f32        the vectors: little-endian f32, row after row, without a header; append-only
-//!       utterances.keys       32 bytes per row: key, row number, checksum of the row, checksum of the entry; append-only
+//!       utterances.keys       32 bytes per row: key, row number, checksums of row and entry; append-only
 //!       utterances.table      key → row, built from the keys (see `table`); may be missing or outdated
 //!       dialogues.f32 …       the same for whole dialogues
 //! ```
