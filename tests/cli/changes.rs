@@ -134,7 +134,7 @@ fn a_lost_search_index_is_told_and_built_again() {
     let t = with_samples();
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x plastic")
-        .says(2, &["error: indexes/x has no lexical index yet\nhint: `turnwise index build` makes it\n"]);
+        .says(2, &["error: indexes/x has no lexical index yet\nhint: `turnwise index build` creates it\n"]);
     assert_eq!(t.ok("index build -i x"), "indexes/x: 3,208 utterances taken in\n");
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert!(!t.json("search -i x plastic")["hits"].as_array().unwrap().is_empty());

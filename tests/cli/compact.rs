@@ -88,7 +88,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     assert_eq!(t.json(&format!("search -i x --mode bm25 {}", SECRETS[0]))["hits"], json!([]));
     t.ok("verify -i x");
     t.run("search -i x --mode dense garden")
-        .says(0, &["1 utterance cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
+        .says(0, &["dense search cannot find 1 utterance yet; run `turnwise encode -i indexes/x`"]);
     let encoded = t.json("encode -i x");
     assert_eq!((&encoded["utterances"], &encoded["dialogues"]), (&1.into(), &1.into()), "and nothing else");
     let again = t.ok("index compact -i x");

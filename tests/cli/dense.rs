@@ -28,7 +28,7 @@ fn without_vectors_the_way_to_them_is_told() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.run("search -i x --mode dense parcel")
-        .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` makes them"]);
+        .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` creates them"]);
     t.run("search -i x --mode dense --syntax parcel").says(2, &["--syntax is for words alone"]);
     let empty = t.run_args(&["search", "-i", "x", "--mode", "dense", " "]);
     empty.says(2, &["the query is empty"]);
@@ -59,7 +59,7 @@ fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
     t.write("new.jsonl", record("new", "my parcel is late"));
     t.ok("ingest -i x new.jsonl --no-encode");
     let outcome = t.run_args(&ask);
-    outcome.says(0, &["cannot be found by meaning yet; `turnwise encode -i indexes/x`"]);
+    outcome.says(0, &["dense search cannot find ", "yet; run `turnwise encode -i indexes/x`"]);
     t.ok("encode -i x");
     assert_eq!(ids(&search(&[]))[0], "new#1");
     for builder in ["hnsw_rs", "native"] {

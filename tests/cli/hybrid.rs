@@ -221,13 +221,12 @@ fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
 fn a_search_never_loses_its_words_in_silence() {
     let t = indexed();
     t.write("indexes/x/lexical/utterances/meta.json", "{");
-    t.run("search -i x parcel")
-        .says(4, &["lexical/utterances", "hint: `turnwise index build` makes it anew"]);
+    t.run("search -i x parcel").says(4, &["lexical/utterances", "hint: `turnwise index build` rebuilds it"]);
     assert_eq!(search(&t, &["parcel", "--mode", "dense"])["mode"], "dense");
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x parcel").says(
         0,
-        &["warning: nothing is looked for by its words: indexes/x has no lexical index yet; `turnwise index build -i "],
+        &["warning: keyword search is off: indexes/x has no lexical index yet; `turnwise index build -i "],
     );
     t.ok("index build -i x");
     assert_eq!(search(&t, &["parcel"])["mode"], "hybrid");

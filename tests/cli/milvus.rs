@@ -135,8 +135,8 @@ fn what_needs_an_index_says_so() {
     }
     for (command, code, says) in [
         ("search parcel --engine milvus://127.0.0.1:1/chats", 6, "Milvus at 127.0.0.1:1 cannot be reached"),
-        ("search parcel --engine localhost/chats", 2, "is no address of Milvus"),
-        ("search parcel --engine milvus://me:secret@h/chats", 2, "holds no user and no password"),
+        ("search parcel --engine localhost/chats", 2, "is not a Milvus address"),
+        ("search parcel --engine milvus://me:secret@h/chats", 2, "must not contain a user or a password"),
         ("search parcel -i x --engine milvus://h/chats", 2, "cannot be used with"),
         ("ingest -i x --model m x.jsonl", 2, "--model is for --engine"),
     ] {

@@ -133,7 +133,7 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
     assert!(server.get("/metrics").text().contains("turnwise_index_dialogues{index=\"chats\"} 280"));
     for path in ["facets", "stats", "clusters"] {
         let error =
-            server.get(&format!("/v1/{path}?index=chats")).says(501, &["chats: ", "is not possible there"]);
+            server.get(&format!("/v1/{path}?index=chats")).says(501, &["chats: ", "is not supported"]);
         assert_eq!(error["code"], "unsupported");
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
         server.get(&format!("/v1/{path}?index=x")).json(200);
@@ -141,11 +141,11 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
     for (request, what) in [
         (json!({"query": "a AND b", "syntax": true}), "Tantivy's language"),
         (json!({"query": "a", "exact": true}), "looking at every vector"),
-        (json!({"query": "a", "filter": "text=a"}), "comparing whole texts"),
+        (json!({"query": "a", "filter": "text=a"}), "comparing the whole text"),
     ] {
         server.post("/v1/search?index=chats", &request).says(501, &[what]);
     }
-    server.get("/v1/dialogues?index=chats&filter=text~a").says(501, &["texts of whole dialogues"]);
+    server.get("/v1/dialogues?index=chats&filter=text~a").says(501, &["text of whole dialogues"]);
 }
 
 #[test]

@@ -25,8 +25,10 @@ fn without_vectors_the_way_to_them_is_told() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
     for command in ["duplicates", "clusters"] {
-        t.run(&format!("{command} -i x"))
-            .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` makes them"]);
+        t.run(&format!("{command} -i x")).says(
+            2,
+            &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` creates them"],
+        );
     }
 }
 

@@ -235,7 +235,7 @@ fn an_index_of_an_older_version_is_told_and_made_anew_by_the_next_ingest() {
     fs::remove_dir(t.path("indexes/x/lexical/utterances")).unwrap();
     t.run("search -i x hello").says(
         6,
-        &["the lexical index of indexes/x is that of another version of turnwise\nhint: `turnwise index build`"],
+        &["the lexical index of indexes/x was created by another version of turnwise\nhint: `turnwise index build`"],
     );
     t.ok("verify -i x");
     t.ok("ingest -i x in.jsonl");

@@ -1,4 +1,4 @@
-//! Which utterances or dialogues a filter admits, for every part of an index that finds some.
+//! The set of utterances or dialogues that a filter accepts. Used by all parts of an index.
 
 use crate::vectors::Kind;
 use turnwise_core::{
@@ -8,22 +8,22 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// What a filter admits: dialogues by their number in the log, and utterances by that and their turn. What came again
-/// under the same id has another number, so that what is not there any more is never admitted.
+/// Bit set of what a filter accepts. Dialogues are identified by their sequence number, utterances by sequence
+/// number and turn. A replaced dialogue gets a new number, and therefore its old version is never accepted.
 #[derive(Debug, Default)]
 pub struct Admitted {
-    /// The number in the log that `base` begins with.
+    /// Sequence number of the first entry of `base`.
     first: u64,
-    /// For each number from there, where its bits begin; none has no bits.
+    /// For each sequence number from `first`, the index of its first bit, or [`NOTHING`].
     base: Vec<u32>,
     bits: Vec<u64>,
     count: u64,
 }
 
-/// There are no bits.
+/// Marks a sequence number without bits.
 const NOTHING: u32 = u32::MAX;
 
-/// A dialogue, and how many bits it needs: one, or one for each turn up to the last.
+/// Number of bits that a dialogue needs: one for the dialogue, or one for each turn up to the last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) seq: Seq,
@@ -31,7 +31,7 @@ pub(super) struct Span {
 }
 
 impl Admitted {
-    /// Looks at all records: the answer that every faster way must give too.
+    /// Builds the set by testing every record. This is the reference result for all faster methods.
     pub fn by_records(snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Self> {
         let mut admitted = Vec::new();
         let mut spans = Vec::new();
@@ -47,7 +47,7 @@ impl Admitted {
         Ok(all)
     }
 
-    /// Nothing of these dialogues yet.
+    /// Creates an empty set with room for these dialogues.
     pub(super) fn over(spans: impl IntoIterator<Item = Span> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|span| span.seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -77,19 +77,19 @@ impl Admitted {
         }
     }
 
-    /// Whether it is admitted: a dialogue, or a turn of it that it has.
+    /// Returns true if the dialogue, or this turn of it, is in the set.
     pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
         self.bit(seq, turn)
             .is_some_and(|bit| self.bits.get(bit / 64).is_some_and(|w| w >> (bit % 64) & 1 == 1))
     }
 
-    /// How many utterances or dialogues are admitted.
+    /// Number of utterances or dialogues in the set.
     pub fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// How many bits a dialogue needs.
+/// Number of bits that a dialogue needs.
 pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     match kind {
         Kind::Dialogues => 1,
@@ -97,7 +97,7 @@ pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     }
 }
 
-/// Gives what a filter admits of a record.
+/// Calls `found` for everything in a record that the filter accepts.
 pub(super) fn admit(
     filter: &Filter,
     kind: Kind,

@@ -1,7 +1,8 @@
-//! What a search asks of whatever holds the dialogues: an index on this machine, or one past it.
+//! The search engine interface: the operations that every engine provides, local or remote.
 //!
-//! An engine finds candidates by meaning and by words, and gives what is known of them. What is made of them (fusion,
-//! ranking again, groups, pages, hits) is made above it, once for all engines, so that they rank alike.
+//! An engine returns candidates by vector similarity and by keywords, and the records that belong to them. The
+//! layers above do the rest (fusion, reranking, grouping, paging), once for all engines. All engines therefore
+//! rank alike.
 
 use std::borrow::Cow;
 
@@ -16,93 +17,94 @@ use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_store::{Position, frame::Totals};
 use turnwise_text::Analyzer;
 
-/// Where the dialogues of an index are looked for. Any number of threads may ask.
+/// An engine that searches the dialogues of one index. Can be used from several threads.
 pub trait Engine: Send + Sync {
-    /// Where it is, for people.
+    /// Location of the index, for messages.
     fn place(&self) -> String;
 
-    /// What it can do of what not all can.
+    /// Optional features that this engine supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// How many dialogues and turns it holds.
+    /// Number of dialogues and turns.
     fn totals(&self) -> Totals;
 
-    /// Another number whenever something of it changed.
+    /// Number that changes with every change of the index.
     fn generation(&self) -> u64;
 
-    /// How its vectors were made; `None` if it has none.
+    /// How the vectors were made; `None` if the index has no vectors.
     fn recipe(&self) -> Option<&Recipe>;
 
-    /// Of which there are vectors, how many of a kind.
+    /// Number of vectors of a kind.
     fn rows(&self, kind: Kind) -> u64;
 
-    /// That there are no vectors, with how to get some.
+    /// Returns the error for an index without vectors. Its hint says how to make them.
     fn without_vectors(&self) -> Error;
 
-    /// What gives all dialogues vectors by another encoder, in words.
+    /// Command that encodes all dialogues again with the current encoder, as a sentence for users.
     fn how_to_encode_anew(&self) -> String;
 
-    /// Whether it can be searched by words, or why not.
+    /// Checks that keyword search is possible; the error says why not.
     fn has_words(&self) -> Result<()>;
 
-    /// What makes terms of texts and of queries.
+    /// The analyzer that splits texts and queries into terms.
     fn analyzer(&self) -> Analyzer;
 
-    /// What is looked for by the words of a text.
+    /// Returns the keyword query for a plain text.
     fn words(&self, text: &str) -> Words {
         Words::of_terms(self.analyzer().terms(text))
     }
 
-    /// An expression in the language of queries.
+    /// Parses a query in Tantivy's query language.
     fn expression(&self, text: &str) -> Result<Words>;
 
-    /// The terms of a text that tell most, at most so many.
+    /// Returns the most informative terms of a text, at most `most` of them.
     fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<Words>;
 
-    /// How many percent of random pairs are less near to each other than this cosine says; `None` if it does not know.
+    /// Percentage of random pairs whose cosine is lower than this one; `None` if unknown.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// What a search in these modes cannot find yet, and what takes it long, in words. `unasked` says that nobody asked for
-    /// these modes.
+    /// Notes for the user about records that a search in these modes cannot find yet, and about slow parts.
+    /// `unasked` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, unasked: bool) -> Vec<String>;
 
-    /// One look at it, by one request.
+    /// Opens a view for one request.
     fn view(&self) -> Box<dyn View + '_>;
 
-    /// The index on this machine, if it is one.
+    /// The local index, if this engine is one.
     fn embedded(&self) -> Option<&Embedded> {
         None
     }
 }
 
-/// One request's look at an engine. What it reads is of one moment as far as the engine can tell, and what was read once may
-/// be kept until the request is answered.
+/// One request's view of an engine. All reads see the same state as far as the engine can guarantee it. The
+/// view may cache what it reads until the request is answered.
 pub trait View {
-    /// Lets lists hold only what a filter admits, from now on. Gives how many that are, where the engine knows.
+    /// Restricts all later result lists to what the filter accepts. Returns the number of matches if the engine
+    /// knows it.
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
-    /// The nearest to a vector, best first; of equally near ones those with the greater ids first.
+    /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id.
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<List>;
 
-    /// Those that have most of the words, best first.
+    /// Returns the `k` best keyword matches, best first.
     fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List>;
 
-    /// What an id of a dialogue or an utterance names.
+    /// Resolves an id to a dialogue, and to a turn if it is the id of an utterance.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
 
-    /// A dialogue as it is now, with its number.
+    /// Reads the current version of a dialogue, with its sequence number.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Seq, Dialogue)>>;
 
-    /// The stored vector of a turn, or of the dialogue as a whole.
+    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
-    /// The cosine of what was found and a vector; `None` if it has none.
+    /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
     fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>>;
 
-    /// The turn of a dialogue that has most of the words, if one has any.
+    /// Returns the turn of a dialogue with the best keyword score; `None` if no turn matches.
     fn best_turn(&self, words: &Words, dialogue: &DialogueId) -> Result<Option<TurnNo>>;
 
-    /// What each of the words gave to what was found, as far as the engine tells.
+    /// Contribution of each term to the keyword score; empty if the engine does not support it.
     fn explain(
         &self,
         kind: Kind,
@@ -111,7 +113,8 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
-    /// Up to so many of the next dialogues that fit, perhaps none although there are more, and where to go on; `None` at the end.
+    /// Lists the next dialogues that match a filter, at most `most`, and the bookmark to continue from. The
+    /// list may be empty although more dialogues follow. The bookmark is `None` at the end.
     fn listed(
         &self,
         from: Bookmark,
@@ -119,116 +122,114 @@ pub trait View {
         most: usize,
     ) -> Result<(Vec<Dialogue>, Option<Bookmark>)>;
 
-    /// Where a list goes on behind a dialogue; `None` if it is not there.
+    /// Bookmark for the position after a dialogue; `None` if the dialogue does not exist.
     fn behind(&self, id: &DialogueId) -> Result<Option<Bookmark>>;
 
-    /// Says what will be asked for, so that an engine that is far away can fetch it all at once.
+    /// Announces what the request will read next. A remote engine can then fetch it in one round trip.
     fn ahead(&self, _kind: Kind, _of: &[Candidate], _what: Ahead) -> Result<()> {
         Ok(())
     }
 }
 
-/// How far a list of all dialogues has come. Each engine has an order of its own.
+/// Position in a listing of all dialogues. Each engine has its own order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bookmark {
-    /// Nothing was listed yet.
+    /// The start of the listing.
     Beginning,
-    /// In the order in which they came: what comes next lies there.
+    /// For listings in insertion order: position of the next record.
     At(Position),
-    /// In the order of their keys: what comes next has a greater one.
+    /// For listings in key order: the last key that was returned.
     Behind(IdKey),
 }
 
-/// What will be asked for.
+/// Data that a request announces with [`View::ahead`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     /// The dialogues.
     Records,
-    /// The vectors of what was found.
+    /// The vectors of the candidates.
     Vectors,
     /// The vectors of all turns of the dialogues.
     Turns,
 }
 
-/// By what is searched.
+/// Search modes of a request: dense, lexical or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchModes {
-    /// Nearest vectors.
+    /// Search by vector similarity.
     pub dense: bool,
-    /// Matching terms.
+    /// Search by keywords (BM25).
     pub lexical: bool,
 }
 
-/// What an engine can do of what not all can. What it cannot is an error, never another answer.
+/// Optional features of an engine. An unsupported request is an error; an engine never substitutes another
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// Queries in Tantivy's language.
+    /// Queries in Tantivy's query language.
     pub expressions: bool,
-    /// Looking at all vectors.
+    /// Exact search over all vectors.
     pub exact: bool,
-    /// What each term gave a hit.
+    /// Contribution of each term to the score of a hit.
     pub terms_explained: bool,
-    /// How near random pairs are to each other.
+    /// Similarity percentiles of random pairs.
     pub percentiles: bool,
-    /// Whatever goes over all dialogues: topics, duplicates, statistics, counts by values.
+    /// Operations over all dialogues: topics, duplicates, statistics, facet counts.
     pub surveys: bool,
-    /// Listing dialogues in the order in which they came.
+    /// Listing dialogues in insertion order.
     pub in_order: bool,
-    /// How many of a list it gives at most.
+    /// Maximum length of a result list.
     pub deepest: usize,
 }
 
-/// What a list found, before its record is read.
+/// An entry of a result list, before its record is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// The key of its dialogue's id.
+    /// Key of the dialogue's id.
     pub dialogue: IdKey,
-    /// The dialogue's number: another one when it was replaced.
+    /// Sequence number of the dialogue. It changes when the dialogue is replaced.
     pub seq: Seq,
-    /// Its turn; `None` for a whole dialogue.
+    /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
-    /// In the list's own measure.
+    /// Score in the units of the list: cosine or BM25.
     pub score: f32,
 }
 
-/// What was found in one way.
+/// Result list of one search mode.
 #[derive(Debug, Default)]
 pub struct List {
-    /// Best first.
+    /// Candidates, best first.
     pub found: Vec<Candidate>,
-    /// Whether there is nothing more.
+    /// True if the index has no further matches.
     pub exhausted: bool,
 }
 
-/// What is looked for by words.
+/// A keyword query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Words {
-    /// The terms, sorted.
+    /// Terms, sorted.
     pub terms: Vec<String>,
-    /// The text itself, for an engine that makes terms of it by its own rules.
+    /// The original text, for an engine that splits it into terms with its own analyzer.
     pub text: Option<String>,
-    /// The expression they come from, where there is one.
+    /// The query-language expression that the terms were taken from, if there is one.
     pub expression: Option<String>,
-    /// What of it was not understood, and so left out.
+    /// Warnings about parts of the query that could not be parsed and were ignored.
     pub warnings: Vec<String>,
 }
 
 impl Words {
-    /// Nothing but terms.
+    /// Creates a query from terms alone.
     pub fn of_terms(terms: Vec<String>) -> Self {
         Words { terms, ..Words::default() }
     }
 
-    /// Whether they can find nothing.
+    /// Returns true if the query cannot match anything.
     pub fn is_empty(&self) -> bool {
         self.expression.is_none() && self.terms.is_empty() && self.text.is_none()
     }
 }
 
-/// That an engine cannot do something.
+/// Returns the error for a feature that an engine does not support.
 pub fn unsupported(place: &str, what: &str, hint: &str) -> Error {
-    Error::Unsupported {
-        message: format!("{place}: {what} is not possible there"),
-        hint: Some(hint.to_owned()),
-    }
+    Error::Unsupported { message: format!("{place}: {what} is not supported"), hint: Some(hint.to_owned()) }
 }

@@ -1,4 +1,5 @@
-//! Search indexes over the utterances. All of them derive from the store and can be made anew.
+//! Search indexes over utterances and dialogues. All of them are derived from the record store and can be
+//! rebuilt.
 
 mod admitted;
 pub mod dense;

@@ -1,4 +1,4 @@
-//! Small JSON files with a version and a checksum, replaced as a whole.
+//! Small JSON files with a format version and a checksum. They are always replaced as a whole.
 
 use std::{fs, io, path::Path};
 
@@ -9,15 +9,15 @@ use turnwise_core::{
     files,
 };
 
-/// In front of the checksum; everything before it is covered.
+/// Text before the checksum. The checksum covers all bytes before this text.
 const SEAL: &str = "\"crc32\": \"";
 
-/// Replaces a file as a whole by [`sealed`] content.
+/// Replaces a file with [`sealed`] content.
 pub(super) fn write<T: Serialize>(path: &Path, content: &T) -> Result<()> {
     files::replace(path, sealed(content)?.as_bytes())
 }
 
-/// The text of such a file: `content`, and behind it a checksum of all bytes before.
+/// Returns the text of a sealed file: `content`, followed by a checksum of all bytes before it.
 pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
     let content = serde_json::to_string_pretty(content).map_err(|e| Error::Internal(e.to_string()))?;
     let mut text = format!("{{\n\"content\": {content},\n");
@@ -26,7 +26,8 @@ pub fn sealed<T: Serialize>(content: &T) -> Result<String> {
     Ok(text)
 }
 
-/// Reads one, whose content must have a field `format` of this number. `damaged` makes the error about what is wrong.
+/// Reads a sealed file. The field `format` of its content must equal `format`. `damaged` creates the error for
+/// a damaged file.
 pub(super) fn read<T: DeserializeOwned>(
     path: &Path,
     format: u32,
@@ -40,7 +41,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// The content of the text of such a file, wherever it was read; `path` is for errors.
+/// Parses the text of a sealed file from any source. `path` is used in errors only.
 pub fn unsealed<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,
@@ -63,7 +64,7 @@ pub fn unsealed<T: DeserializeOwned>(
         return Err(damaged(path, "its checksum is wrong".to_owned()));
     }
     let unreadable = |e: serde_json::Error| damaged(path, format!("it is unreadable: {e}"));
-    // The version first: another version may have other fields.
+    // Check the version first: another version may have other fields.
     let version: Sealed<Version> = serde_json::from_slice(text).map_err(unreadable)?;
     let found = version.content.format;
     if found != format {

@@ -1,30 +1,30 @@
-//! Whether what a name stands for is still as it was.
+//! Detects changes of the dialogues that a name refers to.
 
 use super::{connection::Connection, manifest::Manifest, schema::missing, target::Target};
 use turnwise_core::error::Result;
 use turnwise_index::vectors::Kind;
 use turnwise_store::frame::Totals;
 
-/// What a name stood for at a moment.
+/// State of a name at one moment: manifest and totals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MilvusVersion {
     manifest: Manifest,
     totals: Totals,
 }
 
-/// Looks at a name again and again, over one connection.
+/// Polls the state of a name over one connection.
 pub struct ChangeWatcher {
     connection: Connection,
 }
 
 impl ChangeWatcher {
-    /// Connects.
+    /// Opens a connection.
     pub fn open(target: &Target) -> Result<Self> {
         Ok(ChangeWatcher { connection: Connection::open(target)? })
     }
 
-    /// What the name stands for now. An error also where it cannot be searched, as after a start of the server: opening the
-    /// engine mends that.
+    /// Returns the current state of the name. It is an error if the collections are not loaded, for example
+    /// after a restart of the server; opening the engine loads them.
     pub fn look(&self) -> Result<MilvusVersion> {
         let connection = &self.connection;
         let Some(manifest) = connection.manifest()? else {
@@ -33,7 +33,7 @@ impl ChangeWatcher {
         let name = &connection.target.name;
         let rows = Kind::ALL.map(|kind| manifest.rows(name, kind));
         for collection in rows.iter().chain([&manifest.records(name)]) {
-            // Nothing has no key, and yet only what is loaded can be asked.
+            // No row has an empty key. The query only checks that the collection is loaded.
             connection.rows(collection, "key == \"\"", &["key"])?;
         }
         let totals = connection.totals(&manifest)?;

@@ -1,5 +1,5 @@
-//! A connection to a Milvus. Its client is asynchronous and everything above is not: what is asked of it runs on a few threads
-//! of its own, and who asks waits.
+//! Connection to a Milvus server. The client is asynchronous and the callers are not. Requests therefore run on
+//! a small thread pool, and callers block until the response is there.
 
 use std::{
     future::Future,
@@ -16,9 +16,9 @@ use tokio::runtime::{Builder, Runtime};
 use super::target::{Consistency, Target};
 use turnwise_core::error::{Error, Result};
 
-/// Whether anybody listens there is known after this time.
-const TO_CONNECT: Duration = Duration::from_secs(10);
-/// Threads that wait for servers.
+/// Maximum time to wait for the TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of threads of the asynchronous runtime.
 const THREADS: usize = 2;
 
 /// An open connection.
@@ -33,20 +33,20 @@ fn runtime() -> Result<&'static Runtime> {
         Builder::new_multi_thread().worker_threads(THREADS).thread_name("milvus").enable_all().build().ok()
     };
     RUNTIME.get_or_init(start).as_ref().ok_or_else(|| Error::Unavailable {
-        message: "no thread can be started that talks to Milvus".to_owned(),
+        message: "the threads for the connection to Milvus cannot be started".to_owned(),
         hint: None,
     })
 }
 
-/// Whether somebody listens there at all. The client tries for as long as it may, and then cannot say what was wrong.
-fn reach(target: &Target) -> Result<()> {
+/// Checks that the port is open. The client would retry until its timeout, and would not report the cause.
+fn check_reachable(target: &Target) -> Result<()> {
     let host = target.host.trim_matches(['[', ']']);
     let places = (host, target.port)
         .to_socket_addrs()
         .map_err(|e| unreachable(target, "connecting", &e.to_string()))?;
-    let mut why = "its name has no address".to_owned();
+    let mut why = "the host name has no address".to_owned();
     for place in places {
-        match TcpStream::connect_timeout(&place, target.timeout.min(TO_CONNECT)) {
+        match TcpStream::connect_timeout(&place, target.timeout.min(CONNECT_TIMEOUT)) {
             Ok(_) => return Ok(()),
             Err(e) => why = e.to_string(),
         }
@@ -54,14 +54,14 @@ fn reach(target: &Target) -> Result<()> {
     Err(unreachable(target, "connecting", &why))
 }
 
-/// Waits for what a future gives.
+/// Blocks until a future is complete.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
 
 impl Connection {
     pub(super) fn open(target: &Target) -> Result<Self> {
-        reach(target)?;
+        check_reachable(target)?;
         let retry = RetryConfig::new()
             .max_attempts(target.attempts)
             .max_retry_timeout(target.timeout)
@@ -70,11 +70,11 @@ impl Connection {
         let mut config = ConnectConfig::new()
             .uri(target.uri())
             .secure(target.tls)
-            // Somebody listens there: it may take as long to greet as to answer.
+            // The port is open: allow the handshake as much time as a request.
             .connect_timeout(target.timeout)
             .rpc_timeout(target.timeout)
             .retry(retry)
-            // Nobody is told what is searched for.
+            // Telemetry could report queries to others.
             .telemetry(TelemetryConfig::new().enabled(false));
         if let Some(token) = &target.token {
             config = config.token(token.as_str());
@@ -86,8 +86,8 @@ impl Connection {
         Ok(Connection { client, target: target.clone() })
     }
 
-    /// Asks something of the server. `what` says what was tried if that fails: `searching`.
-    pub(super) fn ask<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
+    /// Sends a request to the server. `what` names the operation for the error message, such as `searching`.
+    pub(super) fn call<T>(&self, what: &str, future: impl Future<Output = Result<T, Failure>>) -> Result<T> {
         wait(future)?.map_err(|e| failed(&self.target, what, &e))
     }
 
@@ -101,7 +101,7 @@ impl Connection {
     }
 }
 
-/// The failure at the bottom of those that only say that they were tried again.
+/// Returns the original failure inside nested retry errors.
 fn last(failure: &Failure) -> &Failure {
     match failure {
         Failure::RetryExhausted { source, .. } => last(source),
@@ -109,7 +109,7 @@ fn last(failure: &Failure) -> &Failure {
     }
 }
 
-/// Whether an answer was larger than the client takes.
+/// Returns true if a response was larger than the client accepts.
 pub(super) fn is_too_large(failure: &Failure) -> bool {
     match last(failure) {
         Failure::Grpc(status) => status.message().contains("message length too large"),
@@ -117,7 +117,7 @@ pub(super) fn is_too_large(failure: &Failure) -> bool {
     }
 }
 
-/// What went wrong, in words.
+/// Converts a client failure to an error with a message for users.
 pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     let server = target.server();
     match last(failure) {
@@ -125,8 +125,8 @@ pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
             let code = format!("{:?}", status.code());
             match code.as_str() {
                 "Unauthenticated" | "PermissionDenied" => Error::Unavailable {
-                    message: format!("Milvus at {server} lets nobody in ({what}): {}", status.message()),
-                    hint: Some("give it `user:password` or its key in TURNWISE_MILVUS_TOKEN".to_owned()),
+                    message: format!("Milvus at {server} denied access ({what}): {}", status.message()),
+                    hint: Some("set TURNWISE_MILVUS_TOKEN to `user:password` or to an API key".to_owned()),
                 },
                 "DeadlineExceeded" | "Cancelled" => slow(target, what),
                 _ => unreachable(target, what, status.message()),
@@ -134,8 +134,8 @@ pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
         }
         Failure::Timeout(_) | Failure::Cancelled(_) => slow(target, what),
         Failure::Server(e) if is_login(e.code()) => Error::Unavailable {
-            message: format!("Milvus at {server} lets nobody in ({what}): {}", e.reason()),
-            hint: Some("give it `user:password` or its key in TURNWISE_MILVUS_TOKEN".to_owned()),
+            message: format!("Milvus at {server} denied access ({what}): {}", e.reason()),
+            hint: Some("set TURNWISE_MILVUS_TOKEN to `user:password` or to an API key".to_owned()),
         },
         Failure::Server(e) => Error::Unavailable {
             message: format!("Milvus at {server} failed {what}: {} (code {})", e.reason(), e.code()),
@@ -145,7 +145,7 @@ pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     }
 }
 
-/// The codes of Milvus for a missing or a wrong login.
+/// Milvus error codes for missing or wrong credentials.
 fn is_login(code: i32) -> bool {
     matches!(code, 1400..=1402)
 }
@@ -157,13 +157,13 @@ fn slow(target: &Target, what: &str) -> Error {
             target.server(),
             target.timeout.as_secs()
         ),
-        hint: Some("put `?timeout=SECONDS` behind its address to wait longer".to_owned()),
+        hint: Some("append `?timeout=SECONDS` to the address to wait longer".to_owned()),
     }
 }
 
 fn unreachable(target: &Target, what: &str, why: &str) -> Error {
     Error::Unavailable {
         message: format!("Milvus at {} cannot be reached ({what}): {why}", target.server()),
-        hint: Some("is it running there, and is that its port?".to_owned()),
+        hint: Some("check that the server runs and that the port is correct".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Searching in Milvus.
+//! Search engine over the collections of a Milvus server.
 
 use super::{connection::Connection, manifest::Manifest, reading::DEEPEST, target::Target, view::MilvusView};
 use turnwise_core::error::{Error, Result};
@@ -9,7 +9,7 @@ use turnwise_index::{
 use turnwise_store::frame::Totals;
 use turnwise_text::Analyzer;
 
-/// Dialogues in a Milvus, ready to be searched.
+/// Dialogues in Milvus, opened for searching.
 pub struct Milvus {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
@@ -18,13 +18,13 @@ pub struct Milvus {
 }
 
 impl Milvus {
-    /// Opens what a name stands for, and brings it to where it is searched.
+    /// Opens the generation that a name refers to, and loads it into memory on the server.
     pub fn open(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         Milvus::of(connection, manifest)
     }
 
-    /// Opens a generation that is loaded.
+    /// Opens a generation that is already loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let analyzer = manifest.terms_by()?;
         let totals = connection.totals(&manifest)?;
@@ -77,7 +77,7 @@ impl Engine for Milvus {
         Error::Input {
             message: format!("the dialogues at {} have no vectors", self.place()),
             hint: Some(format!(
-                "`turnwise encode --engine {} --model MODEL` makes some; or search by words (--mode bm25)",
+                "`turnwise encode --engine {} --model MODEL` creates them; or search by keywords (--mode bm25)",
                 self.place()
             )),
         }
@@ -85,7 +85,7 @@ impl Engine for Milvus {
 
     fn how_to_encode_anew(&self) -> String {
         format!(
-            "`turnwise encode --engine {} --replace` encodes everything by the encoder that is here now",
+            "`turnwise encode --engine {} --replace` encodes everything again with the current encoder",
             self.place()
         )
     }
@@ -99,20 +99,20 @@ impl Engine for Milvus {
     }
 
     fn words(&self, text: &str) -> Words {
-        let theirs = self.manifest.words.is_some();
-        Words { text: theirs.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
+        let server_side = self.manifest.words.is_some();
+        Words { text: server_side.then(|| text.to_owned()), ..Words::of_terms(self.analyzer.terms(text)) }
     }
 
     fn expression(&self, _: &str) -> Result<Words> {
-        Err(unsupported(&self.place(), "a query in Tantivy's language", "look for words alone"))
+        Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
-    /// Milvus does not tell how many documents have a term, and so not which tell most: all are looked for, which ranks alike
-    /// as far as the others tell little.
+    /// Milvus does not report document frequencies, and the most informative terms are unknown. The query
+    /// contains all terms; common terms hardly change the ranking.
     fn telling(&self, text: &str, _: Kind, most: usize) -> Result<Words> {
         let words = self.words(text);
         let note = format!(
-            "all {} different words are looked for: Milvus does not tell which {most} of them tell most",
+            "the query contains all {} different words: Milvus cannot select the {most} most informative ones",
             words.terms.len()
         );
         let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };

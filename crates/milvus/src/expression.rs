@@ -1,8 +1,9 @@
-//! A typed filter as an expression of Milvus. No text gets into it but by [`names::quoted`].
+//! Translates a typed filter to a Milvus filter expression. All texts are escaped with [`names::quoted`].
 //!
-//! Rows have what is asked for in three forms: every value with its field in a list (`facts`), for what is the same; the least
-//! and the greatest of each field (`bounds`), for what is more or less; and all texts of a field in one (`folds`), for what
-//! stands in it.
+//! Rows contain the values of their fields in three columns:
+//! - `facts`: a list of `field=value` texts, for equality.
+//! - `bounds`: the minimum and the maximum of each field, for comparisons.
+//! - `folds`: all texts of a field in one, in lower case, for substring search.
 
 use super::names;
 use turnwise_core::error::{Error, Result};
@@ -12,7 +13,7 @@ use turnwise_corpus::filter::{
 };
 use turnwise_index::vectors::Kind;
 
-/// The expression that a row must fit.
+/// Returns the expression for a filter.
 pub(super) fn of(filter: &Filter, kind: Kind) -> Result<String> {
     node(&filter.tree(), kind)
 }
@@ -34,12 +35,12 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     let Condition { field, comparison, wanted } = condition;
     match (field.as_str(), comparison) {
         ("text", Comparison::Contains) if kind == Kind::Utterances => contains("said", wanted),
-        ("text", _) => Err(not_there(match kind {
-            Kind::Utterances => "comparing whole texts of turns",
-            Kind::Dialogues => "a filter over the texts of whole dialogues",
+        ("text", _) => Err(unsupported(match kind {
+            Kind::Utterances => "comparing the whole text of a turn",
+            Kind::Dialogues => "a filter on the text of whole dialogues",
         })),
         ("turn", _) if kind == Kind::Dialogues => {
-            Err(not_there("a filter over the numbers of turns in whole dialogues"))
+            Err(unsupported("a filter on turn numbers of whole dialogues"))
         }
         (_, Comparison::Contains) => {
             let column = format!("folds[{}]", names::quoted(&names::key(field)));
@@ -50,7 +51,7 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// What may stand in the place of a value, as texts: a number that is wanted fits a text, too, if it is written so.
+/// The value as text. A number or a time in a filter also matches a text field with the same spelling.
 fn written(wanted: &Known<'_>) -> String {
     match wanted {
         Known::Text(text) => (*text).to_owned(),
@@ -62,13 +63,13 @@ fn written(wanted: &Known<'_>) -> String {
 fn contains(column: &str, wanted: &Known<'_>) -> Result<String> {
     let folded = names::folded(&written(wanted));
     if folded.contains(super::rows::BETWEEN) {
-        return Err(not_there("a filter with control characters"));
+        return Err(unsupported("a filter with control characters"));
     }
     Ok(format!("{column} like {}", names::quoted(&format!("%{folded}%"))))
 }
 
 fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
-    // The corpus is where rows lie: those of others need not be looked at.
+    // The corpus is the partition key. This condition limits the search to one partition.
     if let ("source", Known::Text(corpus)) = (field, wanted) {
         return Ok(format!("corpus == {}", names::quoted(corpus)));
     }
@@ -79,13 +80,16 @@ fn same(field: &str, wanted: &Known<'_>) -> Result<String> {
         Known::Time(time) => facts.push(names::fact(field, 'i', &time.to_string())),
     }
     if facts.iter().any(|fact| fact.len() > names::LONGEST_FACT) {
-        return Err(not_there(&format!("comparing with a value of more than {} bytes", names::LONGEST_FACT)));
+        return Err(unsupported(&format!(
+            "comparing with a value of more than {} bytes",
+            names::LONGEST_FACT
+        )));
     }
     let facts: Vec<String> = facts.iter().map(|fact| names::quoted(fact)).collect();
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
 }
 
-/// Some value is less exactly if the least one is, and greater if the greatest one is.
+/// At least one value is less if the minimum is less, and greater if the maximum is greater.
 fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
     let (sign, end) = match comparison {
         Comparison::Less => ("<", "least"),
@@ -106,9 +110,9 @@ fn ordered(field: &str, comparison: Comparison, wanted: &Known<'_>) -> String {
     }
 }
 
-fn not_there(what: &str) -> Error {
+fn unsupported(what: &str) -> Error {
     Error::Unsupported {
-        message: format!("{what} is not possible in Milvus"),
-        hint: Some("`text~WORD` filters utterances; an index on this machine can do all filters".to_owned()),
+        message: format!("{what} is not supported in Milvus"),
+        hint: Some("`text~WORD` filters utterances; a local index supports all filters".to_owned()),
     }
 }

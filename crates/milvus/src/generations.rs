@@ -1,4 +1,5 @@
-//! A generation beside the one in use: filled unseen, gone on with after a stop, and put in the place of the other in one step.
+//! Generations of collections. A new generation is filled while the old one is in use, and replaces it in one
+//! step. An interrupted build can be continued.
 
 use std::{thread, time::Duration};
 
@@ -15,40 +16,40 @@ use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::{Kind, Recipe};
 use turnwise_text::Analyzer;
 
-/// Whoever searches a name looks what it stands for every two seconds, and has time to open the new generation, with its
-/// encoder, before the former one goes.
+/// Time before the old generation is removed. Searching processes check the name every two seconds, and need
+/// time to open the new generation and its encoder.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A generation that nobody sees yet.
-pub(super) struct Next {
+/// A generation that is not in use yet.
+pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
-    /// The one that is in use.
-    former: Option<Manifest>,
+    /// The generation in use.
+    previous: Option<Manifest>,
 }
 
-/// What becomes of a generation that was begun and not finished.
+/// What to do with an unfinished generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// It is gone on with, if it was begun with the same recipe. Whoever does that takes out what does not belong there.
+    /// Continue it if it has the same recipe. The caller must remove what does not belong there.
     GoOn,
-    /// It is made anew.
+    /// Delete it and start again.
     ThrowAway,
 }
 
-/// The generation behind the one in use.
+/// Opens or creates the generation after the one in use.
 pub(super) fn next(
     connection: &Connection,
     analyzer: Analyzer,
     recipe: Option<Recipe>,
     unfinished: Unfinished,
-) -> Result<Next> {
-    let former = connection.manifest()?;
-    let number = former.as_ref().map_or(1, |former| former.generation + 1);
+) -> Result<NextGeneration> {
+    let previous = connection.manifest()?;
+    let number = previous.as_ref().map_or(1, |previous| previous.generation + 1);
     let words = connection.target.analyzer.clone();
-    let words = words.or_else(|| former.as_ref().and_then(|former| former.words.clone()));
+    let words = words.or_else(|| previous.as_ref().and_then(|previous| previous.words.clone()));
     let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
-    // It is made last: where it is, the others are.
+    // This collection is created last: if it exists, the others do too.
     let begun = match connection.exists(&dialogues)? {
         true => connection.manifest_of(&dialogues),
         false => Ok(None),
@@ -57,39 +58,39 @@ pub(super) fn next(
         Ok(Some(begun)) if unfinished == Unfinished::GoOn && begun.is_alike(&manifest) => {
             connection.load(&begun)?;
         }
-        // Whatever it is, no name stands for it.
+        // The unfinished generation is not usable. It was never in use, so replace it.
         Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
         Err(e) => return Err(e),
     }
-    Ok(Next { manifest, former })
+    Ok(NextGeneration { manifest, previous })
 }
 
-impl Next {
-    /// Lets the name stand for this generation, and removes the one that it stood for.
+impl NextGeneration {
+    /// Switches the name to this generation, and removes the previous one.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
-        let Some(former) = &self.former else { return Ok(()) };
+        let Some(previous) = &self.previous else { return Ok(()) };
         thread::sleep(GRACE);
-        connection.remove(former)
+        connection.remove(previous)
     }
 }
 
 impl Connection {
-    /// Writes down what a generation in use was made with, in the place of what stood there.
-    pub(super) fn restate(&self, manifest: &Manifest) -> Result<()> {
+    /// Replaces the manifest that is stored with a generation in use.
+    pub(super) fn store_manifest(&self, manifest: &Manifest) -> Result<()> {
         let request = AlterCollectionPropertiesRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
             .property(PROPERTY, manifest.as_text()?)
             .build();
-        self.ask("changing what a collection says of itself", async {
+        self.call("changing the properties of a collection", async {
             self.client.alter_collection_properties(request?).await
         })
     }
 
-    /// Takes the name away, and then what it stood for.
+    /// Removes the name, and then the collections that it refers to.
     pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
         let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
-        self.ask("taking a name away", async { self.client.drop_alias(request?).await })?;
+        self.call("removing an alias", async { self.client.drop_alias(request?).await })?;
         self.remove(manifest)
     }
 
@@ -106,6 +107,6 @@ impl Connection {
             return Ok(());
         }
         let request = DropCollectionRequest::builder().collection_name(collection).build();
-        self.ask("removing a collection", async { self.client.drop_collection(request?).await })
+        self.call("removing a collection", async { self.client.drop_collection(request?).await })
     }
 }

@@ -1,22 +1,22 @@
-//! The engine past one machine: dialogues, their vectors and their words in Milvus.
+//! Remote search engine: dialogues, their vectors and their keywords in Milvus.
 //!
 //! ```text
-//! chats                      an alias: the name that users know; it stands for the dialogues of the generation in use
-//! chats_g1_dialogues         a row a dialogue: its words, its vector, what filters ask; its properties hold the manifest
-//! chats_g1_utterances        a row a turn: the same
+//! chats                      an alias: the name that users know; it refers to the generation in use
+//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; its properties hold the manifest
+//! chats_g1_utterances        a row per turn: the same columns
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```
 //!
-//! **A dialogue counts when its record does.** Its rows are written first, under names that hold the version of their
-//! content; then the first piece of its record, by one row. Whoever finds a row of another version than the record has
-//! passes it over: so a change is seen whole or not at all, whenever the one who made it dies. What is left behind is
-//! removed by the next ingest of the same dialogue.
+//! **The record of a dialogue decides which version is current.** The rows are written first; their ids contain the
+//! version of the content. Then the first piece of the record is written, as one row. Readers skip rows of other
+//! versions than the record's. A change is therefore visible completely or not at all, even after a crash. The next
+//! ingest of the same dialogue removes leftover rows.
 //!
-//! **A generation is exchanged as a whole.** What takes the place of what is there (another encoder, another corpus, an index
-//! that moves in) is filled beside it under the next number, which no name stands for; then the alias is switched.
+//! **A generation is replaced as a whole.** A new encoder, a new corpus or a moved index fills a new generation with the
+//! next number, which is not visible yet. Then the alias is switched.
 //!
-//! Words are our own terms, written so that any of Milvus's tokenizers leaves them as they are; filters are expressions
-//! made of the typed filter. Fusion, ranking again and everything else is made above, as for an index on this machine.
+//! Keywords are the terms of turnwise's analyzer, encoded so that every Milvus tokenizer keeps them unchanged. Filters
+//! are translated to Milvus expressions. Fusion and reranking are done by the layers above, as for a local index.
 
 mod change_watcher;
 mod connection;

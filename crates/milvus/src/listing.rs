@@ -1,4 +1,4 @@
-//! Listing dialogues, some at a time.
+//! Lists dialogues page by page.
 
 use milvus::v2::request::dql::QueryRequest;
 
@@ -7,19 +7,20 @@ use super::{
     expression,
     manifest::Manifest,
     names,
-    reading::{columns, odd},
+    reading::{columns, unexpected_data},
     rows::{Version, key_of, key_text},
 };
 use turnwise_core::{error::Result, ids::IdKey};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::vectors::Kind;
 
-/// So many rows of a list are looked at before others have their turn.
+/// Maximum number of rows read per call, to keep calls short.
 const PAGE: usize = 200;
 
 impl Connection {
-    /// Up to so many of the next dialogues that fit, in the order of their keys, and the key to go on behind; `None` at the
-    /// end. What Milvus says of a row is not enough: the record, and the filter itself, have the last word.
+    /// Lists the next dialogues that match a filter, at most `most`, in key order, and the key to continue
+    /// after. The key is `None` at the end. The record and the filter itself decide: the columns in Milvus may
+    /// belong to an old version.
     pub(super) fn listed(
         &self,
         manifest: &Manifest,
@@ -32,7 +33,7 @@ impl Connection {
         if let Some(filter) = filter {
             conditions.push(expression::of(filter, Kind::Dialogues)?);
         }
-        // A row's name is its dialogue's key, a hyphen and its version; a full stop comes behind the hyphen.
+        // A row id is the key, a hyphen and the version. A full stop sorts after the hyphen.
         conditions
             .extend(behind.map(|key| format!("id > {}", names::quoted(&format!("{}.", key_text(key))))));
         let mut rows = self.next_rows(manifest, &conditions.join(" and "), page)?;
@@ -48,9 +49,10 @@ impl Connection {
         Ok((found.collect(), last.filter(|_| !ended)))
     }
 
-    /// The next rows of dialogues in the order of their names.
+    /// Reads the next rows of dialogues, sorted by row id.
     fn next_rows(&self, manifest: &Manifest, filter: &str, most: usize) -> Result<Vec<(IdKey, Version)>> {
-        // As the walks of Milvus' own clients ask for it: without these a limit leaves out any rows, not the last ones.
+        // The iterators of Milvus' own clients set these parameters. Without them, a limit returns arbitrary
+        // rows instead of the first ones.
         let in_order = ["iterator", "reduce_stop_for_best"].map(|name| (name.to_owned(), "true".to_owned()));
         let request = QueryRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
@@ -60,17 +62,18 @@ impl Connection {
             .extra_params(in_order.into())
             .consistency_level(self.consistency())
             .build();
-        let answer = self.ask("listing", async { self.client.query(request?).await })?;
+        let answer = self.call("listing", async { self.client.query(request?).await })?;
         let results = answer.results();
         let answer = columns(results);
         let (names, keys) = (answer.texts("id"), answer.texts("key"));
         let versions = answer.numbers("version");
         if [keys.len(), versions.len()] != [names.len(); 2] {
-            return Err(odd(&self.target.to_string(), "columns of different lengths"));
+            return Err(unexpected_data(&self.target.to_string(), "columns of different lengths"));
         }
         let mut rows = Vec::with_capacity(names.len());
         for ((name, key), version) in names.iter().zip(keys).zip(versions) {
-            let key = key_of(key).ok_or_else(|| odd(&self.target.to_string(), "a row without a key"))?;
+            let key = key_of(key)
+                .ok_or_else(|| unexpected_data(&self.target.to_string(), "a row without a key"))?;
             rows.push((name, (key, Version(*version))));
         }
         rows.sort_by_key(|(name, _)| *name);

@@ -1,4 +1,4 @@
-//! What a generation of collections is: kept with the collection of its dialogues.
+//! Manifest of a generation of collections, stored as a property of its dialogue collection.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::{Kind, Recipe};
 use turnwise_text::Analyzer;
 
-/// The shape of collections that this build writes and reads.
+/// Version of the collection schemas that this build writes and reads.
 pub(super) const FORMAT: u32 = 1;
-/// The property of a collection in which it lies.
+/// Name of the collection property that stores the manifest.
 pub(super) const PROPERTY: &str = "turnwise.manifest";
 
-/// What a generation of collections was made with.
+/// How a generation of collections was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     pub(super) format: u32,
-    /// The generation's number; another one has collections of its own.
+    /// Number of the generation. Each generation has its own collections.
     pub generation: u64,
-    /// What made the terms.
+    /// Analyzer that produced the terms.
     pub(super) analyzer: String,
-    /// Which analyzer of Milvus made terms of the texts, in place of that one.
+    /// Milvus analyzer that splits the texts, instead of turnwise's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<String>,
-    /// What made the vectors; without one there are none.
+    /// How the vectors were made; `None` if there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
 }
 
 impl Manifest {
-    /// That of a new generation.
+    /// Creates the manifest of a new generation.
     pub(super) fn new(
         generation: u64,
         analyzer: Analyzer,
@@ -44,8 +44,8 @@ impl Manifest {
             format: u32,
         }
         let unreadable = |e: serde_json::Error| Error::Unavailable {
-            message: format!("{place}: what it says of itself is unreadable: {e}"),
-            hint: Some("take another collection, or remove this one".to_owned()),
+            message: format!("{place}: the manifest is unreadable: {e}"),
+            hint: Some("use another collection, or remove this one".to_owned()),
         };
         let Version { format } = serde_json::from_str(text).map_err(unreadable)?;
         if format != FORMAT {
@@ -54,7 +54,8 @@ impl Manifest {
                     "{place} has format version {format}, and this turnwise reads version {FORMAT}"
                 ),
                 hint: Some(
-                    "take the turnwise that wrote it, or ingest anew into another collection".to_owned(),
+                    "use the turnwise version that wrote it, or ingest again into another collection"
+                        .to_owned(),
                 ),
             });
         }
@@ -65,27 +66,27 @@ impl Manifest {
         serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
     }
 
-    /// What makes terms here: of what is looked for, and of what is marked in a hit.
+    /// Returns the analyzer for queries and for highlighting.
     pub fn terms_by(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
 
-    /// The name of the collection of a kind.
+    /// Returns the collection name of a kind.
     pub(super) fn rows(&self, name: &str, kind: Kind) -> String {
         format!("{name}_g{}_{}", self.generation, kind.name())
     }
 
-    /// The name of the collection of records.
+    /// Returns the collection name of the records.
     pub(super) fn records(&self, name: &str) -> String {
         format!("{name}_g{}_records", self.generation)
     }
 
-    /// The names of all its collections.
+    /// Returns the names of all collections.
     pub(super) fn collections(&self, name: &str) -> [String; 3] {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
 
-    /// Whether what the other has could stand here, too.
+    /// Returns true if the other generation would have the same terms and vectors.
     pub(super) fn is_alike(&self, other: &Manifest) -> bool {
         let made = |manifest: &Manifest| {
             let recipe = manifest.recipe.as_ref();

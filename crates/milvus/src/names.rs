@@ -1,15 +1,15 @@
-//! How texts, names and terms are written so that Milvus takes them for nothing else.
+//! Encodings of texts, field names and terms for Milvus expressions and columns.
 
 use std::fmt::Write;
 
-/// In front of a term that is written in hexadecimal digits.
-const CODED: &str = "zq";
-/// Longer texts of a field do not fit into it.
+/// Prefix of a term that is written in hexadecimal.
+const HEX_PREFIX: &str = "zq";
+/// Maximum number of bytes in a text column.
 pub(super) const LONGEST_TEXT: usize = 65_535;
-/// A value with its field's name; what is longer is in no list of them.
+/// Maximum number of bytes of a fact (field name and value). Longer facts are not stored.
 pub(super) const LONGEST_FACT: usize = 2_048;
 
-/// A text as an expression has it.
+/// Returns a text as a quoted string literal of an expression.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -26,7 +26,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A number as an expression has it: whole ones without a point, as far as they are exact.
+/// Returns a number as a literal of an expression. Exact integers have no decimal point.
 pub(super) fn number(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 9e15 {
         true => format!("{}", number as i64),
@@ -34,7 +34,8 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// A field's name as a key of a JSON column: letters, digits, dots and lines, whatever the key of the metadata is.
+/// Returns a field name as a key of a JSON column. Metadata names with other characters than ASCII letters,
+/// digits, `.`, `_` and `-` are encoded in hexadecimal.
 pub(super) fn key(field: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match field.strip_prefix("meta.") {
@@ -43,13 +44,13 @@ pub(super) fn key(field: &str) -> String {
     }
 }
 
-/// A field and a value as one text, from which no other field with another value can come.
+/// Returns a field and a value as one text, unique for each pair.
 pub(super) fn fact(field: &str, kind: char, value: &str) -> String {
     format!("{}:{field}={kind}{value}", field.len())
 }
 
-/// A text for `like`: in small letters, and nothing in it that `like` takes for a pattern. Not every server lets a pattern's
-/// signs be escaped.
+/// Returns a text for `like`: in lower case, with the wildcard characters replaced. Some servers do not support
+/// escapes in patterns.
 pub(super) fn folded(text: &str) -> String {
     let unlike = |c: char| match c {
         '%' => '\u{e001}',
@@ -60,8 +61,8 @@ pub(super) fn folded(text: &str) -> String {
     text.to_lowercase().chars().map(unlike).collect()
 }
 
-/// Terms as one text that a tokenizer takes apart into the same terms: those that are more than small letters and digits are
-/// written in hexadecimal digits.
+/// Joins terms into one text that a tokenizer splits into the same terms. A term with other characters than
+/// ASCII lower-case letters and digits is written in hexadecimal.
 pub(super) fn terms<'a>(terms: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for term in terms {
@@ -69,10 +70,10 @@ pub(super) fn terms<'a>(terms: impl Iterator<Item = &'a str>) -> String {
             text.push(' ');
         }
         let plain = term.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        match plain && !term.starts_with(CODED) {
+        match plain && !term.starts_with(HEX_PREFIX) {
             true => text.push_str(term),
             false => {
-                text.push_str(CODED);
+                text.push_str(HEX_PREFIX);
                 text.push_str(&hex(term));
             }
         }

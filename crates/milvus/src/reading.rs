@@ -1,4 +1,4 @@
-//! Reading rows by their names, however large they are: an answer that is larger than the client takes is asked for in parts.
+//! Reads rows by id or key. A response that is too large for the client is requested in parts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,41 +18,41 @@ use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::Kind;
 use turnwise_store::frame::Totals;
 
-/// Milvus gives no more rows at once.
+/// Maximum number of rows that Milvus returns for one query.
 pub(super) const DEEPEST: usize = 16_384;
-/// So many names are asked for at once.
+/// Maximum number of ids in one request.
 const AT_ONCE: usize = 1_000;
-/// So many pieces of one record are asked for at once, where all of them are too much.
+/// Number of pieces of one record per request, when all pieces together are too large.
 const PIECES: usize = 32;
 
-/// The columns of an answer by their names.
+/// Returns the columns of a response by name.
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
     Answer::of(results.get_output_fields())
 }
 
-/// That rows are not what turnwise writes.
-pub(super) fn odd(place: &str, what: &str) -> Error {
+/// Returns the error for rows that turnwise did not write.
+pub(super) fn unexpected_data(place: &str, what: &str) -> Error {
     Error::Unavailable {
-        message: format!("{place} gave what turnwise did not put there: {what}"),
-        hint: Some("does something else write to its collections?".to_owned()),
+        message: format!("{place} returned data that turnwise did not write: {what}"),
+        hint: Some("check whether another program writes to its collections".to_owned()),
     }
 }
 
 impl Connection {
-    /// How many dialogues and turns a generation has.
+    /// Number of dialogues and turns of a generation.
     pub(super) fn totals(&self, manifest: &Manifest) -> Result<Totals> {
         let count = |kind| self.count(&manifest.rows(&self.target.name, kind));
         Ok(Totals { dialogues: count(Kind::Dialogues)?, turns: count(Kind::Utterances)? })
     }
 
-    /// How many rows a collection has.
+    /// Number of rows of a collection.
     pub(super) fn count(&self, collection: &str) -> Result<u64> {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .output_fields(["count(*)"])
             .consistency_level(self.consistency())
             .build();
-        let answer = self.ask("counting", async { self.client.query(request?).await })?;
+        let answer = self.call("counting", async { self.client.query(request?).await })?;
         let count = match answer.results().get_output_fields().first() {
             Some(FieldData::Int64 { values, .. }) => values.first().copied().unwrap_or(0),
             _ => 0,
@@ -60,12 +60,12 @@ impl Connection {
         Ok(count.unsigned_abs())
     }
 
-    /// The rows that fit an expression, with these of their columns.
+    /// Returns these columns of the rows that match an expression.
     pub(super) fn rows(&self, collection: &str, filter: &str, columns: &[&str]) -> Result<QueryResults> {
         self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
     }
 
-    /// The same; the inner error is that the answer is too large.
+    /// Like `rows`. The inner error means that the response is too large.
     fn query(
         &self,
         collection: &str,
@@ -86,14 +86,15 @@ impl Connection {
         }
     }
 
-    /// Reads the rows that have one of these texts in a column. Gives those whose rows are too large even alone.
-    pub(super) fn named(
+    /// Reads the rows whose `column` has one of these texts. Returns the texts whose rows are too large even
+    /// for a request of their own.
+    pub(super) fn rows_by(
         &self,
         collection: &str,
         column: &str,
         of: &[String],
         wanted: &[&str],
-        see: &mut dyn FnMut(&Answer<'_>) -> Result<()>,
+        visit: &mut dyn FnMut(&Answer<'_>) -> Result<()>,
     ) -> Result<Vec<String>> {
         let mut parts: Vec<&[String]> = of.chunks(AT_ONCE).rev().collect();
         let mut alone = Vec::new();
@@ -102,7 +103,7 @@ impl Connection {
             let filter = format!("{column} in [{}]", quoted.join(", "));
             match self.query(collection, &filter, wanted)? {
                 Ok(results) if results.get_output_fields().first().map_or(0, length) < DEEPEST => {
-                    see(&columns(&results))?;
+                    visit(&columns(&results))?;
                 }
                 _ if part.len() > 1 => {
                     let (left, right) = part.split_at(part.len() / 2);
@@ -114,7 +115,7 @@ impl Connection {
         Ok(alone)
     }
 
-    /// Reads the dialogues of these keys, as far as they are there, each in the version that counts.
+    /// Reads the dialogues with these keys, each in its current version. Missing ones are left out.
     pub(super) fn dialogues(
         &self,
         manifest: &Manifest,
@@ -124,7 +125,7 @@ impl Connection {
         let keys: Vec<String> = keys.iter().map(|key| key_text(*key)).collect();
         let mut read = Pieces::default();
         let place = self.target.to_string();
-        let large = self.named(records, "key", &keys, &WANTED, &mut |answer| read.add(answer, &place))?;
+        let large = self.rows_by(records, "key", &keys, &COLUMNS, &mut |answer| read.add(answer, &place))?;
         for key in large {
             for first in (0..).step_by(PIECES) {
                 let filter = format!(
@@ -132,18 +133,18 @@ impl Connection {
                     names::quoted(&key),
                     first + PIECES
                 );
-                let results = self.rows(records, &filter, &WANTED)?;
+                let results = self.rows(records, &filter, &COLUMNS)?;
                 read.add(&columns(&results), &place)?;
                 if results.get_output_fields().first().map_or(0, length) == 0 {
                     break;
                 }
             }
         }
-        read.put_together(&place)
+        read.assemble(&place)
     }
 }
 
-/// How many rows a column has.
+/// Number of rows in a column.
 fn length(column: &FieldData) -> usize {
     match column {
         FieldData::VarChar { values, .. } => values.len(),
@@ -154,12 +155,12 @@ fn length(column: &FieldData) -> usize {
     }
 }
 
-const WANTED: [&str; 5] = ["key", "version", "piece", "pieces", "json"];
+const COLUMNS: [&str; 5] = ["key", "version", "piece", "pieces", "json"];
 
 /// Pieces of records.
 #[derive(Default)]
 struct Pieces {
-    /// Which version counts, and of how many pieces it is: the first piece says it.
+    /// Current version of each dialogue and its number of pieces, as stated by the first piece.
     first: HashMap<IdKey, (i64, i64)>,
     texts: HashMap<(IdKey, i64), BTreeMap<i64, String>>,
 }
@@ -172,7 +173,7 @@ impl Pieces {
         let row = |n: usize| Some((*versions.get(n)?, *numbers.get(n)?, *counts.get(n)?, texts.get(n)?));
         for (n, key) in keys.iter().enumerate() {
             let (Some(key), Some((version, number, count, text))) = (key_of(key), row(n)) else {
-                return Err(odd(place, "a piece of a record without its columns"));
+                return Err(unexpected_data(place, "a piece of a record lacks columns"));
             };
             if number == 0 {
                 self.first.insert(key, (version, count));
@@ -182,18 +183,18 @@ impl Pieces {
         Ok(())
     }
 
-    /// Makes dialogues of them.
-    fn put_together(self, place: &str) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
+    /// Assembles the dialogues from their pieces.
+    fn assemble(self, place: &str) -> Result<HashMap<IdKey, (Version, Dialogue)>> {
         let Pieces { first, texts } = self;
         let mut read = HashMap::with_capacity(first.len());
         for (key, (version, count)) in first {
             let Some(pieces) = texts.get(&(key, version)).filter(|pieces| pieces.len() as i64 == count)
             else {
-                return Err(odd(place, "a record of which pieces are missing"));
+                return Err(unexpected_data(place, "a record has missing pieces"));
             };
             let json: String = pieces.values().map(String::as_str).collect();
             let dialogue = serde_json::from_str(&json)
-                .map_err(|e| odd(place, &format!("a record that is none: {e}")))?;
+                .map_err(|e| unexpected_data(place, &format!("a record is not valid JSON: {e}")))?;
             read.insert(key, (Version(version), dialogue));
         }
         Ok(read)

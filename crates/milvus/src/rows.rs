@@ -1,4 +1,4 @@
-//! A dialogue as rows.
+//! Converts dialogues to rows of Milvus collections.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,25 +17,25 @@ use turnwise_corpus::{
 use turnwise_store::Prepared;
 use turnwise_text::Analyzer;
 
-/// Between the texts of a field that are looked into together.
+/// Separator between the texts of a field in `folds`.
 pub(super) const BETWEEN: char = '\u{1}';
-/// A piece of a record has at most so many bytes.
+/// Maximum number of bytes in a piece of a record.
 const PIECE: usize = 60_000;
-/// A JSON column holds no more bytes.
+/// Maximum number of bytes in a JSON column.
 const LONGEST_JSON: usize = 60_000;
-/// A list of facts holds no more of them.
+/// Maximum number of facts in a row.
 pub(super) const MOST_FACTS: usize = 4_096;
 
-/// Which content of a dialogue a row is of.
+/// Version of a dialogue: the first 63 bits of its content hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Version(pub(super) i64);
 
 impl Version {
-    /// That of a content.
+    /// Returns the version for a content hash.
     pub(super) fn of(content: IdKey) -> Self {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&content.0[..8]);
-        // A signed number that is never negative, whatever reads it.
+        // Shift by one bit: the number is never negative.
         Version((u64::from_le_bytes(bytes) >> 1) as i64)
     }
 
@@ -43,7 +43,7 @@ impl Version {
         Ok(Version::of(Prepared::new(dialogue)?.content))
     }
 
-    /// As searches tell contents apart.
+    /// Returns the version as the sequence number used in searches.
     pub(super) fn seq(self) -> Seq {
         Seq(self.0 as u64)
     }
@@ -53,12 +53,12 @@ impl Version {
     }
 }
 
-/// A dialogue's key as columns have it.
+/// Returns a dialogue key as text for columns.
 pub(super) fn key_text(key: IdKey) -> String {
     format!("{key:?}")
 }
 
-/// What [`key_text`] wrote.
+/// Parses a text written by [`key_text`].
 pub(super) fn key_of(text: &str) -> Option<IdKey> {
     let mut key = [0; 16];
     if text.len() != 32 || !text.is_ascii() {
@@ -70,7 +70,7 @@ pub(super) fn key_of(text: &str) -> Option<IdKey> {
     Some(IdKey(key))
 }
 
-/// The name of a row: its content's version is part of it, so that a change never writes over what still counts.
+/// Returns the id of a row. It includes the version: a new version never overwrites the current one.
 pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) -> String {
     match turn {
         Some(turn) => format!("{}-{:016x}-{turn}", key_text(dialogue), version.0),
@@ -78,14 +78,14 @@ pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) ->
     }
 }
 
-/// What filters ask of a row.
-struct Asked {
+/// Columns of a row that filters use; see [`super::expression`].
+struct FilterColumns {
     facts: Vec<String>,
     bounds: Value,
     folds: Value,
 }
 
-impl Asked {
+impl FilterColumns {
     fn of(dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Self> {
         let mut facts = Vec::new();
         let mut bounds: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
@@ -116,15 +116,15 @@ impl Asked {
         facts.sort_unstable();
         facts.dedup();
         facts.retain(|fact| fact.len() <= names::LONGEST_FACT);
-        let asked = Asked { facts, bounds: json!(bounds), folds: json!(folds) };
-        asked.check(dialogue)?;
-        Ok(asked)
+        let columns = FilterColumns { facts, bounds: json!(bounds), folds: json!(folds) };
+        columns.check(dialogue)?;
+        Ok(columns)
     }
 
     fn check(&self, dialogue: &Dialogue) -> Result<()> {
         let too_much = |what: &str, n: usize, most: usize| {
             Err(Error::data(format!(
-                "{}: Milvus takes at most {most} {what} of what filters ask of a row, and there are {n}",
+                "{}: a row has {n} {what} in its filter columns, but Milvus allows at most {most}",
                 dialogue.id
             )))
         };
@@ -152,37 +152,37 @@ fn is_less(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether Milvus takes all that filters ask of a dialogue and its turns.
+/// Checks that the filter columns of a dialogue and its turns fit into Milvus.
 pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
-    Asked::of(dialogue, None)?;
-    dialogue.turns.iter().try_for_each(|turn| Asked::of(dialogue, Some(turn)).map(drop))
+    FilterColumns::of(dialogue, None)?;
+    dialogue.turns.iter().try_for_each(|turn| FilterColumns::of(dialogue, Some(turn)).map(drop))
 }
 
-/// What the column of words holds.
+/// Content of the column `words`.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum WordsOf {
-    /// Our own terms, of which no tokenizer makes others.
-    Ours(Analyzer),
-    /// The texts themselves: Milvus makes terms of them.
-    Theirs,
+pub(super) enum WordsColumn {
+    /// Terms of turnwise's analyzer, encoded for any tokenizer.
+    Terms(Analyzer),
+    /// The texts themselves; Milvus splits them into terms.
+    Texts,
 }
 
-impl WordsOf {
+impl WordsColumn {
     pub(super) fn of(manifest: &Manifest) -> Result<Self> {
         match manifest.words {
-            None => manifest.terms_by().map(WordsOf::Ours),
-            Some(_) => Ok(WordsOf::Theirs),
+            None => manifest.terms_by().map(WordsColumn::Terms),
+            Some(_) => Ok(WordsColumn::Texts),
         }
     }
 
-    fn in_texts(self, texts: &[&str]) -> String {
-        let WordsOf::Ours(analyzer) = self else { return texts.join("\n") };
+    fn column_text(self, texts: &[&str]) -> String {
+        let WordsColumn::Terms(analyzer) = self else { return texts.join("\n") };
         let analyzed: Vec<_> = texts.iter().flat_map(|text| analyzer.analyze(text)).collect();
         names::terms(analyzed.iter().map(|token| token.term.as_str()))
     }
 }
 
-/// Rows of turns, or of whole dialogues, column by column.
+/// Rows of turns or of whole dialogues, column by column.
 #[derive(Default)]
 pub(super) struct Rows {
     ids: Vec<String>,
@@ -211,45 +211,45 @@ impl Rows {
         self.bytes
     }
 
-    /// A row of a turn, or of a dialogue as a whole; its vector comes later.
+    /// Adds a row for a turn or for a whole dialogue. Its vector is set later.
     pub(super) fn push(
         &mut self,
         dialogue: &Dialogue,
         turn: Option<&Turn>,
         version: Version,
-        words: WordsOf,
+        words: WordsColumn,
     ) -> Result<()> {
-        let asked = Asked::of(dialogue, turn)?;
+        let columns = FilterColumns::of(dialogue, turn)?;
         let key = dialogue.id.key();
         let texts: Vec<&str> = match turn {
             Some(turn) => vec![&turn.text],
             None => dialogue.turns.iter().map(|turn| turn.text.as_str()).collect(),
         };
-        let mut words = words.in_texts(&texts);
+        let mut words = words.column_text(&texts);
         let mut said = turn.map(|turn| names::folded(&turn.text)).unwrap_or_default();
-        self.cut += u64::from(fit(&mut words) | fit(&mut said));
-        self.bytes += words.len() + said.len() + asked.facts.iter().map(String::len).sum::<usize>() + 256;
+        self.cut += u64::from(truncate(&mut words) | truncate(&mut said));
+        self.bytes += words.len() + said.len() + columns.facts.iter().map(String::len).sum::<usize>() + 256;
         self.ids.push(row_id(key, version, turn.map(|turn| turn.number)));
         self.keys.push(key_text(key));
         self.versions.push(version.0);
         self.turns.push(turn.map_or(0, |turn| i64::from(turn.number.0)));
         self.corpora.push(dialogue.source.clone());
         self.dialogues.push(dialogue.id.to_string());
-        self.facts.push(asked.facts);
-        self.bounds.push(asked.bounds);
-        self.folds.push(asked.folds);
+        self.facts.push(columns.facts);
+        self.bounds.push(columns.bounds);
+        self.folds.push(columns.folds);
         self.said.push(said);
         self.words.push(words);
         Ok(())
     }
 
-    /// How many rows are longer than Milvus' columns.
+    /// Number of rows whose text was truncated to the column limit.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }
 
-    /// The vectors of all rows, in their order. One without a direction cannot be near anything, and Milvus would find it
-    /// all the same: it does not get it, and the row says that the vector in its place is none.
+    /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in
+    /// searches. It is replaced by a valid vector, and the column `directed` is false.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
         self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
         self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
@@ -281,9 +281,9 @@ impl Rows {
     }
 }
 
-/// Leaves of a text what a column takes, up to the end of a word. It is there for searching by words and for `text~` alone:
-/// the record has all of it, and so has the vector what the encoder takes. Gives whether something was left out.
-fn fit(text: &mut String) -> bool {
+/// Truncates a text to the column limit, at the end of a word. Returns true if it was truncated. Only keyword
+/// search and `text~` use this column; the record and the encoder have the whole text.
+fn truncate(text: &mut String) -> bool {
     if text.len() <= names::LONGEST_TEXT {
         return false;
     }
@@ -319,7 +319,8 @@ impl Pieces {
         self.ids.len()
     }
 
-    /// A piece. The first has the dialogue's key as its name: writing it makes its version the one that counts.
+    /// Adds a piece. The row id of the first piece is the dialogue key alone: writing it makes its version
+    /// current.
     pub(super) fn push(
         &mut self,
         key: IdKey,
@@ -356,7 +357,7 @@ impl Pieces {
     }
 }
 
-/// Takes a record apart; there is always a first piece.
+/// Splits a record into pieces; there is always a first piece.
 pub(super) fn pieces(json: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut left = json;
@@ -369,7 +370,7 @@ pub(super) fn pieces(json: &str) -> Vec<&str> {
     parts
 }
 
-/// Columns of an answer, by their names.
+/// Columns of a response, by name.
 pub(super) struct Answer<'a>(HashMap<&'a str, &'a FieldData>);
 
 impl<'a> Answer<'a> {

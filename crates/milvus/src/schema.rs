@@ -1,4 +1,4 @@
-//! Collections: making them, opening them, and whether they are what they should be.
+//! Collection schemas: creates collections, opens them, and checks their columns.
 
 use std::collections::HashMap;
 
@@ -26,19 +26,19 @@ use turnwise_core::{
 };
 use turnwise_index::vectors::Kind;
 
-/// As an index on this machine has them: scores then are alike, too.
+/// The same BM25 parameters as in a local index. Scores are therefore comparable.
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
-    /// Connects, and brings what a name stands for to where it is searched.
-    pub(super) fn there(target: &Target) -> Result<(Self, Manifest)> {
+    /// Connects, and loads the generation that a name refers to.
+    pub(super) fn open_loaded(target: &Target) -> Result<(Self, Manifest)> {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(&target.to_string())) };
         connection.load(&manifest)?;
         Ok((connection, manifest))
     }
 
-    /// What a name stands for; `None` if there is nothing of that name.
+    /// Returns the manifest of the generation that the name refers to; `None` if the name does not exist.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
         match self.aliased()? {
             Some(collection) => self.manifest_of(&collection),
@@ -46,30 +46,31 @@ impl Connection {
         }
     }
 
-    /// What a collection of dialogues says of itself.
+    /// Reads the manifest stored with a collection of dialogues.
     pub(super) fn manifest_of(&self, collection: &str) -> Result<Option<Manifest>> {
         let place = self.target.to_string();
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described =
-            self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
+        let described = self.call("reading the schema of a collection", async {
+            self.client.describe_collection(request?).await
+        })?;
         let properties = described.description().get_properties();
         match properties.get(PROPERTY) {
             Some(text) => Manifest::read(&place, text).map(Some),
-            None => Err(not_ours(&place)),
+            None => Err(not_created_by_turnwise(&place)),
         }
     }
 
-    /// The collection that the name stands for.
+    /// Returns the collection that the name refers to.
     fn aliased(&self) -> Result<Option<String>> {
         let name = self.target.name.as_str();
         if self.exists(name)? {
             let request = DescribeAliasRequest::builder().alias(name).build();
             let described =
-                self.ask("looking at a name", async { self.client.describe_alias(request?).await });
+                self.call("reading an alias", async { self.client.describe_alias(request?).await });
             return match described {
                 Ok(described) => Ok(Some(described.collection_name().to_owned())),
-                // It is there, and is no alias of ours.
-                Err(Error::Unavailable { .. }) => Err(not_ours(&self.target.to_string())),
+                // The name exists, but is not an alias.
+                Err(Error::Unavailable { .. }) => Err(not_created_by_turnwise(&self.target.to_string())),
                 Err(e) => Err(e),
             };
         }
@@ -79,19 +80,19 @@ impl Connection {
     pub(super) fn exists(&self, collection: &str) -> Result<bool> {
         let request = HasCollectionRequest::builder().collection_name(collection).build();
         let answer =
-            self.ask("looking for a collection", async { self.client.has_collection(request?).await })?;
+            self.call("looking for a collection", async { self.client.has_collection(request?).await })?;
         Ok(answer.exists())
     }
 
-    /// Makes the collections of a generation. Nobody sees them before [`Connection::switch`].
+    /// Creates the collections of a generation. They are not visible before [`Connection::switch`].
     pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
         let text = manifest.as_text()?;
         for (collection, schema) in schemas(&self.target.name, manifest) {
             let indexes = match schema.get_fields().iter().any(|field| field.get_name() == "nothing") {
-                true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), looked_up("key")],
+                true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), inverted_index("key")],
                 false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
             };
-            // What a making left that was cut short: no name ever stood for it.
+            // Drop a collection left from an interrupted creation. It was never in use.
             self.drop_if_there(&collection)?;
             let request = CreateCollectionRequest::builder()
                 .collection_name(collection.as_str())
@@ -102,23 +103,25 @@ impl Connection {
                 .properties(HashMap::from([(PROPERTY.to_owned(), text.clone())]))
                 .index_params(indexes)
                 .build();
-            self.ask("making a collection", async { self.client.create_collection(request?).await })?;
+            self.call("creating a collection", async { self.client.create_collection(request?).await })?;
         }
         for kind in Kind::ALL {
-            self.look_up_facts(&manifest.rows(&self.target.name, kind));
+            self.index_facts(&manifest.rows(&self.target.name, kind));
         }
         self.load(manifest)
     }
 
-    /// Lets filters find rows by their values without going over all of them. Not every server can have such an index over a
-    /// list, and filters are right without it.
-    fn look_up_facts(&self, collection: &str) {
-        let request =
-            CreateIndexRequest::builder().collection_name(collection).index_param(looked_up("facts")).build();
-        let _ = self.ask("making an index", async { self.client.create_index(request?).await });
+    /// Creates an index on the facts column for faster filters. Some servers do not support an index on lists.
+    /// Filters work without it.
+    fn index_facts(&self, collection: &str) {
+        let request = CreateIndexRequest::builder()
+            .collection_name(collection)
+            .index_param(inverted_index("facts"))
+            .build();
+        let _ = self.call("creating an index", async { self.client.create_index(request?).await });
     }
 
-    /// Lets the name stand for a generation, for everybody and at once.
+    /// Switches the name to a generation, atomically and for all clients.
     pub(super) fn switch(&self, manifest: &Manifest) -> Result<()> {
         let name = self.target.name.as_str();
         let collection = manifest.rows(name, Kind::Dialogues);
@@ -126,41 +129,42 @@ impl Connection {
             None => {
                 let request =
                     CreateAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
-                self.ask("vector_source a name", async { self.client.create_alias(request?).await })
+                self.call("creating an alias", async { self.client.create_alias(request?).await })
             }
             Some(_) => {
                 let request =
                     AlterAliasRequest::builder().collection_name(collection.as_str()).alias(name).build();
-                self.ask("switching a name", async { self.client.alter_alias(request?).await })
+                self.call("switching an alias", async { self.client.alter_alias(request?).await })
             }
         }
     }
 
-    /// Brings the collections of a generation to where they are searched. Milvus forgets it when it starts anew.
+    /// Loads the collections of a generation for searching. Needed again after a restart of the server.
     pub(super) fn load(&self, manifest: &Manifest) -> Result<()> {
         for (collection, schema) in schemas(&self.target.name, manifest) {
             self.check(&collection, &schema)?;
             let request = LoadCollectionRequest::builder().collection_name(collection.as_str()).build();
-            self.ask("loading a collection", async { self.client.load_collection(request?).await })?;
+            self.call("loading a collection", async { self.client.load_collection(request?).await })?;
         }
         Ok(())
     }
 
-    /// Whether a collection has the columns that turnwise gave it. Others beside them are no matter.
+    /// Checks that a collection has the columns that turnwise created. Additional columns are allowed.
     fn check(&self, collection: &str, expected: &CollectionSchema) -> Result<()> {
         let request = DescribeCollectionRequest::builder().collection_name(collection).build();
-        let described =
-            self.ask("looking at a collection", async { self.client.describe_collection(request?).await })?;
+        let described = self.call("reading the schema of a collection", async {
+            self.client.describe_collection(request?).await
+        })?;
         let there = described.description().get_schema().get_fields();
         for field in expected.get_fields() {
             let same = there.iter().find(|other| other.get_name() == field.get_name());
             let what = match same {
                 None => format!("has no column `{}`", field.get_name()),
                 Some(other) if other.get_data_type() != field.get_data_type() => {
-                    format!("has another kind of column `{}`", field.get_name())
+                    format!("has a column `{}` of a different type", field.get_name())
                 }
                 Some(other) if other.get_dimension() != field.get_dimension() => format!(
-                    "has vectors of {} numbers in `{}`, and {} are expected",
+                    "has vectors with {} dimensions in `{}`, expected {}",
                     other.get_dimension(),
                     field.get_name(),
                     field.get_dimension()
@@ -168,9 +172,9 @@ impl Connection {
                 Some(_) => continue,
             };
             return Err(Error::Unavailable {
-                message: format!("{}: {collection} {what}: something else changed it", self.target),
+                message: format!("{}: {collection} {what}: another program changed it", self.target),
                 hint: Some(format!(
-                    "`turnwise ingest --engine {} --replace FILES` makes everything anew",
+                    "`turnwise ingest --engine {} --replace FILES` creates all collections again",
                     self.target
                 )),
             });
@@ -179,13 +183,13 @@ impl Connection {
     }
 
     fn indexes(&self, dim: Option<usize>) -> Vec<IndexParam> {
-        // As one JSON text, the way that every server reads.
+        // Pass the parameters as one JSON text: every server version accepts this form.
         let with = |index: IndexParam, params: &str| {
             index.extra_params(HashMap::from([("params".to_owned(), params.to_owned())]))
         };
         let mut indexes =
             vec![with(plain_index("sparse", IndexType::SparseInvertedIndex, MetricType::Bm25), BM25)];
-        indexes.push(looked_up("key"));
+        indexes.push(inverted_index("key"));
         if dim.is_some() {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
@@ -205,8 +209,8 @@ fn plain_index(field: &str, kind: IndexType, metric: MetricType) -> IndexParam {
     IndexParam::new().field_name(field).index_type(kind).metric_type(metric)
 }
 
-/// A column in which rows are found by their values.
-fn looked_up(field: &str) -> IndexParam {
+/// An inverted index over a scalar column.
+fn inverted_index(field: &str) -> IndexParam {
     IndexParam::new().field_name(field).index_type(IndexType::Inverted)
 }
 
@@ -218,12 +222,12 @@ fn field(name: &str, kind: DataType) -> FieldSchema {
     FieldSchema::new().name(name).data_type(kind)
 }
 
-/// Rows of dialogues of one corpus lie together.
+/// The corpus name, which is the partition key.
 fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-/// The collections of a generation, in the order in which they are made.
+/// Schemas of the collections of a generation, in creation order.
 fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
     let [records, utterances, dialogues] = manifest.collections(name);
     [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
@@ -235,8 +239,9 @@ fn rows(manifest: &Manifest) -> CollectionSchema {
         .max_capacity(MOST_FACTS as u32)
         .max_length(names::LONGEST_FACT as u32);
     let analyzer = match &manifest.words {
-        Some(theirs) => serde_json::json!({ "type": theirs }),
-        // Terms have no sign that any tokenizer could take apart, and so the one that every server has does.
+        Some(analyzer) => serde_json::json!({ "type": analyzer }),
+        // Our terms contain no separators. Any tokenizer keeps them, and every server has the standard
+        // tokenizer.
         None => serde_json::json!({ "tokenizer": "standard" }),
     };
     let words = text_field("words", names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer);
@@ -276,21 +281,21 @@ fn records() -> CollectionSchema {
         .add_field(field("pieces", DataType::Int64))
         .add_field(corpus())
         .add_field(text_field("json", names::LONGEST_TEXT))
-        // Milvus has no collection without vectors.
+        // Milvus requires a vector column in every collection.
         .add_field(field("nothing", DataType::FloatVector).dimension(2))
 }
 
-fn not_ours(place: &str) -> Error {
+fn not_created_by_turnwise(place: &str) -> Error {
     Error::Input {
-        message: format!("{place} is there, and turnwise did not make it"),
-        hint: Some("take another name for the dialogues".to_owned()),
+        message: format!("{place} exists, but turnwise did not create it"),
+        hint: Some("choose another name for the dialogues".to_owned()),
     }
 }
 
-/// That there is nothing of that name.
+/// Returns the error for a name that does not exist.
 pub(super) fn missing(place: &str) -> Error {
     Error::Input {
         message: format!("there are no dialogues at {place}"),
-        hint: Some(format!("`turnwise ingest --engine {place} FILES` brings some there")),
+        hint: Some(format!("`turnwise ingest --engine {place} FILES` adds some")),
     }
 }

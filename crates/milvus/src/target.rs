@@ -1,64 +1,66 @@
-//! Which Milvus, and how: `milvus://host:19530/chats?index=diskann&consistency=session`.
+//! Milvus addresses, such as `milvus://host:19530/chats?index=diskann&consistency=session`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use turnwise_core::error::{Error, Result};
 
-/// Where Milvus listens unless it is told otherwise.
+/// Default port of Milvus.
 const PORT: u16 = 19530;
-/// The longest name of a collection that leaves room for ours in it.
+/// Maximum length of a name. Collection names append a suffix and must stay within the limit of Milvus.
 const LONGEST_NAME: usize = 200;
 
-/// A name in a Milvus, and how it is talked to.
+/// Address of dialogues in Milvus, with connection options.
 #[derive(Clone, PartialEq)]
 pub struct Target {
-    /// The host's name or address.
+    /// Host name or IP address.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// Whether the connection is encrypted (`milvuss://`).
+    /// True for an encrypted connection (`milvuss://`).
     pub tls: bool,
-    /// The database; empty for the default one.
+    /// Database; empty for the default database.
     pub database: String,
-    /// The name under which the dialogues are known.
+    /// Name of the dialogues: the alias of their collection.
     pub name: String,
-    /// What lets in, `user:password` or an API key. It is never part of an address.
+    /// Credentials: `user:password` or an API key. Never part of the address.
     pub token: Option<String>,
-    /// How fresh what is read has to be.
+    /// Consistency level of reads.
     pub consistency: Consistency,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout: Duration,
-    /// How often a request is tried.
+    /// Maximum number of attempts per request.
     pub attempts: u32,
-    /// Which graph is built over the vectors, when a collection is made.
+    /// Type of the vector index, used when collections are created.
     pub graph: Graph,
-    /// How many shards take writes, when a collection is made.
+    /// Number of shards, used when collections are created.
     pub shards: i32,
-    /// The analyzer of Milvus that makes words of texts, when a collection is made; turnwise's own if none is named.
+    /// Milvus analyzer that splits texts into words, used when collections are created. `None` for turnwise's
+    /// own.
     pub analyzer: Option<String>,
 }
 
-/// How fresh what is read has to be.
+/// Consistency level of reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
-    /// Everything that was acknowledged before.
+    /// Reads see all acknowledged writes.
     Strong,
-    /// Everything that this process wrote.
+    /// Reads see all writes of this process.
     Session,
-    /// Nothing is older than some seconds.
+    /// Reads may be a few seconds old.
     Bounded,
-    /// Whatever is there.
+    /// Reads return what is available, without any guarantee.
     Eventually,
 }
 
-/// An index over vectors.
+/// Type of the vector index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Graph {
-    /// A graph in memory.
+    /// HNSW graph in memory.
     Hnsw,
-    /// A graph on disk.
+    /// DiskANN graph on disk.
     DiskAnn,
-    /// Clusters of vectors of one bit a number, in memory, with the vectors themselves for the last word.
+    /// IVF clusters in memory with RaBitQ vectors (1 bit per dimension). The best candidates are scored again
+    /// with more precise vectors.
     IvfRabitq,
 }
 
@@ -71,21 +73,21 @@ const CONSISTENCIES: [(&str, Consistency); 4] = [
 const GRAPHS: [(&str, Graph); 3] =
     [("hnsw", Graph::Hnsw), ("diskann", Graph::DiskAnn), ("ivf_rabitq", Graph::IvfRabitq)];
 const OPTIONS: [&str; 7] = ["analyzer", "attempts", "consistency", "database", "index", "shards", "timeout"];
-/// Those that every Milvus has by name. They are asked for as they are called; what they do is Milvus' own.
+/// Analyzers that every Milvus server has. The names are passed on unchanged.
 const ANALYZERS: [&str; 3] = ["standard", "english", "chinese"];
 
 impl Target {
-    /// Whether a text is an address of Milvus.
+    /// Returns true if a text is a Milvus address.
     pub fn is_address(text: &str) -> bool {
         text.starts_with("milvus://") || text.starts_with("milvuss://")
     }
 
-    /// With what lets in.
+    /// Returns the target with these credentials.
     pub fn with_token(self, token: Option<String>) -> Self {
         Target { token, ..self }
     }
 
-    /// Host and port, for people.
+    /// Returns host and port, for messages.
     pub fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -122,24 +124,24 @@ impl FromStr for Target {
         };
         let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
         let Some((server, name)) = place.split_once('/') else {
-            return Err(wrong(text, "it names no collection"));
+            return Err(wrong(text, "it contains no collection name"));
         };
         if server.contains('@') {
             return Err(Error::Input {
-                message: "a Milvus address holds no user and no password: it would be seen and kept"
+                message: "a Milvus address must not contain a user or a password: addresses are displayed and stored"
                     .to_owned(),
-                hint: Some("put `user:password` into the environment as TURNWISE_MILVUS_TOKEN".to_owned()),
+                hint: Some("set the environment variable TURNWISE_MILVUS_TOKEN to `user:password`".to_owned()),
             });
         }
         let (host, port) = match server.rsplit_once(':') {
-            // An address of six groups has colons of its own, within brackets.
+            // An IPv6 address contains colons, within brackets.
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| wrong(text, &format!("`{port}` is no port")))?)
+                (host, port.parse().map_err(|_| wrong(text, &format!("`{port}` is not a port number")))?)
             }
             _ => (server, PORT),
         };
         if host.is_empty() {
-            return Err(wrong(text, "it names no host"));
+            return Err(wrong(text, "it contains no host"));
         }
         check_name(text, name)?;
         let mut target = Target {
@@ -158,7 +160,7 @@ impl FromStr for Target {
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let Some((name, value)) = option.split_once('=') else {
-                return Err(wrong(text, &format!("`{option}` is no name=value")));
+                return Err(wrong(text, &format!("`{option}` does not have the form name=value")));
             };
             target.option(name, value)?;
         }
@@ -166,7 +168,7 @@ impl FromStr for Target {
     }
 }
 
-/// As it is written, without what lets in.
+/// The address as it was written, without credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "milvuss" } else { "milvus" };
@@ -187,16 +189,16 @@ fn check_name(text: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "`{name}` is no name of a collection: letters without accents, digits and `_`, no digit first, at most \
-         {LONGEST_NAME}"
+        "`{name}` is not a valid collection name: use ASCII letters, digits and `_`, no digit first, at most \
+         {LONGEST_NAME} characters"
     );
     Err(wrong(text, &what))
 }
 
 fn wrong(text: &str, what: &str) -> Error {
     Error::Input {
-        message: format!("`{text}` is no address of Milvus: {what}"),
-        hint: Some("write it like milvus://localhost:19530/chats".to_owned()),
+        message: format!("`{text}` is not a Milvus address: {what}"),
+        hint: Some("example: milvus://localhost:19530/chats".to_owned()),
     }
 }
 
@@ -209,7 +211,7 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64> {
     let number = value.parse().ok().filter(|n| (least..=most).contains(n));
     number.ok_or_else(|| {
         Error::input(format!(
-            "`{name}` of a Milvus address is a number from {least} to {most}, not `{value}`"
+            "`{name}` in a Milvus address must be a number from {least} to {most}, not `{value}`"
         ))
     })
 }
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_and_what_is_wrong_is_said() {
+    fn addresses_are_parsed_and_errors_are_specific() {
         let target: Target = "milvuss://db.example:1234/chats?index=diskann&timeout=5".parse().unwrap();
         assert_eq!((target.host.as_str(), target.port, target.tls), ("db.example", 1234, true));
         assert_eq!((target.graph, target.timeout), (Graph::DiskAnn, Duration::from_secs(5)));
@@ -228,12 +230,12 @@ mod tests {
         assert_eq!((six.host.as_str(), six.port), ("[::1]", PORT));
         for (text, says) in [
             ("http://x/y", "does not begin"),
-            ("milvus://x", "names no collection"),
-            ("milvus:///c", "names no host"),
-            ("milvus://x:y/c", "`y` is no port"),
-            ("milvus://x/a-b", "`a-b` is no name"),
-            ("milvus://x/1b", "`1b` is no name"),
-            ("milvus://u:p@x/c", "no user and no password"),
+            ("milvus://x", "contains no collection name"),
+            ("milvus:///c", "contains no host"),
+            ("milvus://x:y/c", "`y` is not a port"),
+            ("milvus://x/a-b", "`a-b` is not a valid collection name"),
+            ("milvus://x/1b", "`1b` is not a valid collection name"),
+            ("milvus://u:p@x/c", "must not contain a user or a password"),
             ("milvus://x/c?index=flat", "unknown index of Milvus `flat`"),
             ("milvus://x/c?analyzer=klingon", "unknown analyzer of Milvus `klingon`"),
             ("milvus://x/c?tiemout=3", "unknown option"),

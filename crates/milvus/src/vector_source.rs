@@ -1,4 +1,4 @@
-//! Where the vectors of rows come from: an encoder that makes them, or a set that has them already.
+//! Sources of the rows' vectors: an encoder, or vectors that already exist.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,17 +7,17 @@ use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{Encoder, Fingerprint, Vectors, ahead::Options};
 use turnwise_index::vectors::{Kind, Recipe, VectorReader, dialogue_key, utterance_key};
 
-/// What a row is of.
+/// What a row represents.
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
-    /// A turn of a dialogue.
+    /// One turn of a dialogue.
     Turn(&'a Dialogue, &'a Turn),
-    /// A dialogue as a whole.
+    /// A whole dialogue.
     Whole(&'a Dialogue),
 }
 
 impl<'a> Of<'a> {
-    /// The dialogue of it.
+    /// Returns the dialogue that the row belongs to.
     pub fn dialogue(self) -> &'a Dialogue {
         match self {
             Of::Turn(dialogue, _) | Of::Whole(dialogue) => dialogue,
@@ -25,26 +25,26 @@ impl<'a> Of<'a> {
     }
 }
 
-/// What gives rows their vectors.
+/// Source of the rows' vectors.
 pub trait VectorSource {
-    /// What tells the encoder that made them from all others.
+    /// Fingerprint of the encoder that made the vectors.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// That encoder's name.
+    /// Name of that encoder.
     fn name(&self) -> &str;
 
-    /// The vectors of rows, in their order.
+    /// Returns the vectors of rows, in the same order.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>>;
 }
 
-/// An encoder, as a recipe has it.
+/// Vector source that encodes texts with the options of a recipe.
 pub struct Encoding {
     encoder: Arc<dyn Encoder>,
     options: Options,
 }
 
 impl Encoding {
-    /// That makes vectors now.
+    /// Creates a source from an encoder and the options of a recipe.
     pub fn new(encoder: Arc<dyn Encoder>, recipe: &Recipe) -> Self {
         let mut options = Options::default();
         options.texts.prompt.clone_from(&recipe.prompt);
@@ -63,7 +63,7 @@ impl VectorSource for Encoding {
         self.encoder.name()
     }
 
-    /// Texts that come again are encoded once.
+    /// Encodes equal texts once.
     fn give(&self, of: &[Of<'_>]) -> Result<Vec<Vec<f32>>> {
         let mut texts: Vec<&str> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -96,7 +96,7 @@ impl VectorSource for Encoding {
     }
 }
 
-/// Vectors that were made before.
+/// Vector source that reads existing vectors.
 impl VectorSource for VectorReader {
     fn fingerprint(&self) -> Fingerprint {
         self.recipe().fingerprint
@@ -128,19 +128,19 @@ fn without(of: Of<'_>) -> Error {
         Of::Whole(_) => id.to_string(),
     };
     Error::Data {
-        message: format!("{what} has no vector among those that were made before"),
-        hint: Some("`turnwise encode`, with the same input, makes what is missing".to_owned()),
+        message: format!("{what} has no vector in the existing vector set"),
+        hint: Some("`turnwise encode`, with the same input, adds the missing vectors".to_owned()),
     }
 }
 
-/// Milvus takes any numbers, and what it then finds is anything.
+/// Checks for NaN and infinity: Milvus accepts them, and then returns wrong results.
 pub(super) fn check(vectors: &[Vec<f32>], of: &[Of<'_>]) -> Result<()> {
     let broken = vectors.iter().zip(of).find(|(vector, _)| !vector.iter().all(|v| v.is_finite()));
     match broken {
         None => Ok(()),
         Some((_, of)) => Err(Error::Data {
-            message: format!("{}: a vector has a number that is none (NaN or infinity)", of.dialogue().id),
-            hint: Some("take the model in another precision, or another model".to_owned()),
+            message: format!("{}: a vector contains NaN or infinity", of.dialogue().id),
+            hint: Some("use a different precision or a different model".to_owned()),
         }),
     }
 }

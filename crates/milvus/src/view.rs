@@ -1,4 +1,4 @@
-//! One request's look at Milvus. Everything is far: what will be asked for is fetched at once, and kept.
+//! One request's view of Milvus. Reads are remote: data is fetched in batches and cached.
 
 use std::{
     borrow::Cow,
@@ -11,7 +11,7 @@ use milvus::v2::{SearchVectors, SingleResult, request::dql::SearchRequest};
 use super::{
     engine::Milvus,
     expression, names,
-    reading::{DEEPEST, odd},
+    reading::{DEEPEST, unexpected_data},
     rows::{Answer, Version, key_of, key_text, row_id},
     target::Graph,
 };
@@ -28,17 +28,18 @@ use turnwise_index::{
 };
 use turnwise_store::find_by;
 
-/// How many candidates a walk keeps at least: with fewer a small server's walks miss much of what a filter admits.
-const WALK: usize = 512;
+/// Minimum number of candidates in a vector index search. With fewer, searches with a filter on a small server
+/// miss many matches.
+const MIN_CANDIDATES: usize = 512;
 
 type Vectors = HashMap<String, Option<Vec<f32>>>;
 
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
-    /// What every row must fit.
+    /// Filter expression that every row must match; empty for all rows.
     filter: String,
     records: RefCell<HashMap<IdKey, Option<(Seq, Dialogue)>>>,
-    /// By the names of rows.
+    /// Vectors by row id.
     vectors: RefCell<Vectors>,
 }
 
@@ -47,7 +48,7 @@ impl<'a> MilvusView<'a> {
         MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
     }
 
-    /// The best of a kind by some vectors of theirs.
+    /// Returns the best rows of a kind by one of their vector fields.
     fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<List> {
         let connection = &self.engine.connection;
         let directed = (field == "vector").then_some("directed");
@@ -61,7 +62,7 @@ impl<'a> MilvusView<'a> {
             .extra_params(self.depth(field, k))
             .consistency_level(connection.consistency())
             .build();
-        let answer = connection.ask("searching", async { connection.client.search(request?).await })?;
+        let answer = connection.call("searching", async { connection.client.search(request?).await })?;
         let Some(result) = answer.results().get_results().first() else {
             return Ok(List { found: Vec::new(), exhausted: true });
         };
@@ -69,7 +70,7 @@ impl<'a> MilvusView<'a> {
         Ok(List { exhausted: result.get_scores().len() < k, found })
     }
 
-    /// How far a walk through an index goes.
+    /// Search parameters of the index: how many candidates it examines.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
@@ -77,7 +78,7 @@ impl<'a> MilvusView<'a> {
             Graph::DiskAnn => ("search_list", 65_535),
             Graph::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
         };
-        HashMap::from([(name.to_owned(), (2 * k).max(WALK).min(most).to_string())])
+        HashMap::from([(name.to_owned(), (2 * k).max(MIN_CANDIDATES).min(most).to_string())])
     }
 
     fn found(&self, kind: Kind, words: bool, result: &SingleResult) -> Result<Vec<Candidate>> {
@@ -86,32 +87,32 @@ impl<'a> MilvusView<'a> {
             (answer.texts("key"), answer.numbers("version"), answer.numbers("turn"));
         let (ids, scores) = (answer.texts("dialogue"), result.get_scores());
         if [keys.len(), versions.len(), turns.len(), ids.len()] != [scores.len(); 4] {
-            return Err(self.odd("columns of different lengths"));
+            return Err(self.unexpected_data("columns of different lengths"));
         }
         let directed = answer.flags("directed");
         let mut found = Vec::with_capacity(scores.len());
         for (n, id) in ids.iter().enumerate().filter(|(n, _)| words || directed.get(*n) == Some(&true)) {
             let row = Candidate {
-                dialogue: key_of(&keys[n]).ok_or_else(|| self.odd("a row without a key"))?,
+                dialogue: key_of(&keys[n]).ok_or_else(|| self.unexpected_data("a row without a key"))?,
                 seq: Version(versions[n]).seq(),
                 turn: (kind == Kind::Utterances).then(|| turn_of(turns[n])),
-                // Servers give BM25's as a score or as a distance, which is less than 0.
+                // Some servers return BM25 scores as they are, others as negative distances.
                 score: if words { scores[n].abs() } else { scores[n] },
             };
             found.push((row, id));
         }
-        // Equally good ones come in any order, and their ranks are summed up: they get one order everywhere.
+        // The server returns equal scores in any order. Fusion adds up ranks, so ties need one fixed order.
         found.sort_by(|(a, x), (b, y)| {
             b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn)))
         });
         Ok(found.into_iter().map(|(row, _)| row).collect())
     }
 
-    fn odd(&self, what: &str) -> Error {
-        odd(&self.engine.connection.target.to_string(), what)
+    fn unexpected_data(&self, what: &str) -> Error {
+        unexpected_data(&self.engine.connection.target.to_string(), what)
     }
 
-    /// Reads records that are not known yet.
+    /// Reads records that are not cached yet.
     fn fetch_records(&self, keys: impl Iterator<Item = IdKey>) -> Result<()> {
         let unknown: Vec<IdKey> = {
             let known = self.records.borrow();
@@ -127,7 +128,7 @@ impl<'a> MilvusView<'a> {
         Ok(())
     }
 
-    /// Reads vectors of rows that are not known yet.
+    /// Reads vectors of rows that are not cached yet.
     fn fetch_vectors(&self, kind: Kind, rows: impl Iterator<Item = String>) -> Result<()> {
         if self.engine.manifest.recipe.is_none() {
             return Ok(());
@@ -139,7 +140,7 @@ impl<'a> MilvusView<'a> {
         };
         let mut known = self.vectors.borrow_mut();
         known.extend(unknown.iter().map(|row| (row.clone(), None)));
-        let mut see = |answer: &Answer<'_>| {
+        let mut visit = |answer: &Answer<'_>| {
             let there = answer.texts("id").iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
             for ((row, vector), _) in there.filter(|(_, directed)| **directed) {
                 known.insert(row.clone(), Some(vector.clone()));
@@ -148,10 +149,10 @@ impl<'a> MilvusView<'a> {
         };
         let wanted = ["id", "vector", "directed"];
         let connection = &self.engine.connection;
-        connection.named(&self.engine.collection(kind), "id", &unknown, &wanted, &mut see).map(drop)
+        connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
-    /// Reads the vectors of all turns of dialogues.
+    /// Reads the vectors of all turns of the dialogues.
     fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
         let different: HashSet<IdKey> = dialogues.collect();
         let mut rows = Vec::new();
@@ -166,7 +167,7 @@ impl<'a> MilvusView<'a> {
     }
 }
 
-/// Words as Milvus takes them: as the rows have them.
+/// Converts a keyword query to the form that the rows use.
 fn query_of(words: &Words) -> SearchVectors {
     let terms = || names::terms(words.terms.iter().map(String::as_str));
     SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
@@ -188,7 +189,7 @@ impl View for MilvusView<'_> {
 
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<List> {
         let k = k.min(DEEPEST);
-        // Without a direction nothing is near, and Milvus would take whatever it is given.
+        // A zero vector has no direction and no neighbors, but Milvus would return arbitrary rows for it.
         if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
             return Ok(List { found: Vec::new(), exhausted: true });
         }
@@ -206,7 +207,7 @@ impl View for MilvusView<'_> {
         let get = |id: &DialogueId| Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue));
         find_by(id, get)?.ok_or_else(|| Error::Input {
             message: format!("{} holds no dialogue `{id}`", self.engine.connection.target),
-            hint: Some("`turnwise search` finds ids".to_owned()),
+            hint: Some("`turnwise search` shows the ids of dialogues".to_owned()),
         })
     }
 

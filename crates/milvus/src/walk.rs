@@ -1,4 +1,4 @@
-//! Everything that a name stands for, part by part: dialogues, and the vectors that belong to them.
+//! Iterates over all dialogues of a name and their vectors, part by part.
 
 use std::collections::HashMap;
 
@@ -17,94 +17,94 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::Kind;
 
-/// A part should have so many dialogues.
+/// Target number of dialogues per part.
 const PART: u64 = 250;
-/// Behind every digit of a key.
-const BEHIND_ALL: char = 'g';
-/// A key has so many digits.
+/// A character that sorts after every hexadecimal digit.
+const AFTER_DIGITS: char = 'g';
+/// Number of digits in a key.
 const DIGITS: usize = 32;
 
-/// A dialogue with its vectors. Without a direction there is none.
+/// A dialogue with its vectors. A zero vector is `None`.
 pub struct Moved {
     /// The dialogue.
     pub dialogue: Dialogue,
-    /// That of the whole.
+    /// Vector of the whole dialogue.
     pub whole: Option<Vec<f32>>,
-    /// Those of its turns.
+    /// Vectors of the turns.
     pub turns: Vec<Option<Vec<f32>>>,
 }
 
-/// A walk over all dialogues, in the order of their keys. A part is told by the digits with which its keys begin.
+/// Iterator over all dialogues in key order. A part contains all keys with the same leading digits.
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
     dialogues: u64,
     with_vectors: bool,
-    /// What is still to be walked over, the next one last.
+    /// Remaining parts, in reverse order.
     parts: Vec<String>,
 }
 
 impl Walk {
-    /// A walk over what a name stands for.
+    /// Opens an iterator over the dialogues of a name.
     pub fn over(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         Walk::of(connection, manifest)
     }
 
-    /// A walk over a generation that is loaded.
+    /// Opens an iterator over a generation that is loaded.
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let rows = connection.count(&manifest.rows(&connection.target.name, Kind::Dialogues))?;
         let digits = (0..4).find(|digits| 16u64.pow(*digits) * PART >= rows).unwrap_or(4);
         let mut parts = vec![String::new()];
         for _ in 0..digits {
-            parts = parts.iter().flat_map(|part| divided(part)).collect();
+            parts = parts.iter().flat_map(|part| subparts(part)).collect();
         }
         parts.reverse();
         let with_vectors = manifest.recipe.is_some();
         Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
     }
 
-    /// The same over the dialogues alone.
+    /// Skips the vectors and returns dialogues alone.
     pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
 
-    /// How many dialogues there were at the beginning.
+    /// Number of dialogues at the start.
     pub fn dialogues(&self) -> u64 {
         self.dialogues
     }
 
-    /// With what its vectors and terms were made.
+    /// Manifest of the generation.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Passes over everything up to a part that was walked over before.
+    /// Skips everything up to and including a part that was processed before.
     pub fn behind(mut self, done: &str) -> Self {
-        self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| left(part, done)).collect();
+        self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
     }
 
-    /// The next part with its dialogues; `None` at the end.
+    /// Reads the next part and its dialogues; `None` at the end.
     pub fn next_part(&mut self) -> Result<Option<(String, Vec<Moved>)>> {
         loop {
             let Some(part) = self.parts.pop() else { return Ok(None) };
             let Some(keys) = self.keys(&part)? else {
-                self.parts.extend(divided(&part).rev());
+                self.parts.extend(subparts(&part).rev());
                 continue;
             };
             return Ok(Some((part, self.read(&keys)?)));
         }
     }
 
-    /// The keys of a part; `None` if these are too many for one answer.
+    /// Reads the keys of a part; `None` if they do not fit into one response.
     fn keys(&self, part: &str) -> Result<Option<Vec<IdKey>>> {
         let filter = match part {
             "" => "piece == 0".to_owned(),
             part => format!(
                 "piece == 0 and key >= {} and key < {}",
                 names::quoted(part),
-                names::quoted(&format!("{part}{BEHIND_ALL}"))
+                names::quoted(&format!("{part}{AFTER_DIGITS}"))
             ),
         };
         let records = self.manifest.records(&self.connection.target.name);
@@ -148,7 +148,7 @@ impl Walk {
     fn vectors(&self, kind: Kind, of: &[String], vectors: &mut HashMap<String, Vec<f32>>) -> Result<()> {
         let collection = self.manifest.rows(&self.connection.target.name, kind);
         let mut rows = 0;
-        let mut see = |answer: &Answer<'_>| {
+        let mut visit = |answer: &Answer<'_>| {
             let ids = answer.texts("id");
             rows += ids.len();
             let there = ids.iter().zip(answer.vectors("vector")).zip(answer.flags("directed"));
@@ -156,7 +156,7 @@ impl Walk {
                 .extend(there.filter(|(_, directed)| **directed).map(|((id, v), _)| (id.clone(), v.clone())));
             Ok(())
         };
-        self.connection.named(&collection, "id", of, &["id", "vector", "directed"], &mut see)?;
+        self.connection.rows_by(&collection, "id", of, &["id", "vector", "directed"], &mut visit)?;
         if rows != of.len() {
             return Err(Error::Unavailable {
                 message: format!(
@@ -166,23 +166,24 @@ impl Walk {
                     of.len(),
                     kind.name()
                 ),
-                hint: Some("somebody writes there; try again when that is done".to_owned()),
+                hint: Some("another process is writing; try again when it has finished".to_owned()),
             });
         }
         Ok(())
     }
 }
 
-/// The parts of a part.
-fn divided(part: &str) -> impl DoubleEndedIterator<Item = String> {
+/// Splits a part into 16 smaller parts.
+fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     let part = part.to_owned();
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
 
-/// What is left of a part, the last first, when everything up to another is done. Parts need not be cut alike any more.
-fn left(part: String, done: &str) -> Vec<String> {
+/// Returns the rest of a part in reverse order, after everything up to `done`. The parts may now be split
+/// differently.
+fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
-        return divided(&part).rev().flat_map(|part| left(part, done)).collect();
+        return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();
     }
     match part.as_str() > done && !part.starts_with(done) {
         true => vec![part],
@@ -195,15 +196,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_part_lie_in_order_and_below_what_is_behind_all() {
-        let parts: Vec<String> = divided("3f").collect();
+    fn divided_parts_are_sorted_and_below_the_upper_bound() {
+        let parts: Vec<String> = subparts("3f").collect();
         assert_eq!((parts.len(), parts[0].as_str(), parts[15].as_str()), (16, "3f0", "3ff"));
-        let left = |part: &str, done| left(part.to_owned(), done);
-        assert_eq!(left("3", "35"), ["3f", "3e", "3d", "3c", "3b", "3a", "39", "38", "37", "36"]);
+        let rest = |part: &str, done| rest(part.to_owned(), done);
+        assert_eq!(rest("3", "35"), ["3f", "3e", "3d", "3c", "3b", "3a", "39", "38", "37", "36"]);
         assert!(
-            [left("35", "3"), left("35", "35"), left("2", "35"), left("", "f")].iter().all(Vec::is_empty)
+            [rest("35", "3"), rest("35", "35"), rest("2", "35"), rest("", "f")].iter().all(Vec::is_empty)
         );
-        assert_eq!((left("4", "35"), left("36", "35")), (vec!["4".to_owned()], vec!["36".to_owned()]));
+        assert_eq!((rest("4", "35"), rest("36", "35")), (vec!["4".to_owned()], vec!["36".to_owned()]));
         assert!(parts.is_sorted() && parts.iter().all(|part| **part < *"3fg" && **part >= *"3f"));
     }
 }

@@ -1,4 +1,4 @@
-//! Bringing dialogues into Milvus, and taking them out again.
+//! Adds dialogues to Milvus and deletes them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,14 +8,14 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::{Next, Unfinished, next},
+    generations::{NextGeneration, Unfinished, next},
     manifest::Manifest,
     reading::columns,
-    rows::{self, Version, WordsOf, key_of},
+    rows::{self, Version, WordsColumn, key_of},
     target::Target,
     vector_source::{Encoding, VectorSource},
     walk::Walk,
-    writing::{NAMED, Writer, among},
+    writing::{NAMED, Writer, key_in},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -27,33 +27,35 @@ use turnwise_index::vectors::Recipe;
 use turnwise_store::{IngestMark, Prepared, Put, frame::Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
-/// What was looked up is kept of so many dialogues; what comes again then is looked up again.
+/// Maximum number of dialogues whose version is cached. The cache is cleared when it is full.
 const KNOWN: usize = 1_000_000;
-/// Fewer new rows are not worth being put away at once.
-const WORTH_SETTLING: usize = 1_000;
+/// Minimum number of new rows that justifies a flush.
+const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
-/// A writer.
+/// Writer for one generation of collections.
 pub struct MilvusWriter {
     writer: Writer,
-    /// What is there of dialogues that were asked for.
+    /// Versions of the dialogues that were looked up; `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
     pending: Vec<(Dialogue, Version)>,
     pending_bytes: usize,
-    /// Of these another version is there.
+    /// Pending dialogues that replace another version.
     replaced: HashSet<IdKey>,
-    /// How many rows were written since the server was told to put them away.
-    unsettled: usize,
-    /// The generation whose place this one takes once it is complete; `None` where it is in use already.
-    instead_of: Option<Next>,
+    /// Number of rows written since the last flush.
+    unflushed_rows: usize,
+    /// The new generation that replaces the one in use when it is complete. `None` if this writer writes to the
+    /// generation in use.
+    replacement: Option<NextGeneration>,
 }
 
 impl MilvusWriter {
-    /// What made the vectors of a name, if it is there.
+    /// Reads the manifest of a name; `None` if there is nothing of that name.
     pub fn manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
     }
 
-    /// Opens what a name stands for, or makes it: with vectors as the recipe has them, made by the encoder, or without any.
+    /// Opens the generation that a name refers to, or creates it. With a recipe, rows get vectors from the
+    /// encoder.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
@@ -63,21 +65,21 @@ impl MilvusWriter {
         MilvusWriter::in_use(target, analyzer, recipe, |manifest| encoding(manifest, encoder))
     }
 
-    /// The same, with vectors that somebody has already.
+    /// Like `open_or_create`, with another vector source.
     pub fn open_or_create_given(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn VectorSource>>,
+        source: Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
-        MilvusWriter::in_use(target, analyzer, recipe, |_| giver)
+        MilvusWriter::in_use(target, analyzer, recipe, |_| source)
     }
 
     fn in_use(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
+        source: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let manifest = match connection.manifest()? {
@@ -92,45 +94,45 @@ impl MilvusWriter {
                 manifest
             }
         };
-        let giver = giver(&manifest);
-        MilvusWriter::over(connection, manifest, giver, None)
+        let source = source(&manifest);
+        MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Opens a generation beside the one in use. Nobody sees it before [`MilvusWriter::finish`].
+    /// Opens a new generation next to the one in use. It is not visible before [`MilvusWriter::finish`].
     pub fn anew(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
-        giver: Option<Box<dyn VectorSource>>,
+        source: Option<Box<dyn VectorSource>>,
         unfinished: Unfinished,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
         let next = next(&connection, analyzer, recipe, unfinished)?;
-        MilvusWriter::over(connection, next.manifest.clone(), giver, Some(next))
+        MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))
     }
 
-    /// Opens what is there, for taking dialogues out of it.
+    /// Opens existing dialogues for deletion.
     pub fn open(target: &Target) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
+        let (connection, manifest) = Connection::open_loaded(target)?;
         MilvusWriter::of(connection, manifest, None, None)
     }
 
-    /// Opens what is there, for bringing dialogues to it with the encoder that made its vectors.
+    /// Opens existing dialogues for adding more, with the encoder that made their vectors.
     pub fn open_to_fill(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
-        let (connection, manifest) = Connection::there(target)?;
-        let giver = encoding(&manifest, encoder);
-        MilvusWriter::over(connection, manifest, giver, None)
+        let (connection, manifest) = Connection::open_loaded(target)?;
+        let source = encoding(&manifest, encoder);
+        MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Tells where the model lies that made the vectors; it is the same one.
+    /// Stores a new location of the same model.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
         }
-        self.writer.connection.restate(&self.writer.manifest)
+        self.writer.connection.store_manifest(&self.writer.manifest)
     }
 
-    /// Removes a name with everything that it stands for.
+    /// Removes a name and all its collections.
     pub fn remove(target: &Target) -> Result<()> {
         let connection = Connection::open(target)?;
         match connection.manifest()? {
@@ -139,87 +141,88 @@ impl MilvusWriter {
         }
     }
 
-    /// Checks that whoever gives vectors gives those that are there.
+    /// Checks that the vector source has the same encoder as the existing vectors.
     fn over(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn VectorSource>>,
-        instead_of: Option<Next>,
+        source: Option<Box<dyn VectorSource>>,
+        replacement: Option<NextGeneration>,
     ) -> Result<Self> {
-        let fits = match (&manifest.recipe, &giver) {
-            (Some(recipe), Some(giver)) => recipe.fingerprint == giver.fingerprint(),
+        let fits = match (&manifest.recipe, &source) {
+            (Some(recipe), Some(source)) => recipe.fingerprint == source.fingerprint(),
             (None, _) => true,
             (Some(_), None) => false,
         };
         if !fits {
-            return Err(other_encoder(&connection.target, &manifest, giver.as_deref()));
+            return Err(other_encoder(&connection.target, &manifest, source.as_deref()));
         }
-        let giver = giver.filter(|_| manifest.recipe.is_some());
-        MilvusWriter::of(connection, manifest, giver, instead_of)
+        let source = source.filter(|_| manifest.recipe.is_some());
+        MilvusWriter::of(connection, manifest, source, replacement)
     }
 
     fn of(
         connection: Connection,
         manifest: Manifest,
-        giver: Option<Box<dyn VectorSource>>,
-        instead_of: Option<Next>,
+        source: Option<Box<dyn VectorSource>>,
+        replacement: Option<NextGeneration>,
     ) -> Result<Self> {
         Ok(MilvusWriter {
-            writer: Writer { words: WordsOf::of(&manifest)?, connection, manifest, giver, cut: 0 },
+            writer: Writer { words: WordsColumn::of(&manifest)?, connection, manifest, source, cut: 0 },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,
             replaced: HashSet::new(),
-            unsettled: 0,
-            instead_of,
+            unflushed_rows: 0,
+            replacement,
         })
     }
 
-    /// The generation that is written to.
+    /// Manifest of the generation that is written to.
     pub fn made(&self) -> &Manifest {
         &self.writer.manifest
     }
 
-    /// How many rows are longer than Milvus' columns: what came behind is not found by words.
+    /// Number of rows whose text was truncated to the column limit. Keyword search does not find the rest of
+    /// the text.
     pub fn cut(&self) -> u64 {
         self.writer.cut
     }
 
-    /// How many dialogues and turns are there.
+    /// Number of dialogues and turns.
     pub fn totals(&self) -> Result<Totals> {
         self.writer.connection.totals(&self.writer.manifest)
     }
 
-    /// All that was written, read back; also where no name stands for it yet.
+    /// Opens an iterator over everything written, even before the generation is in use.
     pub fn walk(&self) -> Result<Walk> {
         Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// The same, ready to be searched.
+    /// Opens the written generation for searching, even before it is in use.
     pub fn searched(&self) -> Result<Milvus> {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Lets the server put away what it was sent, if that is much: searches are slower until it has.
+    /// Flushes the server's buffers if many rows were written. Searches are slower until then.
     pub fn settle(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.unsettled) {
-            few if few < WORTH_SETTLING => Ok(()),
+        match std::mem::take(&mut self.unflushed_rows) {
+            few if few < MIN_ROWS_TO_FLUSH => Ok(()),
             _ => self.writer.settle(),
         }
     }
 
-    /// Lets the name stand for what was filled beside what is in use, and removes that. Where this is in use already,
-    /// there is nothing to do.
+    /// Switches the name to the new generation and removes the old one. Does nothing if this writer writes to
+    /// the generation in use.
     pub fn finish(&mut self) -> Result<()> {
-        match self.instead_of.take() {
+        match self.replacement.take() {
             Some(next) => next.finish(&self.writer.connection),
             None => Ok(()),
         }
     }
 
-    /// Removes dialogues by their ids; gives how many were there.
+    /// Deletes dialogues by id. Returns how many existed.
     pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        let there = self.those_there(ids)?;
+        let there = self.existing(ids)?;
         self.writer.delete(&there)?;
         there.iter().for_each(|key| {
             self.known.insert(*key, None);
@@ -227,28 +230,28 @@ impl MilvusWriter {
         Ok(there.len() as u64)
     }
 
-    /// How many of some ids are there.
+    /// Returns how many of these ids exist.
     pub fn there(&mut self, ids: &[DialogueId]) -> Result<u64> {
-        Ok(self.those_there(ids)?.len() as u64)
+        Ok(self.existing(ids)?.len() as u64)
     }
 
-    fn those_there(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
+    fn existing(&mut self, ids: &[DialogueId]) -> Result<Vec<IdKey>> {
         let keys: Vec<IdKey> = ids.iter().map(DialogueId::key).collect();
         self.ahead(&keys)?;
         Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
     }
 
-    /// Removes the dialogues that fit a filter; gives how many did.
+    /// Deletes the dialogues that match a filter. Returns their number.
     pub fn delete_fitting(&mut self, filter: &Filter) -> Result<u64> {
-        self.each_fitting(filter, &mut |home, ids| home.delete(ids))
+        self.for_each_match(filter, &mut |writer, ids| writer.delete(ids))
     }
 
-    /// How many dialogues fit a filter.
+    /// Number of dialogues that match a filter.
     pub fn fitting(&mut self, filter: &Filter) -> Result<u64> {
-        self.each_fitting(filter, &mut |_, ids| Ok(ids.len() as u64))
+        self.for_each_match(filter, &mut |_, ids| Ok(ids.len() as u64))
     }
 
-    fn each_fitting(
+    fn for_each_match(
         &mut self,
         filter: &Filter,
         take: &mut dyn FnMut(&mut Self, &[DialogueId]) -> Result<u64>,
@@ -272,16 +275,17 @@ fn encoding(manifest: &Manifest, encoder: Option<Arc<dyn Encoder>>) -> Option<Bo
     Some(Box::new(Encoding::new(encoder, recipe)))
 }
 
-fn other_encoder(target: &Target, manifest: &Manifest, giver: Option<&dyn VectorSource>) -> Error {
+fn other_encoder(target: &Target, manifest: &Manifest, source: Option<&dyn VectorSource>) -> Error {
     let there =
         manifest.recipe.as_ref().map(|r| format!("{} ({})", r.name, r.fingerprint)).unwrap_or_default();
-    let here =
-        giver.map_or("none is here".to_owned(), |g| format!("{} ({}) is here", g.name(), g.fingerprint()));
+    let here = source.map_or("no encoder is given".to_owned(), |g| {
+        format!("the given encoder is {} ({})", g.name(), g.fingerprint())
+    });
     Error::Input {
-        message: format!("the vectors at {target} are of {there}, and {here}"),
+        message: format!("the vectors at {target} were made by {there}, but {here}"),
         hint: Some(format!(
-            "take the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` makes \
-             all of them anew, while the old ones stay in use"
+            "use the model that made them (--model); or `turnwise encode --engine {target} --model MODEL --replace` \
+             encodes everything again, while the old vectors stay in use"
         )),
     }
 }
@@ -303,7 +307,7 @@ impl DialogueSink for MilvusWriter {
     fn ahead(&mut self, ids: &[IdKey]) -> Result<()> {
         let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
         for some in unknown.chunks(NAMED) {
-            let filter = format!("{} and piece == 0", among(some));
+            let filter = format!("{} and piece == 0", key_in(some));
             let found = self.writer.connection.rows(&self.writer.records(), &filter, &["key", "version"])?;
             let found = columns(&found);
             some.iter().for_each(|key| {
@@ -327,7 +331,7 @@ impl DialogueSink for MilvusWriter {
         }
         let dialogue: Dialogue =
             serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
-        // What Milvus does not take is told of the record that has it, before anything of it is written.
+        // Check the limits of Milvus before writing anything, and report the record that exceeds them.
         rows::check(&dialogue)?;
         self.pending_bytes += prepared.json.len();
         self.pending.push((dialogue, version));
@@ -357,14 +361,14 @@ impl DialogueSink for MilvusWriter {
         self.pending_bytes = 0;
         self.writer.write(&dialogues, &self.replaced)?;
         self.replaced.clear();
-        self.unsettled += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
+        self.unflushed_rows += dialogues.iter().map(|(dialogue, _)| dialogue.turns.len() + 1).sum::<usize>();
         if self.known.len() > KNOWN {
             self.known.clear();
         }
         Ok(())
     }
 
-    /// What is there already is passed over by its version, so that no place needs to be kept.
+    /// No ingest position is stored: dialogues that already exist are recognized by their version and skipped.
     fn unfinished(&self) -> Option<IngestMark> {
         None
     }
@@ -373,8 +377,8 @@ impl DialogueSink for MilvusWriter {
 
     fn texts(&self, _: &mut dyn FnMut(IdKey, IdKey)) -> Result<()> {
         Err(Error::Unsupported {
-            message: "finding duplicates among what is in Milvus (--dedupe) is not possible".to_owned(),
-            hint: Some("`turnwise corpus convert --dedupe` leaves them out before".to_owned()),
+            message: "removing duplicates (--dedupe) is not supported with Milvus".to_owned(),
+            hint: Some("remove them before with `turnwise corpus convert --dedupe`".to_owned()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Writing dialogues as rows, in an order in which nothing is seen half.
+//! Writes dialogues as rows, in an order that never shows a partial dialogue.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::{
     connection::Connection,
     manifest::Manifest,
     names,
-    rows::{Pieces, Rows, Version, WordsOf, key_text, pieces},
+    rows::{Pieces, Rows, Version, WordsColumn, key_text, pieces},
     vector_source::{self, Of, VectorSource},
 };
 use turnwise_core::{
@@ -24,23 +24,23 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::Kind;
 
-/// So many rows, or so many of their bytes, go together at most.
+/// Maximum number of rows, and of bytes, per request.
 const ROWS: usize = 4_000;
 const BYTES: usize = 16 << 20;
-/// So many dialogues are named in one expression.
+/// Maximum number of dialogue keys in one expression.
 pub(super) const NAMED: usize = 1_000;
 
-/// Writes to the collections of one generation.
+/// Writer for the collections of one generation.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
-    pub(super) words: WordsOf,
-    pub(super) giver: Option<Box<dyn VectorSource>>,
-    /// How many rows are longer than Milvus' columns.
+    pub(super) words: WordsColumn,
+    pub(super) source: Option<Box<dyn VectorSource>>,
+    /// Number of rows whose text was truncated to the column limit.
     pub(super) cut: u64,
 }
 
-/// Rows that are not written yet, and what their vectors are of.
+/// Rows that are not sent yet, and the source of their vectors.
 #[derive(Default)]
 struct Waiting<'a> {
     rows: Rows,
@@ -56,7 +56,8 @@ impl Writer {
         self.manifest.records(&self.connection.target.name)
     }
 
-    /// Writes dialogues: their rows, then their records, with which they count; then removes what `replaced` ones were before.
+    /// Writes dialogues: first their rows, then their records. The record makes a version current. Then removes
+    /// the old versions of replaced dialogues.
     pub(super) fn write(
         &mut self,
         dialogues: &[(Dialogue, Version)],
@@ -64,10 +65,10 @@ impl Writer {
     ) -> Result<()> {
         self.write_rows(dialogues)?;
         self.write_records(dialogues)?;
-        self.sweep(dialogues, replaced)
+        self.remove_old_versions(dialogues, replaced)
     }
 
-    /// Writes rows in parts that a server takes.
+    /// Sends rows in batches.
     fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let mut waiting: [Waiting<'_>; 2] = Default::default();
         for (dialogue, version) in dialogues {
@@ -96,15 +97,16 @@ impl Writer {
         }
         let Waiting { mut rows, of } = std::mem::take(waiting);
         self.cut += rows.cut();
-        if let Some(giver) = &self.giver {
-            let vectors = giver.give(&of)?;
+        if let Some(source) = &self.source {
+            let vectors = source.give(&of)?;
             vector_source::check(&vectors, &of)?;
             rows.set_vectors(vectors);
         }
         self.upsert(&self.collection(kind), rows.into_columns())
     }
 
-    /// Writes records: of each all pieces but the first, then that, with which it counts.
+    /// Writes records: first all pieces except the first ones. The first piece is written last and makes the
+    /// version current.
     fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let (mut first, mut rest) = (Pieces::default(), Pieces::default());
         for (dialogue, version) in dialogues {
@@ -133,8 +135,12 @@ impl Writer {
         }
     }
 
-    /// Removes what is left of dialogues as they were before.
-    fn sweep(&self, dialogues: &[(Dialogue, Version)], replaced: &HashSet<IdKey>) -> Result<()> {
+    /// Removes the old versions of replaced dialogues.
+    fn remove_old_versions(
+        &self,
+        dialogues: &[(Dialogue, Version)],
+        replaced: &HashSet<IdKey>,
+    ) -> Result<()> {
         let replaced: Vec<(IdKey, Version)> = dialogues
             .iter()
             .map(|(dialogue, version)| (dialogue.id.key(), *version))
@@ -143,7 +149,7 @@ impl Writer {
         for some in replaced.chunks(NAMED) {
             let keys: Vec<IdKey> = some.iter().map(|(key, _)| *key).collect();
             let versions: Vec<String> = some.iter().map(|(_, version)| version.0.to_string()).collect();
-            let filter = format!("{} and version not in [{}]", among(&keys), versions.join(", "));
+            let filter = format!("{} and version not in [{}]", key_in(&keys), versions.join(", "));
             for collection in
                 [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()]
             {
@@ -153,11 +159,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes dialogues, whatever is there of them.
+    /// Deletes dialogues with all their rows.
     pub(super) fn delete(&self, keys: &[IdKey]) -> Result<()> {
         for some in keys.chunks(NAMED) {
-            let filter = among(some);
-            // Without its record a dialogue does not count any more; the rest is tidying up.
+            let filter = key_in(some);
+            // Without its record, a dialogue is deleted. Then remove its rows.
             self.delete_where(&self.records(), &filter)?;
             for kind in Kind::ALL {
                 self.delete_where(&self.collection(kind), &filter)?;
@@ -166,14 +172,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets the server put away what it was sent. Nothing is lost without it, but until then searches look at every new row.
+    /// Flushes the server's buffers. No data is lost without it, but searches scan all new rows until then.
     pub(super) fn settle(&self) -> Result<()> {
         let all = [self.collection(Kind::Utterances), self.collection(Kind::Dialogues), self.records()];
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
         let request = FlushRequest::builder().collection_names(all).wait_flushed_ms(most).build();
-        self.connection
-            .ask("putting away what was written", async { self.connection.client.flush(request?).await })
-            .map(drop)
+        self.connection.call("flushing", async { self.connection.client.flush(request?).await }).map(drop)
     }
 
     fn upsert(&self, collection: &str, columns: Vec<FieldData>) -> Result<()> {
@@ -182,17 +186,17 @@ impl Writer {
             let request = UpsertRequest::builder().insert(rows?).build();
             self.connection.client.upsert(request?).await
         };
-        self.connection.ask("writing", write).map(drop)
+        self.connection.call("writing", write).map(drop)
     }
 
     fn delete_where(&self, collection: &str, filter: &str) -> Result<()> {
         let request = DeleteRequest::builder().collection_name(collection).filter(filter).build();
-        self.connection.ask("deleting", async { self.connection.client.delete(request?).await }).map(drop)
+        self.connection.call("deleting", async { self.connection.client.delete(request?).await }).map(drop)
     }
 }
 
-/// The rows of some dialogues.
-pub(super) fn among(keys: &[IdKey]) -> String {
+/// Returns a filter expression for the rows of some dialogues.
+pub(super) fn key_in(keys: &[IdKey]) -> String {
     let keys: Vec<String> = keys.iter().map(|key| names::quoted(&key_text(*key))).collect();
     format!("key in [{}]", keys.join(", "))
 }

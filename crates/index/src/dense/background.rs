@@ -1,4 +1,4 @@
-//! How near any two texts of an index are to each other: what a score has to be compared with.
+//! Distribution of the cosines of random pairs, as a reference for scores.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,15 +6,15 @@ use crate::vectors::{Kind, VectorReader};
 use turnwise_core::error::Result;
 use turnwise_core::vectors::cosine;
 
-/// Pairs that are looked at.
+/// Number of pairs to sample.
 const PAIRS: usize = 50_000;
 
-/// The cosines of random pairs, as the values at some percentiles.
+/// Percentiles of the cosines of random pairs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Background(Vec<f32>);
 
-/// The percentiles at which values are kept: finer towards the top, where hits are.
+/// The stored percentiles: finer at the top, where hits are.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);
@@ -23,8 +23,8 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl Background {
-    /// Draws pairs of different vectors, one of each of two kinds, always the same ones of the same vectors. Nothing is known of
-    /// fewer than two.
+    /// Samples pairs with one vector of each kind. The sample is deterministic. Returns an empty distribution
+    /// if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));
         if rows.min(others) < 2 {
@@ -35,7 +35,7 @@ impl Background {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(state) * below as u128) >> 64) as usize
         };
-        // Of few vectors there are not so many pairs.
+        // With few vectors there are fewer pairs.
         let pairs = PAIRS.min(rows * (others - 1) / 2).max(1);
         let mut cosines = Vec::with_capacity(pairs);
         for _ in 0..pairs {
@@ -53,12 +53,12 @@ impl Background {
         Background(grid().filter_map(at).collect())
     }
 
-    /// Whether nothing is known.
+    /// Returns true if the distribution is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which part of random pairs are less near than this, in percent; `None` if nothing is known.
+    /// Percentage of random pairs with a lower cosine; `None` if the distribution is empty.
     pub fn percentile(&self, score: f32) -> Option<f64> {
         let values = &self.0;
         let (first, last) = (values.first()?, values.last()?);
@@ -68,7 +68,7 @@ impl Background {
         if score >= *last {
             return Some(100.0);
         }
-        // Between the last value that is not above the score and the first that is.
+        // Interpolates between the last value that is not above the score and the first that is.
         let above = values.partition_point(|value| *value <= score);
         let (low, high) = (f64::from(values[above - 1]), f64::from(values[above]));
         let mut percents = grid().skip(above - 1);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_part_that_is_below() {
+    fn percentile_is_the_share_of_lower_values() {
         let background = Background::of((0..=10_000).map(|n| n as f32 / 10_000.0).collect());
         for score in [0.0, 0.123, 0.5, 0.77, 0.995, 0.9995] {
             let percentile = background.percentile(score).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_and_none_are_no_trouble() {
+    fn percentiles_of_equal_values_and_of_an_empty_sample() {
         let same = Background::of(vec![0.5; 100]);
         assert_eq!((same.percentile(0.4), same.percentile(0.5)), (Some(0.0), Some(100.0)));
         assert_eq!(Background::of(Vec::new()).percentile(0.5), None);

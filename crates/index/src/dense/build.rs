@@ -1,4 +1,4 @@
-//! Building a generation, beside the one that is searched meanwhile.
+//! Builds a new generation while the old one stays searchable.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use super::{
     Background, folder,
     generation::{self, Generation, Manifest, Part, graph_path},
     places::{Dialogues, Utterances},
-    progress::{Of, Progress, Step},
+    progress::{KindProgress, Progress, Step},
 };
 use crate::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
 use turnwise_core::{
@@ -20,15 +20,15 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_store::{Snapshot, lock::WriterLock};
 
-/// With so many queries recall is measured.
+/// Number of queries used to measure the recall.
 pub(super) const RECALL_QUERIES: usize = 1_000;
 
-/// What a build made.
+/// Result of a build.
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
-    /// Whether it is a new one: `false` if the one in use was up to date.
+    /// False if the generation in use was already up to date.
     pub new: bool,
-    /// What it was built of.
+    /// Manifest of the generation in use.
     pub manifest: Manifest,
 }
 
@@ -40,8 +40,8 @@ struct Keys {
     turns: Vec<(TurnNo, IdKey)>,
 }
 
-/// Builds a generation of what a snapshot and its vectors hold, and makes it the one in use; `None` if there are no
-/// vectors. Whatever ends it before the switch, the generation in use stays as it is.
+/// Builds a generation from a snapshot and its vectors, and switches to it. Returns `None` if there are no
+/// vectors. If the build fails or is cancelled, the generation in use stays unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,
@@ -53,7 +53,7 @@ pub fn build(
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(Generation { folder, manifest, .. }) => {
-            // A build that was killed right after its switch has left the others.
+            // A crash right after a switch may have left other generations.
             generation::remove_others(root, &folder);
             Ok(Some(Built { new: false, manifest }))
         }
@@ -61,7 +61,7 @@ pub fn build(
     }
 }
 
-/// The same, also where the generation in use is up to date.
+/// Like [`build`], but builds even if the generation in use is up to date.
 pub fn rebuild(
     root: &Path,
     snapshot: &Snapshot,
@@ -74,7 +74,7 @@ pub fn rebuild(
     make(root, snapshot, &vectors, options, watch).map(Some)
 }
 
-/// The lock of an index's graphs.
+/// Acquires the graph lock of an index.
 pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "graphs.lock", command)
 }
@@ -93,7 +93,7 @@ pub(super) fn make(
     let path = parent.join((last + 1).to_string());
     fs::create_dir(&path).at("create", &path)?;
     let manifest = fill(&path, snapshot, vectors, options, watch).inspect_err(|_| {
-        // What cannot be removed now is removed by the next build.
+        // The next build removes what cannot be removed now.
         let _ = files::remove_folder(&path);
     })?;
     files::sync_folder(&path)?;
@@ -103,7 +103,7 @@ pub(super) fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// What is in use, if a build would make the same again. One that is damaged is none.
+/// Returns the generation in use if a build would produce the same. A damaged generation does not count.
 fn current(
     root: &Path,
     snapshot: &Snapshot,
@@ -119,7 +119,7 @@ fn current(
     (same && generation.verify().is_ok()).then_some(generation)
 }
 
-/// The name of the set that vectors are of.
+/// Returns the name of the vector set.
 pub(super) fn set_of(vectors: &VectorReader) -> String {
     vectors.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -134,7 +134,7 @@ fn fill(
     let keys = keys(snapshot, watch)?;
     let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
     Dialogues::write(path, &dialogues)?;
-    // Within a dialogue, too, the later turn is the greater id.
+    // Later turns have greater ids and come first.
     let utterances = || {
         let of = |(place, d): (usize, &'_ Keys)| {
             d.turns.iter().rev().map(move |(turn, key)| (place as u32, *turn, *key)).collect::<Vec<_>>()
@@ -146,10 +146,10 @@ fn fill(
     let graph = |kind: Kind, keys: &mut dyn Iterator<Item = IdKey>| -> Result<Part> {
         let (points, mut part) = gather(vectors, kind, keys)?;
         let path = graph_path(path, kind);
-        freeze(&points, options, &path, &Of(kind, watch))?;
+        freeze(&points, options, &path, &KindProgress(kind, watch))?;
         drop(points);
         let frozen = Frozen::open(&path)?;
-        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &Of(kind, watch))?;
+        let recall = measure(&frozen, &Ask::default(), RECALL_QUERIES, &KindProgress(kind, watch))?;
         part.vectors = vectors.rows(kind) as u64;
         part.nodes = frozen.nodes() as u64;
         part.background = Background::sample(vectors, kind, kind)?;
@@ -175,7 +175,7 @@ fn fill(
     generation::seal(path, manifest)
 }
 
-/// All dialogues, ids descending.
+/// Returns all dialogues, ids descending.
 fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
@@ -199,7 +199,7 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<Keys>> {
     Ok(all)
 }
 
-/// The vectors of keys; the number of a key is the row.
+/// Collects the vectors of the keys. The position of a key is its row.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,

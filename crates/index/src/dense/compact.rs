@@ -1,4 +1,4 @@
-//! Making graphs anew that were built of vectors or of a log that have been compacted since.
+//! Rebuilds graphs after their vectors or their log were compacted.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ use turnwise_core::{
 };
 use turnwise_store::Snapshot;
 
-/// Builds a new generation if that in use is of other vectors or another log than there are now, and gives whether it
-/// did. What is left of builds that were killed goes, and so do graphs of vectors that are no more. An index that has
-/// no graphs gets none.
+/// Builds a new generation if the one in use belongs to other vectors or another log. Returns true if it did.
+/// Removes unfinished builds, and graphs whose vectors no longer exist. An index without graphs stays without
+/// graphs.
 pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);

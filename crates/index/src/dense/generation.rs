@@ -1,4 +1,4 @@
-//! A generation: what it was built of, and its files.
+//! A generation of graphs: its manifest and its files.
 
 use std::{
     fs,
@@ -21,60 +21,60 @@ const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 const CURRENT: &str = "current.json";
 
-/// What a generation was built of.
+/// Manifest of a generation: what it was built from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the files' format.
+    /// Version of the file format.
     pub format: u32,
-    /// The turnwise that wrote it.
+    /// Version of turnwise that wrote the file.
     pub turnwise: String,
-    /// The folder of the vectors it was built of.
+    /// Folder name of the vector set.
     pub vectors: String,
-    /// The encoder that made them.
+    /// Fingerprint of the encoder.
     pub encoder: Fingerprint,
-    /// The log's name.
+    /// Id of the log.
     pub log: String,
-    /// How far the log had come.
+    /// Log position of the build.
     pub at: Position,
-    /// Dialogues that were there.
+    /// Number of dialogues in the index at the build.
     pub dialogues_there: u64,
-    /// What builds the graphs.
+    /// Name of the graph builder.
     pub builder: String,
-    /// The graph of the utterances.
+    /// Graph of the utterances.
     pub utterances: Part,
-    /// The graph of the dialogues.
+    /// Graph of the dialogues.
     pub dialogues: Part,
-    /// Checksums of the files that have none within, by name.
+    /// Checksums of the files without a checksum of their own, by file name.
     pub checksums: Vec<(String, u32)>,
 }
 
-/// A graph of a generation.
+/// Statistics of one graph of a generation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Utterances or dialogues that were there.
+    /// Utterances or dialogues in the index at the build.
     pub there: u64,
-    /// Those that had no vector yet.
+    /// Those without a vector.
     pub without: u64,
-    /// Those of which the encoder knew nothing: a vector that is all zeros is near to nothing.
+    /// Those with a zero vector: the encoder knew none of their tokens, and they have no neighbors.
     pub unknown: u64,
-    /// Vectors of the kind that the set had.
+    /// Vectors of the kind in the vector set.
     pub vectors: u64,
-    /// Different vectors.
+    /// Distinct vectors.
     pub nodes: u64,
-    /// Of the nearest ten, the part that is found.
+    /// Recall@10.
     pub recall: f64,
-    /// With how many queries that was measured.
+    /// Number of queries used to measure the recall.
     pub recall_queries: u64,
-    /// How near any two of its vectors are.
+    /// Cosines of random pairs of its vectors.
     #[serde(default)]
     pub background: Background,
-    /// Of dialogues: how near utterances are to them, as a query is that looks for dialogues.
+    /// For dialogues: cosines of random utterances and dialogues, for utterance queries that search dialogues.
     #[serde(default, skip_serializing_if = "Background::is_empty")]
     pub of_utterances: Background,
 }
 
 impl Manifest {
-    /// What is known of a kind's graph.
+    /// Returns the statistics of a kind's graph.
     pub fn part(&self, kind: Kind) -> &Part {
         match kind {
             Kind::Utterances => &self.utterances,
@@ -85,14 +85,14 @@ impl Manifest {
     pub(super) const FORMAT: u32 = FORMAT;
 }
 
-/// What `current.json` says.
+/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
     generation: String,
 }
 
-/// A generation that is open.
+/// An open generation.
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
@@ -102,7 +102,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Opens the one in use; `None` if there is none.
+    /// Opens the generation in use; `None` if there is none.
     pub(super) fn open(root: &Path) -> Result<Option<Self>> {
         let current = folder(root).join(CURRENT);
         let mut tries = 0;
@@ -112,7 +112,7 @@ impl Generation {
             }
             let named = named(&current)?;
             let opened = Generation::open_in(folder(root).join(&named.generation));
-            // A builder may have switched in between and removed this one; then another is named.
+            // Another process may have switched and removed this generation; then open the new one.
             let again = |named: &Current| {
                 let now = sealed::read::<Current>(&current, FORMAT, damaged);
                 now.is_ok_and(|now| now.generation != named.generation)
@@ -136,7 +136,7 @@ impl Generation {
         })
     }
 
-    /// Compares every byte with its checksum.
+    /// Verifies the checksums of all files.
     pub(super) fn verify(&self) -> Result<()> {
         self.graphs.iter().try_for_each(Frozen::verify)?;
         for (name, crc) in &self.manifest.checksums {
@@ -149,16 +149,16 @@ impl Generation {
     }
 }
 
-/// The generation in use.
+/// Reads which generation is in use.
 fn named(current: &Path) -> Result<Current> {
     let named: Current = sealed::read(current, FORMAT, damaged)?;
     if named.generation.is_empty() || !named.generation.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(damaged(current, format!("`{}` is no name of a generation", named.generation)));
+        return Err(damaged(current, format!("`{}` is not a valid generation name", named.generation)));
     }
     Ok(named)
 }
 
-/// The manifest of the generation in use, whatever has become of its graphs; `None` if there is none.
+/// Returns the manifest of the generation in use, even if its graphs are damaged; `None` if there is none.
 pub(super) fn manifest(root: &Path) -> Option<Result<Manifest>> {
     let current = folder(root).join(CURRENT);
     let read = || sealed::read(&folder(root).join(named(&current)?.generation).join(NAME), FORMAT, damaged);
@@ -169,7 +169,7 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes a generation's manifest, its last file.
+/// Writes the manifest of a generation, always the last file.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for path in [places::dialogues_path(folder), places::keys_path(folder), places::utterances_path(folder)] {
@@ -180,20 +180,20 @@ pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Makes a generation the one in use.
+/// Switches to another generation.
 pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     let current = Current { format: FORMAT, generation: generation.to_owned() };
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes every generation but one. Whoever has another mapped keeps it until he lets go.
+/// Removes all generations except one. Readers that have another one mapped can continue to use it.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
     }
 }
 
-/// The folders of all generations, whole or not, with their numbers.
+/// Returns the numbers and folders of all generations, complete or not.
 pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();

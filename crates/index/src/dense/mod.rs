@@ -1,22 +1,22 @@
-//! Search by vectors: a graph over what was there at its building, and an exact look at what came since.
+//! Vector search: a graph index over the dialogues of the last build, and an exact scan of newer dialogues.
 //!
 //! ```text
 //! indexes/chats/
-//!   graphs.lock               kernel lock of the one who builds; everything else goes on beside it
+//!   graphs.lock               file lock of the building process; all other work can continue
 //!   graphs/
 //!     current.json            names the generation in use; replaced as a whole
-//!     <n>/                    a generation: never changed
-//!       manifest.json         what it was built of and how far the log had come; checksummed
-//!       dialogues.places      24 bytes a dialogue: its key and its number in the log; ids descending
-//!       dialogues.keys        4 bytes a dialogue: the same dialogues in the order of their keys
-//!       utterances.places     8 bytes an utterance: its dialogue's place and its turn
-//!       utterances.graph      the frozen graph; a row is a place of the file before
+//!     <n>/                    a generation; its files never change
+//!       manifest.json         the vectors and the log position it was built from; checksummed
+//!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
+//!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order
+//!       utterances.places     8 bytes per utterance: index of its dialogue, and its turn
+//!       utterances.graph      the frozen graph; its rows are those of the file before
 //!       dialogues.graph       the same for whole dialogues
 //! ```
 //!
-//! All of it derives from the records and their vectors. Places are in the order of falling ids, in which equally near ones
-//! are given. What the log holds behind a generation's end is the tail: its dialogues are looked at one by one, and their
-//! older versions, like deleted ones, are passed over. So an index without any generation is all tail.
+//! All files are derived from the records and their vectors. Dialogues are sorted by descending id, because hits with
+//! equal scores are returned in this order. The log entries after a generation are the tail. Dialogues of the tail are
+//! searched one by one; their older versions and deleted dialogues are skipped. Without a generation, all is tail.
 
 mod background;
 mod build;
@@ -45,11 +45,11 @@ use std::path::{Path, PathBuf};
 
 use turnwise_core::error::Error;
 
-/// The folder of an index's generations.
+/// Returns the folder of all generations.
 fn folder(root: &Path) -> PathBuf {
     root.join("graphs")
 }
 
 fn damaged(path: &Path, what: String) -> Error {
-    Error::corrupt(path, what).with_hint("`turnwise index build` makes it anew")
+    Error::corrupt(path, what).with_hint("`turnwise index build` rebuilds it")
 }

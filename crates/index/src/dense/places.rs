@@ -1,4 +1,4 @@
-//! Where the rows of a graph are among the records.
+//! Tables that map the rows of a graph to dialogues and turns.
 
 use std::{
     fs::File,
@@ -16,22 +16,22 @@ use turnwise_core::{
 const DIALOGUE_BYTES: usize = 24;
 const UTTERANCE_BYTES: usize = 8;
 
-/// A mapped table of entries of one size.
+/// A memory-mapped table with entries of a fixed size.
 pub(super) struct Table {
     map: Mmap,
     entry: usize,
 }
 
 impl Table {
-    /// Maps a table that must have so many entries.
+    /// Maps a table, and checks that it has this number of entries.
     fn open(path: &Path, entry: usize, entries: u64) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: files of a generation are never changed.
+        // SAFETY: files of a generation never change.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         if map.len() as u64 != entries * entry as u64 {
             return Err(super::damaged(
                 path,
-                format!("it has {} bytes instead of {}", map.len(), entries * entry as u64),
+                format!("it has {} bytes, expected {}", map.len(), entries * entry as u64),
             ));
         }
         Ok(Table { map, entry })
@@ -69,7 +69,7 @@ impl Dialogues {
         self.places.len()
     }
 
-    /// The place of a key.
+    /// Returns the index of the dialogue with this key.
     pub(super) fn find(&self, key: &IdKey) -> Option<u32> {
         let (mut from, mut to) = (0, self.by_key.len());
         while from < to {
@@ -95,7 +95,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances of a generation: each one's dialogue, by its place, and its turn.
+/// The utterances of a generation: for each one the index of its dialogue, and its turn.
 pub(super) struct Utterances(Table);
 
 impl Utterances {

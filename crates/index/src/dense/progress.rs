@@ -1,24 +1,25 @@
-//! Who waits for a generation.
+//! Progress reports and cancellation of a graph build.
 
 use crate::vectors::Kind;
 
-/// A part of the work.
+/// Step of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Records are read, for the keys of their vectors; counted in dialogues.
+    /// Reads records to compute the keys of their vectors; counted in dialogues.
     Reading,
-    /// The different vectors of a kind are linked to their neighbours.
+    /// Links the distinct vectors of a kind to their neighbors.
     Linking(Kind),
-    /// Recall is measured, query by query.
+    /// Measures the recall, query by query.
     Measuring(Kind),
 }
 
-/// Is asked now and then whether to go on, and told how far it is. Anything that can be asked is one that does not listen.
+/// Receives progress reports of a build and can cancel it. A closure that returns a bool is enough for
+/// cancellation.
 pub trait Progress: Sync {
-    /// Whether to end.
+    /// Returns true to cancel.
     fn stop(&self) -> bool;
 
-    /// So much of a step is done.
+    /// Reports that `done` of `of` items of a step are done.
     fn done(&self, _step: Step, _done: u64, _of: u64) {}
 }
 
@@ -28,10 +29,10 @@ impl<F: Fn() -> bool + Sync> Progress for F {
     }
 }
 
-/// The part of the work that is of one kind.
-pub(super) struct Of<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
+/// Adapter that forwards the progress of one kind.
+pub(super) struct KindProgress<'a>(pub(super) Kind, pub(super) &'a dyn Progress);
 
-impl turnwise_nearest::Progress for Of<'_> {
+impl turnwise_nearest::Progress for KindProgress<'_> {
     fn stop(&self) -> bool {
         self.1.stop()
     }

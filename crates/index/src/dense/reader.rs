@@ -1,4 +1,4 @@
-//! Searching: the generation in use, and the tail behind it.
+//! Searches the generation in use and the tail after it.
 
 use std::{
     borrow::Cow,
@@ -23,16 +23,16 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// How is looked.
+/// Search options.
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
-    /// How many are wanted.
+    /// Number of results.
     pub k: usize,
-    /// How many candidates a walk keeps.
+    /// Size of the candidate list of the graph search (`ef`).
     pub ef: usize,
-    /// Whether all vectors are looked at.
+    /// If true, compares the query with all vectors.
     pub exact: bool,
-    /// Only these.
+    /// Restricts the results to what a filter accepts.
     pub among: Option<&'a Among>,
 }
 
@@ -43,49 +43,49 @@ impl Default for Look<'_> {
     }
 }
 
-/// What a filter admits of one kind, as the walk through a graph needs it; worked out once for any number of searches.
+/// Result of a filter in the form that the graph search needs. Can be reused for several searches.
 pub struct Among {
     admitted: Arc<Admitted>,
     nodes: Option<Allowed>,
 }
 
-/// What was found.
+/// Search result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DenseHit {
-    /// The cosine of its vector and the query.
+    /// Cosine of its vector and the query.
     pub score: f32,
-    /// The key of its dialogue's id.
+    /// Key of its dialogue's id.
     pub dialogue: IdKey,
-    /// The dialogue's number in the log.
+    /// Sequence number of its dialogue.
     pub seq: Seq,
-    /// Its turn; `None` for a whole dialogue.
+    /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
 }
 
-/// The same, with what tells equally near ones apart.
+/// A hit with the data to order ties.
 struct Ranked<'a> {
     hit: DenseHit,
-    /// Where a generation has it: the ids fall as rows grow.
+    /// Row in the generation, if it is there. Ids descend with growing rows.
     row: Option<u32>,
-    /// Known of what a generation has only where it is needed.
+    /// The id. For hits in the generation, read only when a tie requires it.
     id: Option<Cow<'a, DialogueId>>,
 }
 
-/// The vectors of an index, ready to be searched as of one snapshot.
+/// The vectors of an index, opened for searching as of one snapshot.
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
-    /// For each kind, the nodes that are still there; `None` if all are.
+    /// For each kind, the nodes that still exist; `None` if all do.
     alive: [Option<Allowed>; 2],
-    /// Of the generation's dialogues, those that are gone or have been replaced.
+    /// For each dialogue of the generation, true if it was deleted or replaced.
     dead: Vec<bool>,
     pub(super) tail: Vec<Recent>,
     without: [u64; 2],
-    /// Of utterances, of dialogues, and of utterances to dialogues.
+    /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
     backgrounds: [OnceLock<Background>; 3],
 }
 
-/// A dialogue that came after the generation.
+/// A dialogue that is newer than the generation.
 pub(super) struct Recent {
     pub(super) id: DialogueId,
     pub(super) seq: Seq,
@@ -94,8 +94,8 @@ pub(super) struct Recent {
 }
 
 impl DenseReader {
-    /// Opens what there is; `None` if the index has no vectors. A generation of other vectors, or of another log, is passed
-    /// over.
+    /// Opens vectors and graphs; `None` if the index has no vectors. A generation built from other vectors or
+    /// another log is ignored.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -158,28 +158,28 @@ impl DenseReader {
         self.dead.get(place as usize).copied().unwrap_or(true)
     }
 
-    /// What made the vectors.
+    /// Returns the vectors.
     pub fn vectors(&self) -> &VectorReader {
         &self.vectors
     }
 
-    /// The generation that is searched.
+    /// Returns the manifest of the generation that is searched.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.generation.as_ref().map(|g| &g.manifest)
     }
 
-    /// How many dialogues came since.
+    /// Number of dialogues that are newer than the generation.
     pub fn tail(&self) -> usize {
         self.tail.len()
     }
 
-    /// How many utterances or dialogues cannot be found, because they have no vector yet.
+    /// Number of utterances or dialogues that cannot be found because they have no vector.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// How near any one of a kind is to any of another: as it was at the generation's building, or else as it is now. Dialogues
-    /// are never looked for among utterances.
+    /// Returns the distribution of cosines between random items of two kinds. Taken from the generation if
+    /// stored there, else computed now. Dialogues are never used as queries for utterances.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&Background> {
         let known = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(known) = known.get() {
@@ -197,7 +197,7 @@ impl DenseReader {
         Ok(known.get_or_init(|| background))
     }
 
-    /// What of a kind is admitted and still there.
+    /// Returns the filter result for a kind, without deleted and replaced items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> Among {
         let nodes = self.generation.as_ref().map(|generation| {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
@@ -206,7 +206,8 @@ impl DenseReader {
         Among { nodes, admitted }
     }
 
-    /// The `k` nearest to a query: scores descending, then ids descending. A query without a direction finds nothing.
+    /// Returns the `k` nearest neighbors of a query: scores descending, then ids descending. A zero query finds
+    /// nothing.
     pub fn search(
         &self,
         snapshot: &Snapshot,
@@ -217,7 +218,7 @@ impl DenseReader {
         let mut found = self.in_generation(snapshot, kind, query, look)?;
         self.in_tail(kind, query, look, &mut found)?;
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
-        settle_ties(snapshot, look.k, &mut found)?;
+        sort_ties(snapshot, look.k, &mut found)?;
         found.truncate(look.k);
         Ok(found.into_iter().map(|ranked| ranked.hit).collect())
     }
@@ -246,7 +247,7 @@ impl DenseReader {
         graph.search(query, &ask, &mut Scratch::default(), &mut nodes)?;
         let mut found = Vec::new();
         for node in nodes {
-            // Rows are in the order of falling ids: the first ones are those that would be given.
+            // Rows are sorted by descending id, so the first rows are the ones to return.
             let rows = graph.rows(node.node).iter().filter_map(|row| Some((*row, wanted(*row)?)));
             let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(look.k);
             found.extend(live.map(|(row, (dialogue, seq, turn))| Ranked {
@@ -258,7 +259,7 @@ impl DenseReader {
         Ok(found)
     }
 
-    /// What a row of a graph stands for, if it is still there and admitted.
+    /// Returns what a graph row represents, if it still exists and the filter accepts it.
     fn wanted(
         &self,
         generation: &Generation,
@@ -281,7 +282,7 @@ impl DenseReader {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
         let mut limit = (4 * look.k).max(4_096);
         for recent in &self.tail {
-            let mut see = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
+            let mut visit = |key: &IdKey, turn: Option<TurnNo>| -> Result<()> {
                 if look.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
                     return Ok(());
                 }
@@ -294,12 +295,14 @@ impl DenseReader {
                 Ok(())
             };
             match kind {
-                Kind::Utterances => recent.turns.iter().try_for_each(|(turn, key)| see(key, Some(*turn)))?,
-                Kind::Dialogues => see(&recent.whole, None)?,
+                Kind::Utterances => {
+                    recent.turns.iter().try_for_each(|(turn, key)| visit(key, Some(*turn)))?
+                }
+                Kind::Dialogues => visit(&recent.whole, None)?,
             }
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
-                // Equally near ones at the border must all stay.
+                // Hits that tie with the last one must stay.
                 let least = found[look.k.saturating_sub(1)].hit.score;
                 found.retain(|ranked| ranked.hit.score >= least);
                 limit = limit.max(2 * found.len());
@@ -309,14 +312,14 @@ impl DenseReader {
     }
 }
 
-/// Brings equally near ones among the first `k` into the order of falling ids, wherever they come from.
-fn settle_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
+/// Sorts ties among the first `k` by descending id, whether they come from the graph or from the tail.
+fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {
         let score = found[from].hit.score;
         let length = found[from..].iter().take_while(|ranked| ranked.hit.score == score).count();
         let ties = &mut found[from..from + length];
-        // Rows alone are in order already.
+        // Rows of the graph alone are already in order.
         if length > 1 && ties.iter().any(|ranked| ranked.row.is_none()) {
             for ranked in ties.iter_mut().filter(|ranked| ranked.id.is_none()) {
                 ranked.id =
@@ -330,7 +333,7 @@ fn settle_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Resul
 }
 
 impl Generation {
-    /// The place of a row's dialogue, and its turn.
+    /// Returns the index of a row's dialogue, and its turn.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(place, turn)| (place, Some(turn))),

@@ -1,4 +1,4 @@
-//! Every different vector of a kind once, with those who have it: for whoever compares all with all.
+//! All distinct vectors of a kind with their owners, for comparisons of all pairs.
 
 use std::collections::HashMap;
 
@@ -14,55 +14,54 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// So many neighbours are asked for at first.
-const FIRST_LOOK: usize = 16;
+/// Number of neighbors requested first.
+const FIRST_K: usize = 16;
 
-/// The different vectors of what a snapshot holds, numbered: first those of the generation, then those of the tail that came
-/// since. A vector of zeros is like nothing and is none of them. A vector of the tail may be one of the generation's once
-/// more.
+/// The distinct vectors of a snapshot, numbered from 0: first the vectors in the graph, then those of the tail.
+/// Zero vectors have no neighbors and are left out. A vector of the tail may also occur in the graph.
 pub struct Sweep<'a> {
     reader: &'a DenseReader,
     snapshot: &'a Snapshot,
     kind: Kind,
-    /// What is wanted; `None` if it is all.
+    /// Filter result; `None` for everything.
     admitted: Option<Admitted>,
-    /// The nodes that are points, and of each node which point it is.
+    /// Graph nodes of the points, and the point of each node.
     nodes: Vec<u32>,
     points: Vec<u32>,
-    /// What a search may find; `None` if it is all.
+    /// Nodes that a search may return; `None` for all.
     allowed: Option<Allowed>,
-    recent: Vec<Fresh>,
+    recent: Vec<RecentVector>,
 }
 
 /// A vector of the tail.
-struct Fresh {
+struct RecentVector {
     row: usize,
     owners: Vec<Owner>,
 }
 
-/// Someone who has a vector: an utterance or a dialogue.
+/// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// In the generation. The lesser comes first by id, descending.
+    /// In the generation. Owners are ordered by descending id.
     Built {
-        /// Its place among all of the kind.
+        /// Row among all of the kind.
         row: u32,
-        /// Its dialogue's place.
+        /// Index of the dialogue.
         place: u32,
-        /// Which turn it is, if it is one.
+        /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
     /// In the tail.
     Recent {
-        /// Its dialogue's place.
+        /// Index of the dialogue in the tail.
         place: u32,
-        /// Which turn it is, if it is one.
+        /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
 }
 
 impl Owner {
-    /// Which turn it is; `None` for a whole dialogue.
+    /// The turn; `None` for a whole dialogue.
     pub fn turn(&self) -> Option<TurnNo> {
         match self {
             Owner::Built { turn, .. } | Owner::Recent { turn, .. } => *turn,
@@ -70,7 +69,7 @@ impl Owner {
     }
 }
 
-/// What a search for neighbours needs; kept, it need not be made again.
+/// Reusable buffers for neighbor searches.
 #[derive(Default)]
 pub struct Near {
     scratch: Scratch,
@@ -81,7 +80,7 @@ pub struct Near {
 const NO_POINT: u32 = u32::MAX;
 
 impl<'a> Sweep<'a> {
-    /// Looks who is there, of those that a filter lets through.
+    /// Collects the vectors of everything that the filter accepts.
     pub fn new(
         reader: &'a DenseReader,
         snapshot: &'a Snapshot,
@@ -136,7 +135,7 @@ impl<'a> Sweep<'a> {
                     continue;
                 }
                 let point = *known.entry(row).or_insert_with(|| {
-                    self.recent.push(Fresh { row, owners: Vec::new() });
+                    self.recent.push(RecentVector { row, owners: Vec::new() });
                     self.recent.len() - 1
                 });
                 self.recent[point].owners.push(Owner::Recent { place: place as u32, turn });
@@ -145,7 +144,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Who has a row of the graph, if he is there and wanted.
+    /// Returns the owner of a graph row, if it still exists and the filter accepts it.
     fn owner(&self, generation: &Generation, row: u32) -> Option<Owner> {
         let (place, turn) = generation.dialogue(self.kind, row)?;
         let (_, seq) = generation.dialogues.get(place)?;
@@ -157,27 +156,27 @@ impl<'a> Sweep<'a> {
         self.admitted.as_ref().is_none_or(|admitted| admitted.holds(seq, turn))
     }
 
-    /// How many different vectors there are.
+    /// Number of distinct vectors.
     pub fn len(&self) -> usize {
         self.nodes.len() + self.recent.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no vectors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of them are in the graph: the first ones.
+    /// Number of vectors in the graph; they come first.
     pub fn built(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The width of a vector.
+    /// Number of dimensions.
     pub fn dim(&self) -> usize {
         self.reader.vectors.dim()
     }
 
-    /// Who has a vector: at least one. Those in the generation by id, descending.
+    /// Returns the owners of a vector, at least one. Owners in the generation are sorted by descending id.
     pub fn owners(&self, point: usize) -> Vec<Owner> {
         match (self.nodes.get(point), &self.reader.generation) {
             (Some(node), Some(generation)) => {
@@ -188,7 +187,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Adds a vector, brought to length 1, to the end of `out`.
+    /// Appends a vector, normalized to length 1, to `out`.
     pub fn vector(&self, point: usize, out: &mut Vec<f32>) -> Result<()> {
         let start = out.len();
         match (self.nodes.get(point), &self.reader.generation) {
@@ -205,15 +204,15 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The vectors of the generation that the graph finds near a vector, with a cosine of at least so much: `most` of them at
-    /// most. It may find itself.
+    /// Returns neighbors of a vector in the graph with a cosine of at least `at_least`, at most `most` of them.
+    /// The result may include the vector itself.
     pub fn near(&self, point: usize, at_least: f32, most: usize, near: &mut Near) -> Result<Vec<usize>> {
         let Some(generation) = &self.reader.generation else { return Ok(Vec::new()) };
         let graph = &generation.graphs[self.kind as usize];
         let Near { scratch, query, hits } = near;
         query.clear();
         self.vector(point, query)?;
-        let mut k = FIRST_LOOK.min(most);
+        let mut k = FIRST_K.min(most);
         loop {
             let ask = Ask {
                 k,
@@ -224,7 +223,7 @@ impl<'a> Sweep<'a> {
             };
             graph.search(query, &ask, scratch, hits)?;
             hits.retain(|hit| hit.score >= at_least);
-            // As long as the last of them is near enough, there may be more behind it.
+            // If the last hit is still similar enough, there may be more: search again with a larger k.
             if hits.len() < k || k >= most {
                 let point = |hit: &Hit| self.points.get(hit.node as usize).filter(|p| **p != NO_POINT);
                 return Ok(hits.iter().filter_map(point).map(|p| *p as usize).collect());
@@ -233,7 +232,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The id of an owner's dialogue, if it can be told without reading the dialogue.
+    /// Returns the id of an owner's dialogue, if it is known without reading the record.
     pub fn id(&self, owner: &Owner) -> Option<&DialogueId> {
         match owner {
             Owner::Built { .. } => None,
@@ -241,7 +240,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The dialogue of an owner.
+    /// Returns the dialogue of an owner.
     pub fn dialogue(&self, owner: &Owner) -> Result<Option<Dialogue>> {
         match owner {
             Owner::Recent { .. } => self.id(owner).map_or(Ok(None), |id| self.snapshot.get(id)),

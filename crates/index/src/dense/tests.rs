@@ -49,7 +49,7 @@ fn build_now(root: &Path) -> Built {
     build(root, &snapshot, &options(), "test", &|| false).unwrap().unwrap()
 }
 
-/// The log, the vectors, the graphs.
+/// Compacts the log, the vectors and the graphs.
 fn compact_all(root: &Path) {
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
@@ -70,12 +70,12 @@ fn search(root: &Path, kind: Kind, query: &[f32], k: usize, exact: bool) -> Vec<
     hits.into_iter().map(name).collect()
 }
 
-/// To the bit what a graph gives.
+/// The same arithmetic as the graph's, bit for bit.
 fn cosine(query: &[f32], vector: &[f32]) -> f32 {
     Scorer::new(Metric::Cosine, query).unwrap().unwrap().score(vector).unwrap().unwrap()
 }
 
-/// The same by looking at a map.
+/// Reference result, computed from a map.
 fn naive(
     all: &BTreeMap<String, Dialogue>,
     kind: Kind,
@@ -123,7 +123,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 25, ..ProptestConfig::default() })]
     #[test]
-    fn searching_is_searching_a_map(
+    fn search_results_equal_those_of_a_map(
         steps in proptest::collection::vec(step(), 1..25),
         asked in 0u8..12,
         k in 1usize..12,
@@ -152,7 +152,7 @@ proptest! {
                     prop_assert_eq!(built.manifest.dialogues_there, all.len() as u64);
                 }
                 Step::Compact => {
-                    // What has no vector when graphs are built is not in them.
+                    // Texts without a vector at build time are not in the graphs.
                     encode(&root, &encoder);
                     compact_all(&root);
                 }
@@ -179,7 +179,7 @@ fn filled(root: &Path) {
 }
 
 #[test]
-fn what_everybody_says_does_not_hide_the_rest() {
+fn a_very_frequent_utterance_does_not_hide_other_hits() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let built = build_now(dir.path());
@@ -195,7 +195,7 @@ fn what_everybody_says_does_not_hide_the_rest() {
 }
 
 #[test]
-fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
+fn a_new_generation_replaces_the_old_one_and_open_readers_keep_it() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     filled(root);
@@ -204,11 +204,12 @@ fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
     let old = DenseReader::open(root, &snapshot).unwrap().unwrap();
     write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
     assert!(build_now(root).new);
-    // What a build leaves that is killed right after its switch goes with the next one, also where nothing is to be built.
+    // A build killed right after its switch leaves the old generation. The next build removes it, even if
+    // nothing is to be built.
     let left = folder(root).join("1");
     fs::create_dir_all(&left).unwrap();
     assert!(!build_now(root).new && !left.exists());
-    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation and current.json");
     let query = HashEncoder::default().vector("question 7");
     let look = Look { k: 1, ..Look::default() };
     let found = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
@@ -217,7 +218,7 @@ fn a_new_generation_takes_the_place_of_the_old_one_which_readers_keep() {
 }
 
 #[test]
-fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
+fn graphs_are_rebuilt_by_the_same_builder_after_a_compaction() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     filled(root);
@@ -233,18 +234,18 @@ fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
     write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     let query = HashEncoder::default().vector("question 7");
-    // Until they are built again, everything is looked at.
+    // Until the rebuild, everything is searched exactly.
     let found = search(root, Kind::Utterances, &query, 3, false);
     vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
-    // What a killed build leaves goes as well.
+    // Files of a killed build are removed too.
     fs::create_dir(folder(root).join("7")).unwrap();
     assert!(made(root) && !made(root));
-    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation, and its name");
+    assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2, "one generation and current.json");
     let manifest = in_use(root).unwrap().unwrap();
     assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
-    // Who had the old one open sees what was there then.
+    // A reader with the old generation open still sees its content.
     let look = Look { k: 1, ..Look::default() };
     let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());
@@ -255,11 +256,11 @@ fn graphs_of_what_was_compacted_are_built_again_by_the_same_builder() {
     assert!(made(root));
     verify(root).unwrap();
     fs::remove_dir_all(root.join("vectors")).unwrap();
-    assert!(!made(root) && !folder(root).exists(), "graphs of vectors that are no more");
+    assert!(!made(root) && !folder(root).exists(), "graphs without their vectors");
 }
 
 #[test]
-fn what_has_no_vector_is_counted_and_what_ends_early_changes_nothing() {
+fn missing_vectors_are_counted_and_a_cancelled_build_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     filled(root);
@@ -276,7 +277,7 @@ fn what_has_no_vector_is_counted_and_what_ends_early_changes_nothing() {
     assert_eq!(fs::read_dir(folder(root)).unwrap().count(), 2);
     let thanks = HashEncoder::default().vector("thank you");
     assert_eq!(search(root, Kind::Utterances, &thanks, 1, false)[0].1, "new#2");
-    // What a killed build leaves is nobody's, and the next one removes it.
+    // A killed build leaves files that are not used; the next build removes them.
     fs::create_dir(folder(root).join("2")).unwrap();
     fs::write(folder(root).join("2/utterances.graph"), b"half").unwrap();
     assert_eq!(search(root, Kind::Utterances, &thanks, 1, false)[0].1, "new#2");
@@ -285,7 +286,7 @@ fn what_has_no_vector_is_counted_and_what_ends_early_changes_nothing() {
 }
 
 #[test]
-fn every_damaged_byte_is_told_and_nothing_panics() {
+fn every_damaged_byte_is_reported_without_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     filled(root);
@@ -306,15 +307,15 @@ fn every_damaged_byte_is_told_and_nothing_panics() {
             }
             fs::write(&file, &bad).unwrap();
             let snapshot = Snapshot::open(root).unwrap();
-            let told = DenseReader::open(root, &snapshot).and_then(|reader| {
+            let error = DenseReader::open(root, &snapshot).and_then(|reader| {
                 let reader = reader.unwrap();
                 let look = Look { exact: step % 2 == 0, ..Look::default() };
                 let _ = reader.search(&snapshot, Kind::Utterances, &query, &look);
                 verify(root)
             });
-            let told = told.expect_err(&format!("{} at {at}", file.display()));
-            assert_eq!(told.class(), Class::Corrupt, "{told}");
-            assert!(told.hint().unwrap().contains("index build"), "{told}");
+            let error = error.expect_err(&format!("{} at {at}", file.display()));
+            assert_eq!(error.class(), Class::Corrupt, "{error}");
+            assert!(error.hint().unwrap().contains("index build"), "{error}");
         }
         fs::write(&file, &good).unwrap();
     }

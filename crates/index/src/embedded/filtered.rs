@@ -1,4 +1,4 @@
-//! What a filter admits, kept for the searches that follow with the same one.
+//! Cache of filter results, reused by later searches with the same filter.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -7,27 +7,28 @@ use crate::{Admitted, SearchModes, dense::Among, lexical::Selected, vectors::Kin
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::Filter;
 
-/// So many filters are remembered.
-const REMEMBERED: usize = 8;
+/// Number of filters in the cache.
+const CACHE_SIZE: usize = 8;
 
-/// What a filter admits of a kind, in the forms in which it is asked for.
+/// Result of a filter for one kind, in the forms that the search modes need.
 pub struct Filtered {
     filter: String,
     kind: Kind,
     admitted: Arc<Admitted>,
-    /// For the list by words, if the index could tell; else its hits are looked at one by one.
+    /// Form for the lexical search. `None` if the lexical index cannot evaluate the filter; hits are then
+    /// tested one by one.
     selected: Option<Selected>,
-    /// For the list by meaning, if that was ever asked for.
+    /// Form for the dense search, computed when first needed.
     among: OnceLock<Among>,
 }
 
 impl Filtered {
-    /// What it admits.
+    /// Returns the set of accepted items.
     pub fn admitted(&self) -> &Admitted {
         &self.admitted
     }
 
-    /// The same as the index by words needs it, if that could tell.
+    /// Returns the form for the lexical search, if available.
     pub fn selected(&self) -> Option<&Selected> {
         self.selected.as_ref()
     }
@@ -38,14 +39,14 @@ impl Filtered {
 }
 
 impl Embedded {
-    /// What a filter admits.
+    /// Returns the result of a filter, from the cache if possible.
     pub fn filtered(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Arc<Filtered>> {
-        let filtered = match self.remembered(filter, kind) {
+        let filtered = match self.cached(filter, kind) {
             Some(known) => known,
             None => {
-                let new = Arc::new(self.work_out(filter, kind, modes)?);
+                let new = Arc::new(self.evaluate(filter, kind, modes)?);
                 let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
-                all.truncate(REMEMBERED - 1);
+                all.truncate(CACHE_SIZE - 1);
                 all.insert(0, Arc::clone(&new));
                 new
             }
@@ -56,7 +57,7 @@ impl Embedded {
         Ok(filtered)
     }
 
-    fn remembered(&self, filter: &Filter, kind: Kind) -> Option<Arc<Filtered>> {
+    fn cached(&self, filter: &Filter, kind: Kind) -> Option<Arc<Filtered>> {
         let mut all = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().position(|known| known.kind == kind && known.filter == filter.as_str())?;
         let known = all.remove(at);
@@ -64,10 +65,10 @@ impl Embedded {
         Some(known)
     }
 
-    fn work_out(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {
+    fn evaluate(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {
         let selected = match &self.lexical {
             Ok(lexical) => match lexical.select(&self.snapshot, filter, kind) {
-                // Where the index by words is not needed, that it is damaged is no reason to give up.
+                // A damaged lexical index must not fail a search that does not need it.
                 Err(_) if !modes.lexical => None,
                 other => other?,
             },

@@ -1,4 +1,4 @@
-//! The engine on this machine: a folder with records, Tantivy's indexes and graphs over the vectors.
+//! The local engine: a folder with records, Tantivy indexes and vector graphs.
 
 mod filtered;
 mod view;
@@ -20,24 +20,24 @@ use turnwise_core::error::{Error, Result};
 use turnwise_store::{Snapshot, frame::Totals};
 use turnwise_text::Analyzer;
 
-/// So many utterances are taken into memory without it being worth a word.
+/// More utterances than this outside the lexical index cause a note to the user.
 const LONG_LEXICAL_TAIL: u64 = 50_000;
-/// So many dialogues are looked at one by one without it being worth a word.
+/// More dialogues than this outside the vector graph cause a note to the user.
 const LONG_TAIL: usize = 10_000;
 
-/// An index folder as of one moment.
+/// A local index folder as of one snapshot.
 pub struct Embedded {
     root: PathBuf,
     snapshot: Snapshot,
-    /// Why there is none is told where one is needed.
+    /// The lexical index. An error here is reported only when a request needs the index.
     lexical: Result<Lexical>,
     dense: Option<DenseReader>,
-    /// What was worked out for filters, the last first.
+    /// Cached filter results, most recently used first.
     filters: Mutex<Vec<Arc<Filtered>>>,
 }
 
 impl Embedded {
-    /// Opens what a snapshot of an index sees.
+    /// Opens the index as of a snapshot.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let dense = DenseReader::open(root, &snapshot)?;
         Ok(Embedded {
@@ -49,30 +49,30 @@ impl Embedded {
         })
     }
 
-    /// Its folder.
+    /// Returns the index folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The records that are seen.
+    /// Returns the snapshot of the records.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The vectors, if there are any.
+    /// Returns the vectors, if there are any.
     pub fn dense(&self) -> Option<&DenseReader> {
         self.dense.as_ref()
     }
 
-    /// The index by words, or why there is none.
+    /// Returns the lexical index, or an error that says why there is none.
     pub fn lexical(&self) -> Result<&Lexical> {
         match &self.lexical {
             Ok(lexical) => Ok(lexical),
-            // Opened once more, for an error of one's own.
+            // `Error` is not `Clone`: open the index again to get an owned error.
             Err(_) => Lexical::open_at(&self.root, &self.snapshot).and_then(|_| {
                 Err(Error::Unavailable {
-                    message: format!("the lexical index of {} came just now", self.root.display()),
-                    hint: Some("ask again".to_owned()),
+                    message: format!("the lexical index of {} was created a moment ago", self.root.display()),
+                    hint: Some("repeat the request".to_owned()),
                 })
             }),
         }
@@ -82,38 +82,39 @@ impl Embedded {
         self.dense.as_ref().ok_or_else(|| self.without_vectors())
     }
 
-    /// What searching by words misses, or has to do again each time.
-    fn notes_on_words(&self) -> Option<String> {
+    /// Note about a lexical index that is outdated or has a long unindexed tail.
+    fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {
             return Some(format!(
-                "the search index is behind the records; `turnwise index build -i {root}` brings it up to date"
+                "the lexical index is older than the records; `turnwise index build -i {root}` updates it"
             ));
         }
         (lexical.tail() > LONG_LEXICAL_TAIL).then(|| {
             format!(
-                "{} utterances had to be taken into memory before they could be searched by words; `turnwise index build \
-                 -i {root}` takes them in once for all",
+                "{} utterances had to be indexed in memory before the keyword search; `turnwise index build \
+                 -i {root}` adds them to the lexical index",
                 lexical.tail()
             )
         })
     }
 
-    /// The same of searching by meaning.
-    fn notes_on_meaning(&self, kind: Kind) -> Vec<String> {
+    /// Notes about missing vectors and a long unindexed tail, for dense search.
+    fn dense_notes(&self, kind: Kind) -> Vec<String> {
         let (Some(dense), root) = (&self.dense, self.root.display()) else { return Vec::new() };
         let counted = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let without = dense.without(kind);
         let missing = (without > 0).then(|| {
             format!(
-                "{} cannot be found by meaning yet; `turnwise encode -i {root}` and then `turnwise index build -i {root}` \
-                 change that",
+                "dense search cannot find {} yet; run `turnwise encode -i {root}` and then \
+                 `turnwise index build -i {root}`",
                 counted(without, kind.name().trim_end_matches('s'))
             )
         });
         let slow = (dense.tail() > LONG_TAIL).then(|| {
             format!(
-                "{} have to be looked at one by one; `turnwise index build -i {root}` makes that faster",
+                "{} are not in the vector graph and are searched one by one; \
+                 `turnwise index build -i {root}` makes this faster",
                 counted(dense.tail() as u64, "dialogue")
             )
         });
@@ -160,7 +161,7 @@ impl Engine for Embedded {
 
     fn how_to_encode_anew(&self) -> String {
         format!(
-            "`turnwise encode -i {} --replace` makes them anew with what is there now",
+            "`turnwise encode -i {} --replace` encodes them again with the current encoder",
             self.root.display()
         )
     }
@@ -201,15 +202,15 @@ impl Engine for Embedded {
             && let Err(e) = &self.lexical
         {
             notes.push(format!(
-                "nothing is looked for by its words: {e}; `turnwise index build -i {}` changes that",
+                "keyword search is off: {e}; `turnwise index build -i {}` creates the lexical index",
                 self.root.display()
             ));
         }
         if modes.lexical {
-            notes.extend(self.notes_on_words());
+            notes.extend(self.lexical_note());
         }
         if modes.dense {
-            notes.extend(self.notes_on_meaning(kind));
+            notes.extend(self.dense_notes(kind));
         }
         notes
     }

@@ -1,4 +1,4 @@
-//! One request's look at an index on this machine. Everything is near, so that nothing is fetched ahead.
+//! One request's view of a local index. Reads are cheap, and nothing is prefetched.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -17,15 +17,15 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, Turn, filter::Filter};
 use turnwise_store::Position;
 
-/// So many records are looked at before others have their turn.
-const LOOKED_AT: usize = 1_024;
+/// Maximum number of records that one call of `listed` reads, to keep the calls short.
+const MAX_READ: usize = 1_024;
 
 pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
     pub(super) filtered: Option<Arc<Filtered>>,
 }
 
-/// Words as Tantivy looks for them.
+/// Converts a keyword query to a Tantivy query.
 fn query_of(lexical: &Lexical, words: &Words) -> LexicalQuery {
     match &words.expression {
         Some(expression) => lexical.syntax(expression),
@@ -59,7 +59,7 @@ impl View for EmbeddedView<'_> {
         })
     }
 
-    /// The list by words, without what is not there any more.
+    /// Keyword matches, without dialogues that were deleted or replaced.
     fn by_words(&self, kind: Kind, words: &Words, k: usize) -> Result<List> {
         let lexical = self.engine.lexical()?;
         let query = query_of(lexical, words);
@@ -144,7 +144,7 @@ impl View for EmbeddedView<'_> {
         };
         let mut records = self.engine.snapshot.records_from(at);
         let mut found = Vec::new();
-        for _ in 0..LOOKED_AT {
+        for _ in 0..MAX_READ {
             if found.len() == most {
                 break;
             }

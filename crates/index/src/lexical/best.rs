@@ -1,4 +1,4 @@
-//! The best documents of a search while it goes on, with all that tie with the last of them.
+//! Collector for the top k documents, including all ties with the last one.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -9,7 +9,7 @@ use tantivy::{DocId, SegmentReader};
 
 use super::select;
 
-/// The documents of a segment that may be found.
+/// The documents of a segment that may be returned.
 pub(super) struct Wanted<'a> {
     segment: &'a SegmentReader,
     selected: Option<&'a [u64]>,
@@ -26,14 +26,14 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What may be among the `k` best, segment by segment.
+/// Candidates for the top `k`, segment by segment.
 pub(super) struct Best {
     k: usize,
     /// The `k` best scores so far.
     scores: BinaryHeap<Reverse<Score>>,
-    /// The documents of each segment, with their scores.
+    /// Documents of each segment, with their scores.
     found: Vec<Vec<(DocId, f32)>>,
-    /// When the last segment has so many documents, those that are not among the best any more are thrown out.
+    /// Number of documents in the last segment at which those below the threshold are removed.
     limit: usize,
 }
 
@@ -64,7 +64,7 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// What scores less than this is not among the best.
+    /// Minimum score of the top k so far.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
@@ -93,7 +93,8 @@ impl Best {
         }
     }
 
-    /// The documents of each segment that score no less than the `k`th best of all, in the order in which they came.
+    /// Returns the documents of each segment that score at least as high as the `k`th best, in the order in
+    /// which they were added.
     pub(super) fn finish(mut self) -> Vec<Vec<(DocId, f32)>> {
         let least = self.least();
         self.found.iter_mut().for_each(|documents| documents.retain(|(_, score)| *score >= least));

@@ -1,15 +1,16 @@
-//! Dropping the terms of what was deleted: Tantivy keeps them until segments merge, and what was killed keeps them
-//! for ever.
+//! Removes the terms of deleted dialogues. Tantivy keeps them until segments are merged, and files left by a
+//! crash keep them forever.
 
 use std::path::Path;
 
-use super::{Lexical, UTTERANCES, beside, folder, side::Side};
+use super::{Lexical, UTTERANCES, folder, side::Side, temporary_folders};
 use turnwise_core::{error::Result, files};
 use turnwise_store::Snapshot;
 
 impl Lexical {
-    /// Makes the index anew if it may hold terms of what was deleted, and gives whether it did. It may if it is of
-    /// another log than the snapshot's, from which nothing must have been deleted: that is so when it was compacted.
+    /// Rebuilds the index if it may contain terms of deleted dialogues. Returns true if it did. An index that
+    /// belongs to the log of the snapshot is kept. The snapshot's log must be freshly compacted: it must not
+    /// contain deletions.
     pub fn compact(
         root: &Path,
         snapshot: &Snapshot,
@@ -17,7 +18,7 @@ impl Lexical {
         progress: &mut dyn FnMut(u64),
     ) -> Result<bool> {
         let exists = folder(root).is_dir();
-        for rest in beside(root).iter().filter(|rest| rest.is_dir()) {
+        for rest in temporary_folders(root).iter().filter(|rest| rest.is_dir()) {
             Side::refuse_if_written(&rest.join(UTTERANCES))?;
             files::remove_folder(rest)?;
         }
@@ -27,7 +28,7 @@ impl Lexical {
         Lexical::rebuild(None, root, snapshot, stop, progress).map(|_| true)
     }
 
-    /// Whether it follows the log of a snapshot, behind or not.
+    /// Returns true if the index belongs to the log of a snapshot, up to date or not.
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let of = |side: &Side| side.progress().is_some_and(|p| p.log == snapshot.log_id());
         of(&self.utterances) && of(&self.dialogues)

@@ -1,4 +1,4 @@
-//! What each term of a query gives one document, and which terms of a text tell most.
+//! Score contributions of query terms, and the most informative terms of a text.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,28 +14,28 @@ use turnwise_core::{
 };
 use turnwise_store::records::caught;
 
-/// A term that more than one in so many documents has tells not much of any.
+/// A term is common if more than one in this number of documents contains it.
 const COMMON: u64 = 4;
 
-/// What a term gave a document.
+/// Contribution of one term to the BM25 score of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TermScore {
     /// The term.
     pub term: String,
-    /// How rare it is: ln(1 + (N − n + ½) / (n + ½)) for n of N documents.
+    /// Inverse document frequency: ln(1 + (N − n + ½) / (n + ½)) for n of N documents.
     pub idf: f32,
-    /// How often the document has it.
+    /// Number of occurrences in the document.
     pub frequency: u32,
-    /// How long the document is, in terms, as BM25 rounds it.
+    /// Length of the document in terms, as rounded by BM25.
     pub length: u32,
-    /// How long documents are in the mean.
+    /// Average length of all documents.
     pub mean_length: f32,
-    /// What it gave.
+    /// Contribution to the score.
     pub score: f32,
 }
 
 impl Lexical {
-    /// What each term of a query gives an utterance or a dialogue, the most first.
+    /// Returns the contribution of each query term to an utterance or a dialogue, largest first.
     pub fn explain(
         &self,
         kind: Kind,
@@ -47,7 +47,7 @@ impl Lexical {
         let explained = caught(|| {
             self.explained(kind, query, dialogue, turn).map_err(|e| side::failed(&side.folder, &e))
         });
-        explained.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the search index is damaged")))
+        explained.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")))
     }
 
     fn explained(
@@ -58,8 +58,8 @@ impl Lexical {
         turn: Option<TurnNo>,
     ) -> tantivy::Result<Vec<TermScore>> {
         let side = self.side(kind);
-        let Ok(seen) = side.seen() else { return Ok(Vec::new()) };
-        let searcher = &seen.searcher;
+        let Ok(state) = side.state() else { return Ok(Vec::new()) };
+        let searcher = &state.searcher;
         let name = Term::from_field_text(side.fields.dialogue, dialogue.as_str());
         let mut scores = Vec::new();
         for segment in searcher.segment_readers() {
@@ -104,14 +104,15 @@ impl Lexical {
         Ok(scores)
     }
 
-    /// A query of the terms of a text that tell most: those that it has most often and others seldom. What no other
-    /// document has, such as a number or a name, tells nothing of others, and what every fourth has not much.
+    /// Returns a query of the most informative terms of a text: frequent in the text and rare in other
+    /// documents. A term that occurs in no other document is left out, because it matches nothing. Terms in
+    /// more than a quarter of the documents are used only if there are no others.
     pub fn telling(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
-        let searcher = &side.seen()?.searcher;
+        let searcher = &side.state()?.searcher;
         let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();
         all.sort_unstable();
-        // How seldom others have it, and whether that is seldom enough.
+        // Document frequency and IDF.
         let known = |term: &Term| -> tantivy::Result<(u64, f32)> {
             Ok((searcher.doc_freq(term)?, idf(searcher, term)?))
         };
@@ -121,7 +122,7 @@ impl Lexical {
             let term = Term::from_field_text(side.fields.text, &same[0]);
             let known = caught(|| known(&term).map_err(|e| side::failed(&side.folder, &e)));
             let known =
-                known.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the search index is damaged")));
+                known.unwrap_or_else(|| Err(side::damaged(&side.folder, &"the lexical index is damaged")));
             let (with, rare) = known?;
             let of = if with * COMMON <= documents(searcher) { &mut weighted } else { &mut common };
             if with > 1 {
@@ -129,7 +130,7 @@ impl Lexical {
             }
         }
         if weighted.is_empty() {
-            // A text of nothing but what everybody says is like others that say it too.
+            // The text contains only common terms: use those.
             weighted = common;
         }
         weighted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -140,12 +141,12 @@ impl Lexical {
     }
 }
 
-/// How many documents BM25 counts: deleted ones too, until they are merged away.
+/// Number of documents as BM25 counts them, including deleted ones that are not merged away.
 fn documents(searcher: &Searcher) -> u64 {
     searcher.segment_readers().iter().map(|segment| u64::from(segment.max_doc())).sum()
 }
 
-/// As Tantivy's BM25 has it.
+/// The same formula as Tantivy's BM25.
 fn idf(searcher: &Searcher, term: &Term) -> tantivy::Result<f32> {
     let (all, with) = (documents(searcher) as f32, searcher.doc_freq(term)? as f32);
     Ok((1.0 + (all - with + 0.5) / (with + 0.5)).ln())

@@ -1,4 +1,4 @@
-//! The best of the documents that an expression of Tantivy's query language finds.
+//! Top-k search for expressions in Tantivy's query language.
 
 use tantivy::{
     DocId,
@@ -8,22 +8,23 @@ use tantivy::{
 use super::{
     Selected,
     best::{Best, Wanted},
-    side::Seen,
+    side::SearchState,
 };
 
-/// The documents of each segment that score no less than the `k`th best of all, in their order.
+/// Returns the documents of each segment that score at least as high as the `k`th best of all segments, in
+/// document order.
 pub(super) fn best(
-    seen: &Seen,
+    state: &SearchState,
     query: &dyn Query,
     k: usize,
     selected: Option<&Selected>,
 ) -> tantivy::Result<Vec<Vec<(DocId, f32)>>> {
-    let weight = query.weight(EnableScoring::enabled_from_searcher(&seen.searcher))?;
+    let weight = query.weight(EnableScoring::enabled_from_searcher(&state.searcher))?;
     let mut best = Best::of(k);
-    for (n, segment) in seen.searcher.segment_readers().iter().enumerate() {
+    for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
         let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
-        // Tantivy leaves out what scores no more than it is told; what ties with the last is wanted.
+        // Tantivy skips scores equal to the threshold. Lower it a little to keep ties with the last hit.
         weight.for_each_pruning(best.least().next_down(), segment, &mut |doc, score| {
             if wanted.holds(doc) {
                 best.offer(doc, score);

@@ -1,4 +1,4 @@
-//! How many dialogues have which values, told by their facts.
+//! Facet counts: the number of dialogues per field value, computed from the facts in the index.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use turnwise_core::error::Result;
 use turnwise_corpus::filter::FactNames;
 use turnwise_store::{Snapshot, records::caught};
 
-/// For each field, its values and how many dialogues have them.
+/// For each field, its values and the number of dialogues with each value.
 pub type Counts = Vec<HashMap<String, u64>>;
 
 impl Lexical {
-    /// Counts the dialogues of a snapshot by values of fields, of those that are selected; `None` if the index cannot tell,
-    /// because it is not at the snapshot.
+    /// Counts the selected dialogues of a snapshot by field values. Returns `None` if the index is not up to
+    /// date with the snapshot.
     pub fn facets(
         &self,
         snapshot: &Snapshot,
@@ -27,7 +27,7 @@ impl Lexical {
         let side = &self.dialogues;
         let count = || {
             let mut counts: Counts = vec![HashMap::new(); fields.len()];
-            for (n, segment) in side.seen()?.searcher.segment_readers().iter().enumerate() {
+            for (n, segment) in side.state()?.searcher.segment_readers().iter().enumerate() {
                 let admits = |doc| selected.is_none_or(|selected| select::holds(selected.segment(n), doc));
                 add(segment, fields, &admits, &mut counts).map_err(|e| side::failed(&side.folder, &e))?;
             }
@@ -44,7 +44,7 @@ fn add(
     counts: &mut Counts,
 ) -> tantivy::Result<()> {
     let Some(column) = segment.fast_fields().str("facts")? else { return Ok(()) };
-    // Of each different fact, which value it stands for: that of a dialogue and that of its turns are one.
+    // The value that each fact stands for. The same value of a dialogue and of its turns counts as one.
     let mut numbers: HashMap<(usize, String), u32> = HashMap::new();
     let mut values: Vec<Option<u32>> = Vec::with_capacity(column.dictionary().num_terms());
     let mut stream = column.dictionary().stream()?;

@@ -1,7 +1,7 @@
-//! BM25 over the utterances and over the dialogues, with Tantivy.
+//! BM25 search over utterances and over dialogues, with Tantivy.
 //!
-//! Both indexes follow the log: they remember how far they have come and take in what was appended since. They hold
-//! terms and ids only; texts stay in the records.
+//! Both indexes follow the log: they store the log position that they have reached, and an update adds newer
+//! records. They contain only terms and ids. Texts stay in the records.
 
 mod best;
 mod compact;
@@ -46,24 +46,24 @@ pub struct Lexical {
     analyzer: Analyzer,
     utterances: Side,
     dialogues: Side,
-    /// So many utterances of it are in memory only.
+    /// Number of utterances that are indexed in memory only.
     tail: u64,
 }
 
-/// An utterance or a dialogue that was found.
+/// An utterance or a dialogue found by a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LexicalHit {
-    /// Its BM25 score.
+    /// BM25 score.
     pub score: f32,
-    /// Its dialogue.
+    /// Id of the dialogue.
     pub dialogue: DialogueId,
-    /// Its turn; `None` for a whole dialogue.
+    /// The turn; `None` for a whole dialogue.
     pub turn: Option<TurnNo>,
-    /// The dialogue's number in the log when the index took it in.
+    /// Sequence number of the dialogue when it was indexed.
     pub seq: Seq,
 }
 
-/// The names of the two indexes.
+/// Folder names of the two indexes.
 const UTTERANCES: &str = "utterances";
 const DIALOGUES: &str = "dialogues";
 
@@ -71,17 +71,17 @@ fn folder(root: &Path) -> PathBuf {
     root.join("lexical")
 }
 
-/// Where a new one is made, and where the old one steps aside, if it has to.
-fn beside(root: &Path) -> [PathBuf; 2] {
+/// Temporary folders for a rebuild: the new index, and the old one during the exchange.
+fn temporary_folders(root: &Path) -> [PathBuf; 2] {
     ["lexical.new", "lexical.old"].map(|name| root.join(name))
 }
 
 impl Lexical {
-    /// Opens what is there.
+    /// Opens the index on disk.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = folder(root);
         let Some(name) = Lexical::analyzer_name(root)? else {
-            // Before there was one over dialogues, Tantivy's files lay in the folder itself.
+            // Old versions had one index only, with Tantivy's files in this folder.
             let old = folder.join("meta.json").exists();
             return Err(if old { other_version(root) } else { missing(root) });
         };
@@ -93,12 +93,12 @@ impl Lexical {
         }
     }
 
-    /// Removes it; the next update makes it anew.
+    /// Removes the index. The next update builds it again.
     pub fn remove(root: &Path) -> Result<()> {
         files::remove_folder(&folder(root))
     }
 
-    /// The name of the analyzer that made the index; `None` if no index was ever finished.
+    /// Returns the name of the analyzer that built the index; `None` if no build was ever finished.
     pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
         let folder = folder(root).join(UTTERANCES);
         if !folder.is_dir() {
@@ -107,7 +107,7 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// The analyzer, as far as either side of an index that may be damaged still names it.
+    /// Returns the analyzer from either index, even if the other is damaged.
     pub fn surviving_analyzer(root: &Path) -> Option<Analyzer> {
         [UTTERANCES, DIALOGUES].into_iter().find_map(|side| {
             let progress = Side::progress_in(&folder(root).join(side)).ok()??;
@@ -115,19 +115,19 @@ impl Lexical {
         })
     }
 
-    /// What made its terms, and makes those of every query.
+    /// Returns the analyzer for documents and queries.
     pub fn analyzer(&self) -> Analyzer {
         self.analyzer
     }
 
-    /// Whether it holds what a snapshot holds.
+    /// Returns true if the index is up to date with a snapshot.
     pub fn is_current(&self, snapshot: &Snapshot) -> bool {
         [&self.utterances, &self.dialogues].into_iter().all(|side| {
             side.progress().is_some_and(|p| p.batch == snapshot.batch() && p.log == snapshot.log_id())
         })
     }
 
-    /// The files whose checksum is wrong.
+    /// Returns the files with a wrong checksum.
     pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let mut found = self.utterances.damaged_files()?;
         found.extend(self.dialogues.damaged_files()?);
@@ -135,7 +135,7 @@ impl Lexical {
         Ok(found)
     }
 
-    /// The `k` that fit best, of those that are selected: score descending, then id descending.
+    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending.
     pub fn find(
         &self,
         kind: Kind,
@@ -161,7 +161,7 @@ impl Lexical {
         }
     }
 
-    /// The utterance of a dialogue that fits best; `None` if none has any of the terms.
+    /// Returns the utterance of a dialogue with the best score; `None` if none contains any of the terms.
     pub fn best_turn(&self, query: &LexicalQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         let dialogue = Term::from_field_text(self.utterances.fields.dialogue, dialogue.as_str());
         let query = query.within(dialogue, self.utterances.fields.text);
@@ -178,15 +178,15 @@ impl Lexical {
         if query.is_empty() {
             return Ok(Vec::new());
         }
-        // Tantivy answers some kinds of damage with a panic.
+        // Tantivy panics on some kinds of damage.
         let found = caught(|| {
-            top::best(side.seen()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
+            top::best(side.state()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
                 .map_err(|e| side::failed(&side.folder, &e))
         });
-        // Words alone cannot bring it to that; an expression might.
+        // Plain terms never cause a panic in an intact index. An expression might.
         let what = match query.sum {
-            Some(_) => "the search index is damaged",
-            None => "the search index is damaged, or Tantivy cannot compute this query",
+            Some(_) => "the lexical index is damaged",
+            None => "the lexical index is damaged, or Tantivy cannot compute this query",
         };
         found.unwrap_or_else(|| Err(side::damaged(&side.folder, &what)))
     }
@@ -195,26 +195,29 @@ impl Lexical {
 fn missing(root: &Path) -> Error {
     Error::Input {
         message: format!("{} has no lexical index yet", root.display()),
-        hint: Some("`turnwise index build` makes it".to_owned()),
+        hint: Some("`turnwise index build` creates it".to_owned()),
     }
 }
 
 fn other_version(root: &Path) -> Error {
     Error::Unavailable {
-        message: format!("the lexical index of {} is that of another version of turnwise", root.display()),
-        hint: Some("`turnwise index build` makes it anew".to_owned()),
+        message: format!(
+            "the lexical index of {} was created by another version of turnwise",
+            root.display()
+        ),
+        hint: Some("`turnwise index build` rebuilds it".to_owned()),
     }
 }
 
 fn unknown_analyzer(root: &Path, name: &str, e: &Error) -> Error {
     let why = match e.class() {
         Class::Unavailable => format!(": {e}"),
-        _ => ", which this turnwise does not know".to_owned(),
+        _ => ", which this version of turnwise does not support".to_owned(),
     };
     Error::Unavailable {
-        message: format!("the lexical index of {} was made by the analyzer `{name}`{why}", root.display()),
+        message: format!("the lexical index of {} was built with the analyzer `{name}`{why}", root.display()),
         hint: Some(
-            "`turnwise index build --analyzer mixed-1` makes it anew with one that is here".to_owned(),
+            "`turnwise index build --analyzer mixed-1` rebuilds it with an available analyzer".to_owned(),
         ),
     }
 }

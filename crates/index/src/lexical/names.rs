@@ -1,4 +1,4 @@
-//! The ids of a segment's dialogues, by their numbers.
+//! The dialogue ids of a segment, by ordinal.
 
 use std::{
     io,
@@ -10,18 +10,19 @@ use std::{
 
 use tantivy::{DocId, columnar::StrColumn};
 
-/// One id can be read only after those before it in its block of the dictionary: so many, more or less.
+/// Approximate number of ids that must be decoded to read one id: all ids before it in the same block of the
+/// dictionary.
 const READ_FOR_ONE: u64 = 500;
 
-/// The ids lie compressed in the index. A process that has read as much of them as all of them are, searching, reads all
-/// of them once and keeps them: it never reads more than twice of what one that knew beforehand would have.
+/// Reads ids from the compressed dictionary. When searches have decoded about as many ids as the dictionary
+/// contains, all ids are decoded once and cached. The total cost is at most twice the cost of caching at once.
 pub(super) struct Names {
     column: StrColumn,
     read: AtomicU64,
     all: OnceLock<All>,
 }
 
-/// The ids one after the other, and where each ends.
+/// All ids concatenated, and the end of each.
 struct All {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -32,12 +33,12 @@ impl Names {
         Names { column, read: AtomicU64::new(0), all: OnceLock::new() }
     }
 
-    /// The number of a document's dialogue. The numbers are in the order of the ids.
+    /// Returns the ordinal of a document's dialogue. Ordinals are in id order.
     pub(super) fn number(&self, doc: DocId) -> Option<u64> {
         self.column.ords().first(doc)
     }
 
-    /// Calls with each id of the dialogues with these numbers, which are sorted.
+    /// Calls `name` with the id of each ordinal. The ordinals must be sorted.
     pub(super) fn each(&self, numbers: &[u64], mut name: impl FnMut(&[u8])) -> io::Result<()> {
         let some = (numbers.len() as u64).saturating_mul(READ_FOR_ONE);
         let before = self.read.fetch_add(some, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A folder of Tantivy's that is read and never written: what is written lies in memory above it.
+//! A read-only Tantivy directory with an in-memory layer for writes.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use tantivy::directory::{
     error::{DeleteError, LockError, OpenDirectoryError, OpenReadError, OpenWriteError},
 };
 
-/// What is in memory hides what has the same name in the folder.
+/// Files in memory hide files with the same name on disk.
 #[derive(Debug, Clone)]
 pub(super) struct Overlay {
     folder: MmapDirectory,
@@ -16,30 +16,30 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    pub(super) fn over(folder: &Path) -> Result<Self, OpenDirectoryError> {
+    pub(super) fn with_memory_layer(folder: &Path) -> Result<Self, OpenDirectoryError> {
         Ok(Overlay { folder: MmapDirectory::open(folder)?, memory: RamDirectory::create() })
     }
 
-    fn holder(&self, path: &Path) -> Result<&dyn Directory, OpenReadError> {
+    fn layer_of(&self, path: &Path) -> Result<&dyn Directory, OpenReadError> {
         Ok(if self.memory.exists(path)? { &self.memory } else { &self.folder })
     }
 }
 
 impl Directory for Overlay {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        self.holder(path)?.get_file_handle(path)
+        self.layer_of(path)?.get_file_handle(path)
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
         match self.memory.delete(path) {
-            // Nobody here needs the folder's file any more. Others may.
+            // The file on disk stays: other readers may use it.
             Err(DeleteError::FileDoesNotExist(_)) => Ok(()),
             done => done,
         }
     }
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
-        self.holder(path)?.exists(path)
+        self.layer_of(path)?.exists(path)
     }
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
@@ -47,7 +47,7 @@ impl Directory for Overlay {
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
-        self.holder(path)?.atomic_read(path)
+        self.layer_of(path)?.atomic_read(path)
     }
 
     fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
@@ -59,7 +59,8 @@ impl Directory for Overlay {
     }
 
     fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
-        // Who writes into memory is in nobody's way; who opens files must not have them removed under his hands.
+        // Writes go to memory and need no lock on disk. Opening files needs the lock on disk: it prevents their
+        // removal in the meantime.
         match lock.filepath == INDEX_WRITER_LOCK.filepath {
             true => self.memory.acquire_lock(lock),
             false => self.folder.acquire_lock(lock),

@@ -1,4 +1,4 @@
-//! What is looked for: words, or Tantivy's query language where that was asked for.
+//! Keyword queries: plain words, or Tantivy's query language if requested.
 
 use tantivy::{
     Term,
@@ -9,27 +9,27 @@ use tantivy::{
 use super::{Lexical, top};
 use turnwise_store::records::caught;
 
-/// A query that fits both indexes of the [`Lexical`] that made it.
+/// A query for both indexes of the [`Lexical`] that created it.
 pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
-    /// The terms, where the query is nothing but the sum over them.
+    /// The terms, if the query is a plain sum over terms.
     pub(super) sum: Option<Vec<Term>>,
     terms: Vec<String>,
     warnings: Vec<String>,
 }
 
 impl LexicalQuery {
-    /// The terms that are looked for, sorted.
+    /// Returns the terms of the query, sorted.
     pub fn terms(&self) -> &[String] {
         &self.terms
     }
 
-    /// What of a query in syntax was not understood, and so left out.
+    /// Warnings about parts of an expression that could not be parsed and were ignored.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether it can find nothing.
+    /// Returns true if the query cannot match anything.
     pub fn is_empty(&self) -> bool {
         self.sum.as_ref().is_some_and(Vec::is_empty)
     }
@@ -39,13 +39,13 @@ impl LexicalQuery {
         LexicalQuery { query: any_of(&sum), sum: Some(sum), terms, warnings: Vec::new() }
     }
 
-    /// Its terms, within one dialogue.
+    /// Restricts the query's terms to one dialogue.
     pub(super) fn within(&self, dialogue: Term, text: Field) -> Self {
         let words = LexicalQuery::sum_over(self.terms.clone(), text);
         if words.is_empty() {
             return words;
         }
-        // The name of the dialogue is a condition and adds nothing.
+        // The dialogue is a condition and must not change the score.
         let dialogue: Box<dyn Query> = Box::new(TermQuery::new(dialogue, IndexRecordOption::Basic));
         let dialogue: Box<dyn Query> = Box::new(BoostQuery::new(dialogue, 0.0));
         let both = BooleanQuery::new(vec![(Occur::Must, dialogue), (Occur::Must, words.query)]);
@@ -62,26 +62,27 @@ fn any_of(terms: &[Term]) -> Box<dyn Query> {
 }
 
 impl Lexical {
-    /// Terms that an analysis has given.
+    /// Creates a query from analyzed terms.
     pub fn of_terms(&self, terms: Vec<String>) -> LexicalQuery {
         LexicalQuery::sum_over(terms, self.utterances.fields.text)
     }
 
-    /// The words of a text, whatever signs stand between them.
+    /// Creates a query from a plain text; punctuation has no special meaning.
     pub fn words(&self, text: &str) -> LexicalQuery {
         LexicalQuery::sum_over(self.analyzer.terms(text), self.utterances.fields.text)
     }
 
-    /// A query in Tantivy's language. What is not understood is left out and stands in the query's warnings.
+    /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the
+    /// warnings.
     pub fn syntax(&self, text: &str) -> LexicalQuery {
         let side = &self.utterances;
         let parser = QueryParser::for_index(&side.index, vec![side.fields.text]);
-        // What people type is not what its authors thought of.
+        // Unusual input can make the parser panic.
         let parsed = caught(|| parser.parse_query_lenient(text));
         let (query, errors) = parsed.unwrap_or_else(|| (Box::new(EmptyQuery), Vec::new()));
         let mut warnings: Vec<String> = errors.iter().map(ToString::to_string).collect();
         if query.is::<EmptyQuery>() && warnings.is_empty() {
-            warnings.push("nothing of the query was understood".to_owned());
+            warnings.push("the query could not be parsed".to_owned());
         }
         warnings.dedup();
         let terms = top::terms_of(query.as_ref(), side.fields.text);

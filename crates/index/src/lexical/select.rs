@@ -1,5 +1,6 @@
-//! Which documents a filter admits, told by their facts (see [`turnwise_corpus::filter::Facts`]): first which of the different
-//! facts fit, then which documents have them. Only where facts do not decide is the record read.
+//! Evaluates filters on the facts in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct fact is
+//! tested once, then the documents with matching facts are selected. The record is read only if the facts do
+//! not decide.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::{Change, Position, Snapshot, records::caught};
 
-/// What a filter admits, in both forms in which it is asked for.
+/// Result of a filter, as documents of the index and as records.
 pub struct Selected {
-    /// For each segment of the kind's index, a bit for each document.
+    /// For each segment of the kind's index, one bit per document.
     documents: Vec<Vec<u64>>,
-    /// The same by the records, with what the index has not taken in yet.
+    /// The same by sequence number, including records that are not indexed yet.
     pub admitted: Arc<Admitted>,
 }
 
@@ -39,8 +40,8 @@ pub(super) fn holds(bits: &[u64], doc: DocId) -> bool {
 }
 
 impl Lexical {
-    /// What a filter admits; `None` if the index cannot tell, because a part of it is behind the other or it is of another
-    /// log. Then the records can.
+    /// Evaluates a filter. Returns `None` if the two indexes are at different positions or belong to another
+    /// log; then the records must be tested.
     pub fn select(&self, snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Option<Selected>> {
         let (Some(a), Some(b)) = (self.utterances.progress(), self.dialogues.progress()) else {
             return Ok(None);
@@ -53,7 +54,7 @@ impl Lexical {
     }
 }
 
-/// What has been found so far.
+/// Results collected so far.
 struct Found {
     documents: Vec<Vec<u64>>,
     admitted: Admitted,
@@ -64,28 +65,28 @@ struct Run<'a> {
     snapshot: &'a Snapshot,
     filter: &'a Filter,
     kind: Kind,
-    /// Up to here the index has taken in the log.
+    /// Log position that the index has reached.
     behind: Position,
 }
 
-/// A dialogue, and what its own facts say of a filter's conditions.
+/// A dialogue, and the conditions that its own facts meet.
 #[derive(Clone, Copy)]
-struct Own {
+struct DialogueEntry {
     seq: Seq,
     last: u32,
-    said: Said,
+    outcome: Outcome,
 }
 
-/// The conditions that some fact meets, and those of which nothing is known.
+/// Conditions that some fact meets, and conditions that facts cannot decide. One bit per condition.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct Outcome {
     fit: u64,
     unknown: u64,
 }
 
-impl Said {
-    fn and(self, more: Said) -> Said {
-        Said { fit: self.fit | more.fit, unknown: self.unknown | more.unknown }
+impl Outcome {
+    fn and(self, more: Outcome) -> Outcome {
+        Outcome { fit: self.fit | more.fit, unknown: self.unknown | more.unknown }
     }
 }
 
@@ -102,11 +103,11 @@ impl Run<'_> {
             spans.chain(tail.iter().map(|(seq, d)| Span { seq: *seq, bits: admitted::span(self.kind, d) }));
         let mut found = Found { documents: Vec::new(), admitted: Admitted::over(spans) };
         match whole {
-            true => self.wholes(&dialogues, &mut found)?,
+            true => self.select_dialogues(&dialogues, &mut found)?,
             false => {
-                let mut all: Vec<Own> = dialogues.drain(..).flatten().collect();
+                let mut all: Vec<DialogueEntry> = dialogues.drain(..).flatten().collect();
                 all.sort_unstable_by_key(|own| own.seq);
-                self.turns(&all, &mut found)?;
+                self.select_turns(&all, &mut found)?;
             }
         }
         for (seq, dialogue) in &tail {
@@ -117,8 +118,8 @@ impl Run<'_> {
         Ok(Selected { documents: found.documents, admitted: Arc::new(found.admitted) })
     }
 
-    /// What came since the index was built. What was replaced or deleted since is admitted as the record that it was, which
-    /// is not there any more.
+    /// Reads the records that are newer than the index. Records replaced or deleted since then stay in the
+    /// result under their old sequence number, which matches nothing.
     fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.behind);
@@ -133,11 +134,11 @@ impl Run<'_> {
     }
 
     fn segments<'b>(&self, side: &'b Side) -> Result<&'b [SegmentReader]> {
-        Ok(side.seen()?.searcher.segment_readers())
+        Ok(side.state()?.searcher.segment_readers())
     }
 
-    /// The dialogues of each segment, in the order of the documents; deleted ones are left out.
-    fn dialogues(&self, whole: bool) -> Result<Vec<Vec<Own>>> {
+    /// Returns the dialogues of each segment in document order, without deleted ones.
+    fn dialogues(&self, whole: bool) -> Result<Vec<Vec<DialogueEntry>>> {
         let side = &self.lexical.dialogues;
         let failed = |e: tantivy::TantivyError| side::failed(&side.folder, &e);
         let always = self.needing_records(whole);
@@ -146,23 +147,24 @@ impl Run<'_> {
             let columns = Columns::open(segment).map_err(failed)?;
             let facts = self.facts(&columns, whole).map_err(failed)?;
             let ids = self.ids(&columns).map_err(failed)?;
-            let said = |doc| {
+            let outcome = |doc| {
                 let id = columns.dialogues.as_ref().and_then(|column| column.ords().first(doc));
                 let id = id.and_then(|ord| ids.get(ord as usize)).copied().unwrap_or_default();
-                always.and(Said { fit: id, unknown: 0 }).and(columns.said(doc, &facts))
+                always.and(Outcome { fit: id, unknown: 0 }).and(columns.outcome(doc, &facts))
             };
-            let own = |doc| Own { seq: columns.seq(doc), last: columns.last(doc), said: said(doc) };
+            let own =
+                |doc| DialogueEntry { seq: columns.seq(doc), last: columns.last(doc), outcome: outcome(doc) };
             all.push(segment.doc_ids_alive().map(own).collect());
         }
         Ok(all)
     }
 
-    fn wholes(&self, dialogues: &[Vec<Own>], found: &mut Found) -> Result<()> {
+    fn select_dialogues(&self, dialogues: &[Vec<DialogueEntry>], found: &mut Found) -> Result<()> {
         for (segment, own) in self.segments(&self.lexical.dialogues)?.iter().zip(dialogues) {
             let mut bits = vec![0u64; (segment.max_doc() as usize).div_ceil(64)];
             let mut ids = Ids::of(&self.lexical.dialogues, segment);
             for (doc, own) in segment.doc_ids_alive().zip(own) {
-                let is = match self.filter.decide(own.said.fit, own.said.unknown) {
+                let is = match self.filter.decide(own.outcome.fit, own.outcome.unknown) {
                     Some(is) => is,
                     None => match self.record(own.seq, &mut ids, doc)? {
                         Some(dialogue) => self.filter.matches(dialogue),
@@ -179,19 +181,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn turns(&self, dialogues: &[Own], found: &mut Found) -> Result<()> {
+    fn select_turns(&self, dialogues: &[DialogueEntry], found: &mut Found) -> Result<()> {
         let side = &self.lexical.utterances;
         let failed = |e: tantivy::TantivyError| side::failed(&side.folder, &e);
         let always = self.needing_records(false);
         let open = (0..self.filter.tests()).filter(|test| !self.filter.is_about_id(*test));
-        let open = Said { fit: 0, unknown: open.fold(0, |bits, test| bits | 1 << test) };
+        let open = Outcome { fit: 0, unknown: open.fold(0, |bits, test| bits | 1 << test) };
         for segment in self.segments(side)? {
             let columns = Columns::open(segment).map_err(failed)?;
             let facts = self.facts(&columns, false).map_err(failed)?;
             let mut bits = vec![0u64; (segment.max_doc() as usize).div_ceil(64)];
             let mut ids = Ids::of(side, segment);
-            // Turns of a dialogue mostly follow each other.
-            let mut last: Option<(Own, Option<bool>)> = None;
+            // Turns of a dialogue are usually adjacent: keep the last result.
+            let mut last: Option<(DialogueEntry, Option<bool>)> = None;
             for doc in segment.doc_ids_alive() {
                 let seq = columns.seq(doc);
                 let (own, decided) = match last.filter(|(own, _)| own.seq == seq) {
@@ -199,13 +201,13 @@ impl Run<'_> {
                     None => {
                         let Ok(at) = dialogues.binary_search_by_key(&seq, |own| own.seq) else { continue };
                         let own = dialogues[at];
-                        let said = own.said.and(open);
-                        *last.insert((own, self.filter.decide(said.fit, said.unknown)))
+                        let outcome = own.outcome.and(open);
+                        *last.insert((own, self.filter.decide(outcome.fit, outcome.unknown)))
                     }
                 };
                 let is = decided.or_else(|| {
-                    let said = own.said.and(always).and(columns.said(doc, &facts));
-                    self.filter.decide(said.fit, said.unknown)
+                    let outcome = own.outcome.and(always).and(columns.outcome(doc, &facts));
+                    self.filter.decide(outcome.fit, outcome.unknown)
                 });
                 let turn = columns.turn(doc);
                 let is = match is {
@@ -225,34 +227,34 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The conditions that no fact ever answers.
-    fn needing_records(&self, whole: bool) -> Said {
+    /// Conditions that facts can never decide.
+    fn needing_records(&self, whole: bool) -> Outcome {
         let tests = (0..self.filter.tests()).filter(|test| self.filter.needs_record(*test, whole));
-        Said { fit: 0, unknown: tests.fold(0, |bits, test| bits | 1 << test) }
+        Outcome { fit: 0, unknown: tests.fold(0, |bits, test| bits | 1 << test) }
     }
 
-    /// What each different fact of a segment says, by its number.
-    fn facts(&self, columns: &Columns, whole: bool) -> tantivy::Result<Vec<Said>> {
+    /// Evaluates each distinct fact of a segment; indexed by term ordinal.
+    fn facts(&self, columns: &Columns, whole: bool) -> tantivy::Result<Vec<Outcome>> {
         let Some(column) = &columns.facts else { return Ok(Vec::new()) };
-        let mut said = vec![Said::default(); column.dictionary().num_terms()];
+        let mut outcome = vec![Outcome::default(); column.dictionary().num_terms()];
         for test in 0..self.filter.tests() {
             for name in self.filter.fact_names(test, whole) {
                 let mut stream = column.dictionary().prefix_range(&name).into_stream()?;
                 while stream.advance() {
                     let value =
                         stream.key().get(name.len()..).and_then(|value| std::str::from_utf8(value).ok());
-                    let said = &mut said[stream.term_ord() as usize];
+                    let outcome = &mut outcome[stream.term_ord() as usize];
                     match value.map_or(Some(false), |value| self.filter.fact_fits(test, value)) {
-                        Some(fits) => said.fit |= u64::from(fits) << test,
-                        None => said.unknown |= 1 << test,
+                        Some(fits) => outcome.fit |= u64::from(fits) << test,
+                        None => outcome.unknown |= 1 << test,
                     }
                 }
             }
         }
-        Ok(said)
+        Ok(outcome)
     }
 
-    /// Which conditions about the id each id of a segment meets.
+    /// For each id of a segment, the conditions about the id that it meets.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
         let tests: Vec<usize> =
             (0..self.filter.tests()).filter(|test| self.filter.is_about_id(*test)).collect();
@@ -317,17 +319,17 @@ impl Columns {
         TurnNo(self.turns.first(doc).unwrap_or_default() as u32)
     }
 
-    fn said(&self, doc: DocId, facts: &[Said]) -> Said {
-        let Some(column) = &self.facts else { return Said::default() };
+    fn outcome(&self, doc: DocId, facts: &[Outcome]) -> Outcome {
+        let Some(column) = &self.facts else { return Outcome::default() };
         column
             .ords()
             .values_for_doc(doc)
             .filter_map(|ord| facts.get(ord as usize))
-            .fold(Said::default(), |all, said| all.and(*said))
+            .fold(Outcome::default(), |all, outcome| all.and(*outcome))
     }
 }
 
-/// The names of a segment's dialogues, and the record that was read last.
+/// Ids of a segment's dialogues, with the last record read.
 struct Ids<'a> {
     side: &'a Side,
     segment: &'a SegmentReader,

@@ -1,4 +1,4 @@
-//! One of the two Tantivy indexes: that of the utterances or that of the dialogues. Both have the same fields.
+//! One of the two Tantivy indexes, of utterances or of dialogues. Both have the same fields.
 
 use std::{
     fs,
@@ -23,10 +23,10 @@ use turnwise_core::{
 use turnwise_store::{Position, records::caught};
 use turnwise_text::Analyzer;
 
-/// For each thread of a writer.
+/// Memory per writer thread.
 const WRITER_BYTES: usize = 64 << 20;
 
-/// How far an index has come, and by which analyzer, kept in its commit.
+/// Log position and analyzer of an index, stored in its commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) analyzer: String,
@@ -39,13 +39,13 @@ pub(super) struct Side {
     pub(super) folder: PathBuf,
     pub(super) index: Index,
     pub(super) fields: Fields,
-    /// Whether what is written to it stays there.
+    /// True if writes stay in memory.
     in_memory: bool,
-    seen: OnceLock<Seen>,
+    state: OnceLock<SearchState>,
 }
 
-/// What becomes a document.
-pub(super) struct New<'a> {
+/// A new document.
+pub(super) struct NewDocument<'a> {
     pub(super) dialogue: &'a str,
     pub(super) turn: u32,
     pub(super) seq: Seq,
@@ -56,23 +56,23 @@ pub(super) struct New<'a> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
-    /// The dialogue's id, as one term.
+    /// Id of the dialogue, as one term.
     pub(super) dialogue: Field,
-    /// The turn's number; 0 for a whole dialogue.
+    /// Turn number; 0 for a whole dialogue.
     pub(super) turn: Field,
-    /// The dialogue's number in the log.
+    /// Sequence number of the dialogue.
     pub(super) seq: Field,
-    /// The number of a whole dialogue's last turn; 0 for a turn.
+    /// For a whole dialogue, the number of its last turn; 0 for a turn.
     pub(super) last: Field,
-    /// What filters ask of.
+    /// Facts for filters.
     pub(super) facts: Field,
     pub(super) text: Field,
 }
 
-/// What a search sees, and the ids it needs, opened once.
-pub(super) struct Seen {
+/// State of the index for searches, opened once.
+pub(super) struct SearchState {
     pub(super) searcher: Searcher,
-    /// One for each segment of the searcher.
+    /// One per segment of the searcher.
     pub(super) columns: Vec<Columns>,
     progress: Option<Progress>,
 }
@@ -85,16 +85,16 @@ impl Side {
         Ok(Side::wrap(folder, index, fields, analyzer))
     }
 
-    /// Opens what [`Side::create`] made; `None` if it has other fields.
+    /// Opens an index; `None` if it has other fields.
     pub(super) fn open(folder: &Path, analyzer: Analyzer) -> Result<Option<Self>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let (schema, fields) = schema(analyzer);
         Ok((index.schema() == schema).then(|| Side::wrap(folder, index, fields, analyzer)))
     }
 
-    /// Opens what [`Side::create`] made, so that what is written to it stays in memory.
-    pub(super) fn over(folder: &Path, analyzer: Analyzer) -> Result<Self> {
-        let overlay = Overlay::over(folder).map_err(|e| damaged(folder, &e))?;
+    /// Opens an index with writes kept in memory.
+    pub(super) fn with_memory_layer(folder: &Path, analyzer: Analyzer) -> Result<Self> {
+        let overlay = Overlay::with_memory_layer(folder).map_err(|e| damaged(folder, &e))?;
         let index = Index::open(overlay).map_err(|e| damaged(folder, &e))?;
         let (_, fields) = schema(analyzer);
         Ok(Side { in_memory: true, ..Side::wrap(folder, index, fields, analyzer) })
@@ -102,26 +102,26 @@ impl Side {
 
     fn wrap(folder: &Path, index: Index, fields: Fields, analyzer: Analyzer) -> Self {
         index.tokenizers().register(&analyzer.to_string(), Analyzed::by(analyzer));
-        Side { folder: folder.to_owned(), index, fields, in_memory: false, seen: OnceLock::new() }
+        Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
-    /// What a folder remembers, whatever its fields; `None` before the first commit.
+    /// Reads the log position stored in a folder, whatever its fields; `None` before the first commit.
     pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;
         Ok(metas.payload.and_then(|payload| serde_json::from_str(&payload).ok()))
     }
 
-    /// How far it has come: as far as can be seen, once something was looked for.
+    /// Returns the log position: of the search state if it is open, else of the last commit.
     pub(super) fn progress(&self) -> Option<Progress> {
-        self.seen.get().map_or_else(|| self.committed(), |seen| seen.progress.clone())
+        self.state.get().map_or_else(|| self.committed(), |state| state.progress.clone())
     }
 
     fn committed(&self) -> Option<Progress> {
         serde_json::from_str(self.index.load_metas().ok()?.payload.as_deref()?).ok()
     }
 
-    /// An error if another process writes to it.
+    /// Returns an error if another process is writing to the index.
     pub(super) fn refuse_if_written(folder: &Path) -> Result<()> {
         let Ok(index) = Index::open_in_dir(folder) else { return Ok(()) };
         match index.directory().acquire_lock(&INDEX_WRITER_LOCK) {
@@ -131,7 +131,7 @@ impl Side {
     }
 
     pub(super) fn writer(&self) -> Result<IndexWriter> {
-        // In memory there is not much, and nothing is to be merged with what is on disk.
+        // In memory there are few documents, and they must not be merged with segments on disk.
         let threads = if self.in_memory { 1 } else { rayon::current_num_threads().clamp(1, 4) };
         let writer = self.index.writer_with_num_threads(threads, WRITER_BYTES * threads);
         let writer = writer.map_err(|e| failed(&self.folder, &e))?;
@@ -141,11 +141,11 @@ impl Side {
         Ok(writer)
     }
 
-    pub(super) fn forget(&self, writer: &IndexWriter, dialogue: &str) {
+    pub(super) fn delete_dialogue(&self, writer: &IndexWriter, dialogue: &str) {
         writer.delete_term(Term::from_field_text(self.fields.dialogue, dialogue));
     }
 
-    pub(super) fn add(&self, writer: &IndexWriter, new: &New<'_>) -> Result<()> {
+    pub(super) fn add(&self, writer: &IndexWriter, new: &NewDocument<'_>) -> Result<()> {
         let mut document = TantivyDocument::default();
         document.add_text(self.fields.dialogue, new.dialogue);
         document.add_u64(self.fields.turn, u64::from(new.turn));
@@ -156,7 +156,7 @@ impl Side {
         writer.add_document(document).map(|_| ()).map_err(|e| failed(&self.folder, &e))
     }
 
-    /// Makes what was written durable, together with how far it has come.
+    /// Commits the documents together with the log position.
     pub(super) fn commit(&self, mut writer: IndexWriter, progress: &Progress) -> Result<()> {
         let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
         let mut commit = writer.prepare_commit().map_err(failed)?;
@@ -165,32 +165,32 @@ impl Side {
         writer.wait_merging_threads().map_err(failed)
     }
 
-    /// The state at the first search: a search that follows another pays for no opening.
-    pub(super) fn seen(&self) -> Result<&Seen> {
-        if let Some(seen) = self.seen.get() {
-            return Ok(seen);
+    /// Returns the search state. The first call opens it; later calls reuse it.
+    pub(super) fn state(&self) -> Result<&SearchState> {
+        if let Some(state) = self.state.get() {
+            return Ok(state);
         }
         let failed = |e: tantivy::TantivyError| failed(&self.folder, &e);
         let (reader, progress) = loop {
             let progress = self.committed();
             let reader = self.index.reader_builder().reload_policy(ReloadPolicy::Manual);
             let reader: IndexReader = reader.try_into().map_err(failed)?;
-            // Another process may have committed between the two.
+            // Read again if another process committed in between.
             if self.committed() == progress {
                 break (reader, progress);
             }
         };
         let searcher = reader.searcher();
         let columns = searcher.segment_readers().iter().map(Columns::open).collect::<Result<_, _>>();
-        let seen = Seen { columns: columns.map_err(failed)?, searcher, progress };
-        Ok(self.seen.get_or_init(|| seen))
+        let state = SearchState { columns: columns.map_err(failed)?, searcher, progress };
+        Ok(self.state.get_or_init(|| state))
     }
 
     pub(super) fn is_damaged(&self) -> Error {
-        damaged(&self.folder, &"it is damaged")
+        damaged(&self.folder, &"the index is damaged")
     }
 
-    /// The files whose checksum is wrong.
+    /// Returns the files with a wrong checksum.
     pub(super) fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let found = caught(|| self.index.validate_checksum()).unwrap_or_else(|| Ok(Default::default()));
         match found {
@@ -202,13 +202,13 @@ impl Side {
 
 fn schema(analyzer: Analyzer) -> (Schema, Fields) {
     let mut schema = Schema::builder();
-    // Nothing is stored: the columns give the ids of what was found, and the records its text.
+    // No field is stored: ids are in the columns, and texts are in the records.
     let dialogue = schema.add_text_field("dialogue", STRING | FAST);
     let turn = schema.add_u64_field("turn", FAST | INDEXED);
     let seq = schema.add_u64_field("seq", FAST);
     let last = schema.add_u64_field("last", FAST);
     let facts = schema.add_text_field("facts", TextOptions::default().set_fast("raw"));
-    // BM25 needs frequencies alone; the positions are for the phrases of the query syntax.
+    // BM25 needs only frequencies; positions are for phrases in the query language.
     let indexing = TextFieldIndexing::default()
         .set_tokenizer(&analyzer.to_string())
         .set_index_option(IndexRecordOption::WithFreqsAndPositions);
@@ -219,31 +219,31 @@ fn schema(analyzer: Analyzer) -> (Schema, Fields) {
 fn busy(folder: &Path) -> Error {
     Error::Busy {
         path: folder.to_owned(),
-        holder: "another process that builds its lexical index".to_owned(),
+        holder: "another process that is building its lexical index".to_owned(),
     }
 }
 
 pub(super) fn damaged(folder: &Path, e: &dyn std::fmt::Display) -> Error {
-    /// Tantivy's errors may hold whole files.
+    /// Tantivy's errors may contain whole files.
     const LONGEST: usize = 200;
     let mut what = e.to_string();
     if let Some((end, _)) = what.char_indices().nth(LONGEST) {
         what.truncate(end);
         what.push('…');
     }
-    Error::corrupt(folder, what).with_hint("`turnwise index build` makes it anew")
+    Error::corrupt(folder, what).with_hint("`turnwise index build` rebuilds it")
 }
 
 pub(super) fn failed(folder: &Path, e: &tantivy::TantivyError) -> Error {
     match e {
-        // Even reading takes a lock for a moment, which whoever may not write to the folder cannot have.
+        // Even reading takes a lock for a moment, which needs write permission for the folder.
         tantivy::TantivyError::LockFailure(LockError::IoError(source), _) => Error::Io {
             action: "lock the lexical index in",
             path: folder.to_owned(),
             source: std::io::Error::from(source.kind()),
         },
         tantivy::TantivyError::LockFailure(LockError::LockBusy, _) => busy(folder),
-        // What is read as something that it cannot be is damaged, and no trouble with the disk.
+        // Invalid content means damage, not a failure of the disk.
         tantivy::TantivyError::IoError(source)
             if matches!(
                 source.kind(),
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_damaged_and_what_may_not_be_is_not() {
+    fn invalid_content_is_damage_and_missing_permission_is_not() {
         let of = |kind: ErrorKind| {
             let e = tantivy::TantivyError::IoError(Arc::new(io::Error::new(kind, "x".repeat(1000))));
             failed(Path::new("lexical"), &e)

@@ -1,9 +1,10 @@
-//! The documents whose sums over the terms of a query are the greatest, exactly.
+//! Exact top-k search for sums of term scores.
 //!
-//! Documents are summed up a window at a time: first the lists of the terms that give most, each added whole, and then,
-//! for the documents that can still come among the best, those of the terms that alone bring no document there (the
-//! MaxScore of Turtle and Flood, in windows as Lucene has it). A document's scores are added in double precision, in
-//! which a sum of a few single ones comes out the same in any order: equal documents have equal sums.
+//! Documents are processed in windows. First, the posting lists of the terms with the highest maximum score are
+//! added completely. Then the remaining lists are added, but only for documents that can still reach the top k.
+//! A document that contains only terms of the remaining lists cannot reach it. This is MaxScore (Turtle and
+//! Flood), in windows as in Lucene. Scores are added in double precision. A sum of a few single-precision
+//! scores is then the same in any order: equal documents get equal sums.
 
 use tantivy::{
     DocId, Searcher, SegmentReader, TantivyError, Term, fieldnorm::FieldNormReader,
@@ -13,28 +14,29 @@ use tantivy::{
 use super::{
     Selected,
     best::{Best, Wanted},
-    side::Seen,
+    side::SearchState,
 };
 
-/// So many documents are summed up at a time: their sums lie in the nearest cache.
+/// Number of documents per window. The sums fit into the L1 cache.
 const WINDOW: usize = 2048;
-/// Decoding a block of postings costs about as much as looking up so many documents.
-const LOOKED_UP: usize = 2;
-/// So many postings are in a block of Tantivy's.
+/// Decoding a block of postings costs about as much as looking up this number of documents.
+const LOOKUPS_PER_BLOCK: usize = 2;
+/// Number of postings in a block of Tantivy.
 const BLOCK: usize = 128;
 
-/// The documents of each segment that score no less than the `k`th best of all, in their order.
+/// Returns the documents of each segment that score at least as high as the `k`th best of all segments, in
+/// document order.
 pub(super) fn best(
-    seen: &Seen,
+    state: &SearchState,
     terms: &[Term],
     k: usize,
     selected: Option<&Selected>,
 ) -> tantivy::Result<Vec<Vec<(DocId, f32)>>> {
     let mut weights: Vec<Weight<'_>> =
-        terms.iter().map(|term| Weight::of(term, &seen.searcher)).collect::<Result<_, _>>()?;
+        terms.iter().map(|term| Weight::of(term, &state.searcher)).collect::<Result<_, _>>()?;
     weights.sort_by(|a, b| b.most.total_cmp(&a.most));
     let mut best = Best::of(k);
-    for (n, segment) in seen.searcher.segment_readers().iter().enumerate() {
+    for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
         let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
         if let Some(run) = Run::over(segment, &weights)? {
@@ -44,13 +46,13 @@ pub(super) fn best(
     Ok(best.finish())
 }
 
-/// What a term gives a document.
+/// BM25 weight of a term.
 struct Weight<'a> {
     term: &'a Term,
     bm25: Bm25Weight,
-    /// What one occurrence gives, by how long the document is.
+    /// Score of one occurrence, by encoded document length.
     once: [f32; 256],
-    /// No document gets more.
+    /// Maximum score for any document.
     most: f64,
 }
 
@@ -70,12 +72,12 @@ impl<'a> Weight<'a> {
     }
 }
 
-/// The sums of some documents in a row.
+/// Sums of a range of documents.
 struct Window {
     /// The first document.
     start: DocId,
     sums: Box<[f64; WINDOW]>,
-    /// A bit for each document that has a sum.
+    /// One bit per document that has a sum.
     summed: [u64; WINDOW / 64],
 }
 
@@ -95,16 +97,16 @@ impl Window {
     }
 }
 
-/// The documents of a segment with one of the terms.
+/// Posting list of a term in a segment.
 struct List<'a> {
     postings: BlockSegmentPostings,
-    /// Where in the block that is loaded.
+    /// Position in the current block.
     at: usize,
     weight: &'a Weight<'a>,
 }
 
 impl List<'_> {
-    /// The first document that was not passed yet.
+    /// Returns the next document.
     fn next(&self) -> Option<DocId> {
         self.postings.docs().get(self.at).copied()
     }
@@ -129,7 +131,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds its scores to some documents, which are in their order.
+    /// Adds its scores to some documents, given in order.
     fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
         for place in places {
             let doc = window.start + DocId::from(*place);
@@ -143,18 +145,18 @@ impl List<'_> {
     }
 }
 
-/// One segment, while it is gone through.
+/// Search in one segment.
 struct Run<'a> {
-    /// Those that give most first.
+    /// Posting lists, highest maximum score first.
     lists: Vec<List<'a>>,
-    /// What the lists from each on give at most, together; 0 after the last.
+    /// For each list, the sum of the maximum scores from this list on; 0 after the last.
     rest: Vec<f64>,
     norms: FieldNormReader,
     documents: usize,
 }
 
 impl<'a> Run<'a> {
-    /// `None` if the segment has none of the terms.
+    /// Returns `None` if the segment contains none of the terms.
     fn over(segment: &SegmentReader, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
         let Some(field) = weights.first().map(|weight| weight.term.field()) else { return Ok(None) };
         let index = segment.inverted_index(field)?;
@@ -178,7 +180,7 @@ impl<'a> Run<'a> {
         let mut passed = 0;
         loop {
             let least = best.least();
-            // A document without any of the first of the lists is not among the best.
+            // A document must contain one of the first lists' terms to reach the top k.
             let first = self.rest.iter().position(|rest| (*rest as f32) < least).unwrap_or(self.lists.len());
             let (first, others) = self.lists.split_at_mut(first);
             let Some(start) = first.iter().filter_map(List::next).min() else { return Ok(()) };
@@ -204,7 +206,7 @@ impl<'a> Run<'a> {
             }
             for (list, rest) in others.iter_mut().zip(&rest[1..]) {
                 let postings = list.postings.doc_freq() as usize * WINDOW / self.documents;
-                if places.len() * BLOCK < postings * LOOKED_UP {
+                if places.len() * BLOCK < postings * LOOKUPS_PER_BLOCK {
                     list.add_to(&self.norms, &places, &mut window);
                 } else {
                     list.add_all(&self.norms, &mut window);

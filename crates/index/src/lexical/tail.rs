@@ -1,4 +1,4 @@
-//! What came since the index was built, taken in in memory for those who search.
+//! Indexes the records that are newer than the index in memory, for searching.
 
 use std::{fs, path::Path};
 
@@ -11,21 +11,21 @@ use turnwise_core::error::Result;
 use turnwise_store::{Snapshot, records::caught};
 
 impl Lexical {
-    /// Opens what is there and takes in, in memory, what a snapshot holds besides: what is found then is what would be found
-    /// if the index had been brought up to it, and the files stay as they are. Where that cannot be done, because the index is
-    /// of another log or has come further, it is as it is; [`Lexical::is_current`] tells. Every file it needs is held open:
-    /// whoever writes to the index or makes it anew takes nothing away from it.
+    /// Opens the index, and indexes newer records of the snapshot in memory. The results are the same as after
+    /// an update, and the files stay unchanged. An index that belongs to another log, or is newer than the
+    /// snapshot, is opened as it is; [`Lexical::is_current`] is then false. All files are kept open, so later
+    /// writes and rebuilds do not affect this reader.
     pub fn open_at(root: &Path, snapshot: &Snapshot) -> Result<Self> {
-        let with_tail = while_it_changes(root, || Lexical::with_tail(root, snapshot));
-        with_tail.or_else(|_| while_it_changes(root, || Lexical::open(root)?.held()))
+        let with_tail = retry_while_changing(root, || Lexical::with_tail(root, snapshot));
+        with_tail.or_else(|_| retry_while_changing(root, || Lexical::open(root)?.with_open_files()))
     }
 
-    /// How many utterances were taken in in memory.
+    /// Number of utterances that were indexed in memory.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Whether it is of the same log and has not come as far.
+    /// Returns true if the index belongs to the same log and is not newer than the snapshot.
     fn is_behind(&self, snapshot: &Snapshot) -> bool {
         let behind = |p: Progress| p.log == snapshot.log_id() && p.at <= snapshot.end();
         [&self.utterances, &self.dialogues].into_iter().all(|side| side.progress().is_some_and(behind))
@@ -34,34 +34,34 @@ impl Lexical {
     fn with_tail(root: &Path, snapshot: &Snapshot) -> Result<Self> {
         let there = Lexical::open(root)?;
         if there.is_current(snapshot) || !there.is_behind(snapshot) {
-            return there.held();
+            return there.with_open_files();
         }
-        let over = |name| Side::over(&folder(root).join(name), there.analyzer);
+        let open = |name| Side::with_memory_layer(&folder(root).join(name), there.analyzer);
         let mut lexical = Lexical {
             analyzer: there.analyzer,
-            utterances: over(UTTERANCES)?,
-            dialogues: over(DIALOGUES)?,
+            utterances: open(UTTERANCES)?,
+            dialogues: open(DIALOGUES)?,
             tail: 0,
         };
-        let taken = caught(|| update::take_in(&lexical, snapshot));
+        let taken = caught(|| update::catch_up(&lexical, snapshot));
         lexical.tail = taken.unwrap_or_else(|| Err(lexical.utterances.is_damaged()))?;
-        lexical.held()
+        lexical.with_open_files()
     }
 
-    /// With all its files open.
-    fn held(self) -> Result<Self> {
+    /// Opens all files of the index.
+    fn with_open_files(self) -> Result<Self> {
         for side in [&self.utterances, &self.dialogues] {
-            // Tantivy answers some kinds of damage with a panic.
-            caught(|| side.seen().map(|_| ())).unwrap_or_else(|| Err(side.is_damaged()))?;
+            // Tantivy panics on some kinds of damage.
+            caught(|| side.state().map(|_| ())).unwrap_or_else(|| Err(side.is_damaged()))?;
         }
         Ok(self)
     }
 }
 
-/// Opens what may change or be replaced meanwhile: a failure counts only if nothing changed. No file is removed before the
-/// commit that names it has been replaced.
-fn while_it_changes(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
-    /// Nobody commits so often that it takes more than a few.
+/// Opens an index that other processes may change or replace. Retries after a failure if there was a commit in
+/// the meantime. A file is never removed before the commit that names it was replaced.
+fn retry_while_changing(root: &Path, open: impl Fn() -> Result<Lexical>) -> Result<Lexical> {
+    /// Enough retries even with frequent commits.
     const TRIES: usize = 100;
     let commits =
         || [UTTERANCES, DIALOGUES].map(|side| fs::read(folder(root).join(side).join("meta.json")).ok());
@@ -90,13 +90,13 @@ mod tests {
     use crate::{
         lexical::{
             missing,
-            tests::{begun, name, put, put_turns, take_in, update},
+            tests::{catch_up, empty_index, name, put, put_turns, update},
         },
         vectors::Kind,
     };
     use turnwise_core::ids::DialogueId;
 
-    /// Every file with its bytes, but for Tantivy's locks.
+    /// Content of all files, except Tantivy's locks.
     fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
         let sides = [UTTERANCES, DIALOGUES].map(|name| folder(root).join(name));
         let entries = sides.iter().flat_map(|side| fs::read_dir(side).unwrap());
@@ -108,7 +108,7 @@ mod tests {
             .collect()
     }
 
-    /// What is found, with scores, of each kind and for some queries and expressions.
+    /// Search results with scores, for both kinds and several queries and expressions.
     fn found(lexical: &Lexical) -> Vec<Vec<(String, f32)>> {
         let queries =
             ["parcel", "late parcel refund", "the new one", "nothing of that"].map(|q| lexical.words(q));
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_found_as_if_the_index_had_been_brought_up_to_it() {
-        let (dir, mut store) = begun();
+    fn newer_records_are_found_as_after_an_update() {
+        let (dir, mut store) = empty_index();
         let root = dir.path();
         for n in 0..40 {
             put_turns(&mut store, &format!("d{n:02}"), &["the parcel is late", ["refund", "thanks"][n % 2]]);
         }
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         put(&mut store, "d50", "the new one is late, a parcel of parcels");
         put(&mut store, "d03", "something else");
         assert!(store.delete(&DialogueId::new("d04").unwrap()).unwrap());
@@ -139,7 +139,7 @@ mod tests {
         assert!(lexical.is_current(&snapshot));
         assert_eq!(lexical.tail(), 2);
         let with_tail = found(&lexical);
-        assert_eq!(files(root), before, "files are left as they are");
+        assert_eq!(files(root), before, "files are unchanged");
         assert!(with_tail[4].iter().any(|(id, _)| id == "d50#1"), "{with_tail:?}");
         assert!(with_tail.iter().flatten().all(|(id, _)| !id.starts_with("d04") && !id.starts_with("d03#")));
         let explained =
@@ -158,29 +158,29 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_ahead_of_a_snapshot_or_of_another_log_is_left_as_it_is() {
-        let (dir, mut store) = begun();
+    fn an_index_newer_than_the_snapshot_or_of_another_log_is_opened_unchanged() {
+        let (dir, mut store) = empty_index();
         let root = dir.path();
         put(&mut store, "a", "a parcel");
         store.commit(None).unwrap();
         let early = Snapshot::open(root).unwrap();
         put(&mut store, "b", "another parcel");
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         let lexical = Lexical::open_at(root, &early).unwrap();
         assert!(!lexical.is_current(&early));
         assert_eq!((lexical.tail(), found(&lexical)[0].len()), (0, 2));
-        let (other, mut store) = begun();
+        let (other, mut store) = empty_index();
         put(&mut store, "c", "a parcel");
         store.commit(None).unwrap();
         let lexical = Lexical::open_at(root, &Snapshot::open(other.path()).unwrap()).unwrap();
         assert_eq!((lexical.tail(), found(&lexical)[0].len()), (0, 2));
     }
     #[test]
-    fn what_was_opened_stays_though_the_index_is_written_and_made_anew() {
-        let (dir, mut store) = begun();
+    fn an_open_reader_is_not_affected_by_writes_and_rebuilds() {
+        let (dir, mut store) = empty_index();
         let root = dir.path();
         put(&mut store, "anchor", "the broken anchor");
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         let current = Snapshot::open(root).unwrap();
         let of_current = Lexical::open_at(root, &current).unwrap();
         put(&mut store, "another", "a broken parcel");
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((of_current.tail(), with_tail.tail()), (0, 1));
 
         assert!(store.delete(&DialogueId::new("anchor").unwrap()).unwrap());
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         Lexical::rebuild(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
         let of = |lexical: &Lexical| {
             let hits = lexical.find(Kind::Utterances, &lexical.words("broken"), 3, None).unwrap();
@@ -202,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_if_nothing_changed_meanwhile() {
-        let (dir, mut store) = begun();
+    fn opening_is_retried_only_if_the_index_changed() {
+        let (dir, mut store) = empty_index();
         let root = dir.path();
         put(&mut store, "a", "a parcel");
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         let tries = Cell::new(0);
         let fails = |times: u32, changes: bool| {
             tries.set(0);
-            while_it_changes(root, || {
+            retry_while_changing(root, || {
                 tries.set(tries.get() + 1);
                 if tries.get() > times {
                     return Lexical::open(root);
@@ -229,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_searches_is_never_disturbed_by_who_writes() {
-        let (dir, mut store) = begun();
+    fn searches_never_fail_during_writes() {
+        let (dir, mut store) = empty_index();
         let root = dir.path();
         put(&mut store, "anchor", "the broken anchor");
-        take_in(&mut store, root);
+        catch_up(&mut store, root);
         let (done, read) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             let readers = [(); 2].map(|()| {
@@ -246,8 +246,8 @@ mod tests {
                     }
                 })
             });
-            let _ends = Ends(&done);
-            // What is looked for is found in whatever way the index is written, until there was time to look often.
+            let _ends = StopOnDrop(&done);
+            // Keep writing in different ways until the readers have searched often enough.
             for n in 0.. {
                 put(&mut store, &format!("d{n}"), "nothing of it");
                 store.commit(None).unwrap();
@@ -264,10 +264,10 @@ mod tests {
         });
     }
 
-    /// Ends the reading also where the writing fails.
-    struct Ends<'a>(&'a AtomicBool);
+    /// Stops the readers even if the writer panics.
+    struct StopOnDrop<'a>(&'a AtomicBool);
 
-    impl Drop for Ends<'_> {
+    impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }

@@ -22,14 +22,14 @@ pub(super) fn update(root: &Path) -> u64 {
 }
 
 /// An index without dialogues.
-pub(super) fn begun() -> (tempfile::TempDir, Store) {
+pub(super) fn empty_index() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open_or_create(dir.path(), "test").unwrap();
     (dir, store)
 }
 
-/// Commits what was put, and brings the lexical index up to it.
-pub(super) fn take_in(store: &mut Store, root: &Path) {
+/// Commits the pending dialogues and updates the lexical index.
+pub(super) fn catch_up(store: &mut Store, root: &Path) {
     store.commit(None).unwrap();
     update(root);
 }
@@ -57,7 +57,7 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Whether a term of the text, and an id, are in a dictionary of the index, of something that is there or not.
+/// Returns whether a term and an id are in any dictionary of the index, deleted or not.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];
@@ -76,7 +76,7 @@ fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
 
 #[test]
 fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "qqq-secret", "zzyzx on the road");
     put(&mut store, "b", "the road");
@@ -86,7 +86,7 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
     store.commit(None).unwrap();
     store.close().unwrap();
     let compact = || Lexical::compact(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
-    // Of the same log it is left as it is, but for what a kill has left beside it.
+    // An index of the same log is kept, but leftovers of a crash are removed.
     for rest in ["lexical.new", "lexical.old"] {
         fs::create_dir(root.join(rest)).unwrap();
         fs::write(root.join(rest).join("x"), "zzyzx").unwrap();
@@ -99,7 +99,7 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
     assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [false, false]);
     assert_eq!(found(root, "roads"), ["b#1"]);
     assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
-    // Damage is no hindrance, and an index without it gets none.
+    // A damaged index is rebuilt, and an index folder without a lexical index gets none.
     fs::write(folder.join("utterances/meta.json"), "{").unwrap();
     assert!(compact());
     fs::remove_dir_all(&folder).unwrap();
@@ -107,8 +107,8 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
 }
 
 #[test]
-fn it_is_made_anew_whatever_there_is() {
-    let (dir, mut store) = begun();
+fn rebuild_replaces_any_existing_index() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
@@ -129,7 +129,7 @@ fn it_is_made_anew_whatever_there_is() {
 
 #[test]
 fn the_index_follows_the_log() {
-    let (dir, mut store) = begun();
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "my parcel is late");
     put(&mut store, "b", "我要退款");
@@ -157,13 +157,13 @@ fn the_index_follows_the_log() {
 }
 
 #[test]
-fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
-    let (dir, mut store) = begun();
+fn a_dialogue_matches_words_of_several_turns_and_has_a_best_turn() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put_turns(&mut store, "a", &["hello there", "my parcel is late", "the refund is on its way"]);
     put_turns(&mut store, "b", &["the parcel came", "good"]);
     put_turns(&mut store, "c", &["nothing to see"]);
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert_eq!(found_dialogues(root, "parcel refund"), ["a", "b"]);
     let lexical = Lexical::open(root).unwrap();
     let best = |query: &str, id: &str| {
@@ -175,10 +175,10 @@ fn a_dialogue_is_found_by_words_of_several_turns_and_knows_its_best_turn() {
     assert_eq!((best("refund", "b"), best("!", "a"), best("parcel", "zzz")), (None, None, None));
 }
 
-/// Dialogues that are equal but for their ids, in an order of coming that is not that of the ids.
+/// Dialogues that are equal except for their ids, added in a different order than that of the ids.
 #[test]
-fn ties_at_the_last_place_are_settled_by_the_ids() {
-    let (dir, mut store) = begun();
+fn ties_at_the_last_position_are_ordered_by_id() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     for batch in 0..3 {
         for n in 0..700 {
@@ -202,10 +202,10 @@ fn ties_at_the_last_place_are_settled_by_the_ids() {
     }
 }
 
-/// Few words in many orders: many equal scores, and sums that rounding would tell apart.
+/// Few words in many orders: many equal scores, and sums that could differ by rounding.
 #[test]
-fn the_best_are_the_beginning_of_all() {
-    let (dir, mut store) = begun();
+fn top_k_is_a_prefix_of_all_hits() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     let words = ["parcel", "late", "the", "refund", "is", "my", "card", "please"];
     let mut state = 7u64;
@@ -247,11 +247,11 @@ fn the_best_are_the_beginning_of_all() {
 }
 
 #[test]
-fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
-    let (dir, mut store) = begun();
+fn an_index_keeps_its_analyzer_until_another_is_requested() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert_eq!(found(root, "delivery"), NONE);
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
     assert_eq!(found(root, "delivery"), ["a#1"]);
@@ -269,8 +269,8 @@ fn an_index_keeps_its_analyzer_until_another_is_asked_for() {
 }
 
 #[test]
-fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
-    let (dir, mut store) = begun();
+fn a_cancelled_rebuild_keeps_the_old_index() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
@@ -287,11 +287,11 @@ fn what_stops_while_it_is_made_anew_leaves_the_old_one() {
 }
 
 #[test]
-fn two_do_not_make_it_at_the_same_time() {
-    let (dir, mut store) = begun();
+fn only_one_process_builds_at_a_time() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
     let writer = lexical.utterances.writer().unwrap();
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap_err().class(), Class::Busy);
@@ -299,10 +299,10 @@ fn two_do_not_make_it_at_the_same_time() {
     assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 1);
 }
 
-/// As turnwise made it before dialogues were searched: Tantivy's files in the folder itself.
+/// Old versions had one index only, with Tantivy's files in the folder itself.
 #[test]
-fn an_index_of_an_older_version_is_told_and_made_anew() {
-    let (dir, mut store) = begun();
+fn an_index_of_an_older_version_is_reported_and_rebuilt() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
     store.commit(None).unwrap();
@@ -311,9 +311,9 @@ fn an_index_of_an_older_version_is_told_and_made_anew() {
     let mut schema = tantivy::schema::Schema::builder();
     schema.add_text_field("text", tantivy::schema::TEXT);
     tantivy::Index::create_in_dir(&old, schema.build()).unwrap();
-    let told = |root: &Path| Lexical::open(root).err().unwrap();
-    assert_eq!(told(root).class(), Class::Unavailable);
-    assert!(told(root).to_string().ends_with("is that of another version of turnwise"));
+    let error = |root: &Path| Lexical::open(root).err().unwrap();
+    assert_eq!(error(root).class(), Class::Unavailable);
+    assert!(error(root).to_string().ends_with("was created by another version of turnwise"));
     assert_eq!(update(root), 1);
     assert_eq!(found(root, "hello"), ["a#1"]);
     assert!(!old.join("meta.json").exists());
@@ -324,17 +324,17 @@ fn an_index_of_an_older_version_is_told_and_made_anew() {
         let text = fs::read_to_string(&meta).unwrap();
         fs::write(&meta, text.replacen("\"name\": \"turn\"", "\"name\": \"number\"", 1)).unwrap();
     }
-    assert_eq!(told(root).class(), Class::Unavailable);
+    assert_eq!(error(root).class(), Class::Unavailable);
     assert_eq!(update(root), 1);
     assert_eq!(found(root, "hello"), ["a#1"]);
 }
 
 #[test]
-fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
-    let (dir, mut store) = begun();
+fn an_unsupported_analyzer_is_reported_and_replaced() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let rename = |to: &str| {
         let meta = root.join("lexical/utterances/meta.json");
         let text = fs::read_to_string(&meta).unwrap();
@@ -348,12 +348,13 @@ fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
     rename("mixed-0");
     let e = Lexical::open(root).err().unwrap();
     assert!(
-        e.to_string().ends_with("made by the analyzer `mixed-0`, which this turnwise does not know"),
+        e.to_string()
+            .ends_with("built with the analyzer `mixed-0`, which this version of turnwise does not support"),
         "{e}"
     );
     assert_eq!(update(root), 1);
     assert_eq!(Lexical::analyzer_name(root).unwrap().as_deref(), Some("mixed-1"));
-    // What another build can do is not taken away by one that cannot.
+    // A build without an analyzer does not replace the index of a build that has it.
     rename("jieba-1");
     if "jieba-1".parse::<turnwise_text::Analyzer>().is_err() {
         let snapshot = Snapshot::open(root).unwrap();
@@ -364,13 +365,13 @@ fn an_analyzer_that_is_not_known_any_more_is_told_and_replaced() {
     }
 }
 
-/// As a kill between the two commits leaves them.
+/// A kill between the two commits leaves this state.
 #[test]
-fn two_that_came_differently_far_are_brought_together() {
-    let (dir, mut store) = begun();
+fn two_indexes_at_different_positions_are_both_updated() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "one parcel");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let behind = root.join("behind");
     fs::create_dir(&behind).unwrap();
     for entry in fs::read_dir(root.join("lexical/dialogues")).unwrap() {
@@ -379,7 +380,7 @@ fn two_that_came_differently_far_are_brought_together() {
     }
     put(&mut store, "b", "two parcel");
     put(&mut store, "a", "no more");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     fs::remove_dir_all(root.join("lexical/dialogues")).unwrap();
     fs::rename(&behind, root.join("lexical/dialogues")).unwrap();
     assert_eq!(
@@ -395,13 +396,13 @@ fn two_that_came_differently_far_are_brought_together() {
 }
 
 #[test]
-fn every_damaged_file_is_told_and_no_search_panics() {
-    let (dir, mut store) = begun();
+fn every_damaged_file_is_reported_and_no_search_panics() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     for n in 0..300 {
         put(&mut store, &format!("d{n}"), &format!("parcel number {n} and word{}", n % 7));
     }
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     assert!(Lexical::open(root).unwrap().damaged_files().unwrap().is_empty());
     let mut damaged = 0;
     for side in [UTTERANCES, DIALOGUES] {
@@ -409,7 +410,7 @@ fn every_damaged_file_is_told_and_no_search_panics() {
             fs::read_dir(root.join("lexical").join(side)).unwrap().map(|e| e.unwrap().path()).collect();
         for file in files {
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
-            // Segment files carry checksums; tantivy's own lists are guarded by their syntax.
+            // Segment files carry checksums; Tantivy's own lists are validated when parsed.
             if name.starts_with('.') || name.ends_with(".json") || name.ends_with(".lock") {
                 continue;
             }
@@ -419,7 +420,7 @@ fn every_damaged_file_is_told_and_no_search_panics() {
                 *byte ^= 0x5a;
             }
             fs::write(&file, &bad).unwrap();
-            let told = Lexical::open(root).and_then(|lexical| {
+            let error = Lexical::open(root).and_then(|lexical| {
                 let words = lexical.words("parcel word3 number");
                 let _ = (
                     lexical.find(Kind::Utterances, &words, 10, None),
@@ -427,7 +428,7 @@ fn every_damaged_file_is_told_and_no_search_panics() {
                 );
                 lexical.damaged_files()
             });
-            assert!(told.is_err() || told.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
+            assert!(error.is_err() || error.unwrap().iter().any(|f| f.ends_with(&name)), "{name}");
             fs::write(&file, &good).unwrap();
             damaged += 1;
         }
@@ -436,11 +437,11 @@ fn every_damaged_file_is_told_and_no_search_panics() {
 }
 
 #[test]
-fn a_lost_or_damaged_index_is_made_anew() {
-    let (dir, mut store) = begun();
+fn a_lost_or_damaged_index_is_rebuilt() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put(&mut store, "a", "hello");
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     for (n, name) in ["utterances/meta.json", "dialogues/meta.json"].into_iter().enumerate() {
         fs::write(root.join("lexical").join(name), "{").unwrap();
         assert!(Lexical::open(root).is_err());
@@ -454,29 +455,29 @@ fn a_lost_or_damaged_index_is_made_anew() {
 }
 
 #[test]
-fn syntax_finds_phrases_conditions_and_ids_and_tells_what_it_left_out() {
-    let (dir, mut store) = begun();
+fn query_language_supports_phrases_fields_and_ids_and_warns_about_errors() {
+    let (dir, mut store) = empty_index();
     let root = dir.path();
     put_turns(&mut store, "a", &["my parcel is late", "the late parcel"]);
     put_turns(&mut store, "b", &["我要申请退款", "parcel, parcel"]);
-    take_in(&mut store, root);
+    catch_up(&mut store, root);
     let lexical = Lexical::open(root).unwrap();
-    let asked = |text: &str| {
+    let search = |text: &str| {
         let query = lexical.syntax(text);
         let hits = lexical.find(Kind::Utterances, &query, 10, None).unwrap();
         let ids: Vec<String> = hits.iter().map(name).collect();
         (ids.join(" "), query.warnings().len())
     };
-    assert_eq!(asked("\"late parcel\""), ("a#2".to_owned(), 0));
-    assert_eq!(asked("parcel -late"), ("b#2".to_owned(), 0));
-    assert_eq!(asked("parcel -\"late parcel\""), ("b#2 a#1".to_owned(), 0));
-    assert_eq!(asked("+late +my"), ("a#1".to_owned(), 0));
-    assert_eq!(asked("退款"), ("b#1".to_owned(), 0));
-    assert_eq!(asked("\"申请退款\""), ("b#1".to_owned(), 0));
-    assert_eq!(asked("parcel AND dialogue:b"), ("b#2".to_owned(), 0));
-    assert_eq!(asked("late AND turn:1"), ("a#1".to_owned(), 0));
+    assert_eq!(search("\"late parcel\""), ("a#2".to_owned(), 0));
+    assert_eq!(search("parcel -late"), ("b#2".to_owned(), 0));
+    assert_eq!(search("parcel -\"late parcel\""), ("b#2 a#1".to_owned(), 0));
+    assert_eq!(search("+late +my"), ("a#1".to_owned(), 0));
+    assert_eq!(search("退款"), ("b#1".to_owned(), 0));
+    assert_eq!(search("\"申请退款\""), ("b#1".to_owned(), 0));
+    assert_eq!(search("parcel AND dialogue:b"), ("b#2".to_owned(), 0));
+    assert_eq!(search("late AND turn:1"), ("a#1".to_owned(), 0));
     assert_eq!(lexical.syntax("Late -MY 退款").terms(), ["late", "my", "退款"]);
-    // What people type.
+    // Input as users type it.
     for text in [
         "where is my parcel?! (late",
         "parcel:",

@@ -1,4 +1,4 @@
-//! An [`Analyzer`] as Tantivy wants it.
+//! Adapter from [`Analyzer`] to Tantivy's tokenizer interface.
 
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 

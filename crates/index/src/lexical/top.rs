@@ -1,14 +1,14 @@
-//! The best documents of one index, exactly: score descending, then id descending, also at the last place.
+//! Exact top k of one index: scores descending, then ids descending, for all hits including the last.
 //!
-//! Tantivy's own collector settles ties by the place in the index. So here everything that ties with the last place is
-//! kept, and told apart by the ids.
+//! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept, and
+//! then sorted by id.
 
 use tantivy::{DocId, SegmentReader, Term, columnar::Column, query::Query, schema::Field};
 
-use super::{Selected, expression, names::Names, side::Seen, sum};
+use super::{Selected, expression, names::Names, side::SearchState, sum};
 use turnwise_core::ids::Seq;
 
-/// The ids of a segment's documents, without its document store.
+/// Columns with the ids of a segment's documents.
 pub(super) struct Columns {
     dialogues: Option<Names>,
     turns: Column<u64>,
@@ -25,14 +25,14 @@ impl Columns {
         })
     }
 
-    /// The dialogue as a number that grows with its id within the segment, and the turn.
+    /// Returns the ordinal of the dialogue, which grows with its id within the segment, and the turn.
     fn id(&self, doc: DocId) -> (u64, u32) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.number(doc));
         (dialogue.unwrap_or(0), self.turns.first(doc).unwrap_or(0) as u32)
     }
 }
 
-/// A document that was found.
+/// A document found by a search.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) score: f32,
@@ -41,9 +41,9 @@ pub(super) struct Found {
     pub(super) seq: Seq,
 }
 
-/// The `k` best documents, of those that are selected. `terms` are those of a query that is nothing but a sum over terms.
+/// Returns the `k` best of the selected documents. `terms` is set if the query is a plain sum over terms.
 pub(super) fn best(
-    seen: &Seen,
+    state: &SearchState,
     query: &dyn Query,
     terms: Option<&[Term]>,
     k: usize,
@@ -53,14 +53,14 @@ pub(super) fn best(
         return Ok(Vec::new());
     }
     let found = match terms {
-        Some(terms) => sum::best(seen, terms, k, selected)?,
-        None => expression::best(seen, query, k, selected)?,
+        Some(terms) => sum::best(state, terms, k, selected)?,
+        None => expression::best(state, query, k, selected)?,
     };
-    let chosen = choose(seen, &found, k);
-    name(seen, &chosen, k)
+    let chosen = choose(state, &found, k);
+    name(state, &chosen, k)
 }
 
-/// A candidate, still without the name of its dialogue.
+/// A candidate whose dialogue id is not read yet.
 struct Chosen {
     score: f32,
     segment: usize,
@@ -69,11 +69,11 @@ struct Chosen {
     seq: Seq,
 }
 
-/// The `k` best and what ties with the last of them.
-fn choose(seen: &Seen, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
+/// Returns the `k` best, and all ties with the last one.
+fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {
-        let columns = &seen.columns[segment];
+        let columns = &state.columns[segment];
         let mut own: Vec<Chosen> = documents
             .iter()
             .map(|(doc, score)| {
@@ -82,7 +82,7 @@ fn choose(seen: &Seen, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
                 Chosen { score: *score, segment, dialogue, turn, seq }
             })
             .collect();
-        // Within a segment the numbers of the dialogues are in the order of their ids: no more than k can be wanted.
+        // Within a segment, ordinals are in id order, so at most k documents are needed.
         own.sort_unstable_by(|a, b| {
             b.score.total_cmp(&a.score).then_with(|| (b.dialogue, b.turn).cmp(&(a.dialogue, a.turn)))
         });
@@ -96,10 +96,10 @@ fn choose(seen: &Seen, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     all
 }
 
-/// Reads the names of the dialogues, and brings all into the final order.
-fn name(seen: &Seen, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec<Found>> {
+/// Reads the ids of the dialogues and sorts the hits.
+fn name(state: &SearchState, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec<Found>> {
     let mut named = Vec::with_capacity(chosen.len());
-    for (segment, columns) in seen.columns.iter().enumerate() {
+    for (segment, columns) in state.columns.iter().enumerate() {
         let mut own: Vec<&Chosen> = chosen.iter().filter(|chosen| chosen.segment == segment).collect();
         let Some(names) = columns.dialogues.as_ref().filter(|_| !own.is_empty()) else { continue };
         own.sort_unstable_by_key(|chosen| chosen.dialogue);
@@ -121,7 +121,7 @@ fn name(seen: &Seen, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec<Found>>
     Ok(named)
 }
 
-/// A field's terms, as a query has them.
+/// Returns the query's terms of a field.
 pub(super) fn terms_of(query: &dyn Query, field: Field) -> Vec<String> {
     let mut terms = Vec::new();
     query.query_terms(&mut |term, _| {

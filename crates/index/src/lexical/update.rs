@@ -1,13 +1,13 @@
-//! Bringing the indexes up to a snapshot.
+//! Updates the indexes to a snapshot.
 
 use std::path::Path;
 
 use tantivy::IndexWriter;
 
 use super::{
-    DIALOGUES, Lexical, UTTERANCES, beside, folder,
-    side::{New, Progress, Side},
-    unknown_analyzer,
+    DIALOGUES, Lexical, UTTERANCES, folder,
+    side::{NewDocument, Progress, Side},
+    temporary_folders, unknown_analyzer,
 };
 use turnwise_core::{
     error::{Class, Error, Result},
@@ -19,8 +19,9 @@ use turnwise_store::{Change, Position, Snapshot};
 use turnwise_text::Analyzer;
 
 impl Lexical {
-    /// Brings the index up to a snapshot, building it if there is none, and gives how many utterances were taken in.
-    /// It keeps its analyzer. `stop` is asked now and then; stopping leaves the index as it was.
+    /// Updates the index to a snapshot, or builds it if there is none. Returns the number of utterances added.
+    /// Keeps the analyzer of the index. `stop` is called regularly; if it returns true, the index stays
+    /// unchanged.
     pub fn update(
         root: &Path,
         snapshot: &Snapshot,
@@ -30,7 +31,8 @@ impl Lexical {
         Lexical::update_by(None, root, snapshot, stop, progress)
     }
 
-    /// The same with another analyzer than it may have had; terms of another analysis mean that it is made anew.
+    /// Like `update`, with a given analyzer. If it differs from the analyzer of the index, the index is
+    /// rebuilt.
     pub fn update_by(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -38,10 +40,10 @@ impl Lexical {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = analyzer.map_or_else(|| remembered(root), Ok)?;
+        let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
         let target = target(analyzer, snapshot);
         let run = Run { snapshot, target: &target, stop };
-        // Another analysis, other fields, another log, damage: all mean the same, that it is made anew.
+        // A different analyzer, other fields, another log, or damage: the index must be rebuilt.
         let usable = Lexical::open(root).ok().and_then(|lexical| {
             let (utterances, dialogues) = (lexical.utterances.progress()?, lexical.dialogues.progress()?);
             let fits =
@@ -52,13 +54,13 @@ impl Lexical {
         match usable {
             Some((_, utterances, dialogues)) if utterances == target.at && dialogues == target.at => Ok(0),
             Some((lexical, utterances, dialogues)) => {
-                run.take_in(&lexical, [utterances, dialogues], progress)
+                run.catch_up(&lexical, [utterances, dialogues], progress)
             }
             None => run.make(root, analyzer, progress),
         }
     }
 
-    /// Makes it anew, whatever there is. It keeps its analyzer, as long as that can be told, unless another is named.
+    /// Rebuilds the index in any case. Keeps its analyzer if that can still be read and no other is given.
     pub fn rebuild(
         analyzer: Option<Analyzer>,
         root: &Path,
@@ -66,13 +68,13 @@ impl Lexical {
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = analyzer.map_or_else(|| remembered(root), Ok)?;
+        let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
         let target = target(analyzer, snapshot);
         Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
     }
 }
 
-/// How far an index will have come, and by what.
+/// Progress that an index will have after the update.
 fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
     Progress {
         analyzer: analyzer.to_string(),
@@ -82,22 +84,23 @@ fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
     }
 }
 
-/// The analyzer of the index that is there; what cannot be told any more becomes the default.
-fn remembered(root: &Path) -> Result<Analyzer> {
+/// Returns the analyzer of the existing index, or the default if it cannot be read.
+fn current_analyzer(root: &Path) -> Result<Analyzer> {
     let Ok(Some(name)) = Lexical::analyzer_name(root) else { return Ok(Analyzer::default()) };
     match name.parse::<Analyzer>() {
-        // Whoever built this index wanted its analyzer: it is not for a build without it to take it away.
+        // An unavailable analyzer was chosen on purpose, by a build that supports it. This build must not
+        // replace it silently.
         Err(e) if e.class() == Class::Unavailable => Err(unknown_analyzer(root, &name, &e)),
         parsed => Ok(parsed.unwrap_or_default()),
     }
 }
 
-/// Brings a lexical index up to a snapshot of its log, and gives how many utterances were taken in.
-pub(super) fn take_in(lexical: &Lexical, snapshot: &Snapshot) -> Result<u64> {
+/// Updates an open index to a snapshot of its log. Returns the number of utterances added.
+pub(super) fn catch_up(lexical: &Lexical, snapshot: &Snapshot) -> Result<u64> {
     let from = |side: &Side| side.progress().map_or(Position::START, |progress| progress.at);
     let target = target(lexical.analyzer, snapshot);
     let run = Run { snapshot, target: &target, stop: &|| false };
-    run.take_in(lexical, [from(&lexical.utterances), from(&lexical.dialogues)], &mut |_| {})
+    run.catch_up(lexical, [from(&lexical.utterances), from(&lexical.dialogues)], &mut |_| {})
 }
 
 struct Run<'a> {
@@ -107,9 +110,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Makes it beside the old one, which serves until the new one is whole.
+    /// Builds a new index next to the old one, which stays usable until the new one is complete.
     fn make(&self, root: &Path, analyzer: Analyzer, progress: &mut dyn FnMut(u64)) -> Result<u64> {
-        let [new, aside] = beside(root);
+        let [new, aside] = temporary_folders(root);
         let old = folder(root);
         for folder in [&new, &old] {
             Side::refuse_if_written(&folder.join(UTTERANCES))?;
@@ -121,10 +124,10 @@ impl Run<'_> {
             dialogues: Side::create(&new.join(DIALOGUES), analyzer)?,
             tail: 0,
         };
-        let taken = self.take_in(&lexical, [Position::START; 2], progress);
+        let taken = self.catch_up(&lexical, [Position::START; 2], progress);
         drop(lexical);
         if taken.is_err() {
-            // A half is of no use; the error that matters is the first one.
+            // An incomplete index is useless. Report the first error only.
             let _ = files::remove_folder(&new);
             return taken;
         }
@@ -132,8 +135,8 @@ impl Run<'_> {
         taken
     }
 
-    /// Takes in what came since; the two may have come differently far.
-    fn take_in(&self, lexical: &Lexical, from: [Position; 2], progress: &mut dyn FnMut(u64)) -> Result<u64> {
+    /// Adds newer changes. The two indexes may be at different positions.
+    fn catch_up(&self, lexical: &Lexical, from: [Position; 2], progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let sides = [&lexical.utterances, &lexical.dialogues];
         let [utterances, dialogues] = sides;
         let writers = [utterances.writer()?, dialogues.writer()?];
@@ -143,16 +146,17 @@ impl Run<'_> {
         let mut changes = self.snapshot.changes(start);
         while let Some(change) = changes.next_change() {
             let change = Changed::of(change?);
-            // What ends behind the place where an index stands is new to it.
+            // A change is new to an index if it ends after the position of the index.
             let at = changes.position();
             for n in (0..2).filter(|n| at > from[*n]) {
                 if !is_new {
-                    sides[n].forget(&writers[n], change.id());
+                    sides[n].delete_dialogue(&writers[n], change.id());
                 }
             }
             if let Changed::Live(dialogue) = &change {
                 let seq = self.snapshot.seq_of(dialogue.id.key());
-                let seq = seq.ok_or_else(|| Error::Internal(format!("{} has no number", dialogue.id)))?;
+                let seq =
+                    seq.ok_or_else(|| Error::Internal(format!("{} has no sequence number", dialogue.id)))?;
                 if at > from[0] {
                     taken += dialogue.turns.len() as u64;
                     add_turns(utterances, &writers[0], seq, dialogue)?;
@@ -163,7 +167,7 @@ impl Run<'_> {
             }
             if (self.stop)() {
                 return Err(Error::Interrupted {
-                    hint: Some("`turnwise index build` makes the lexical index".to_owned()),
+                    hint: Some("`turnwise index build` creates the lexical index".to_owned()),
                 });
             }
             progress(taken);
@@ -175,7 +179,7 @@ impl Run<'_> {
     }
 }
 
-/// A change, with only what an index needs of it.
+/// A change, reduced to what an index needs.
 enum Changed {
     Live(Box<Dialogue>),
     Gone(String),
@@ -200,7 +204,7 @@ impl Changed {
 
 fn add_turns(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
     dialogue.turns.iter().try_for_each(|turn| {
-        let new = New {
+        let new = NewDocument {
             dialogue: dialogue.id.as_str(),
             turn: turn.number.0,
             seq,
@@ -212,10 +216,11 @@ fn add_turns(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
     })
 }
 
-/// A dialogue is what is said in it, as for the encoders: titles and domains are what a search is measured against.
+/// Only the turns are indexed, as for the encoders. Titles and domains are used as ground truth to evaluate
+/// searches.
 fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
-    let new = New {
+    let new = NewDocument {
         dialogue: dialogue.id.as_str(),
         turn: 0,
         seq,

@@ -1,11 +1,11 @@
-//! Checking every checksum and every length of the vectors in use, without changing anything.
+//! Verifies all checksums and lengths of the vectors in use, read-only.
 
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::vectors::{
-    column::{Column, Wrong, keys_path, rows_path},
+    column::{BadChecksum, Column, keys_path, rows_path},
     key::Kind,
     manifest::Manifest,
     sets, table,
@@ -13,22 +13,22 @@ use crate::vectors::{
 use turnwise_core::error::{Error, Result};
 use turnwise_store::verify::Damage;
 
-/// Rows that are listed by number; more would not help anybody.
-const LISTED: usize = 20;
+/// Maximum number of damaged rows listed by number.
+const MAX_LISTED: usize = 20;
 
-/// What was found.
+/// Result of the verification.
 #[derive(Debug, Default, Serialize)]
 pub struct Checked {
-    /// Vectors of utterances whose checksum was computed.
+    /// Number of utterance vectors verified.
     pub utterances: u64,
-    /// Vectors of dialogues likewise.
+    /// Number of dialogue vectors verified.
     pub dialogues: u64,
-    /// Everything that is wrong.
+    /// All damage found.
     #[serde(skip)]
     pub damage: Vec<Damage>,
 }
 
-/// Checks the vectors of an index; `None` where it has none.
+/// Verifies the vectors of an index. Returns `None` if the index has no vectors.
 pub fn check(root: &Path) -> Result<Option<Checked>> {
     let mut checked = Checked::default();
     let set = match sets::current(root) {
@@ -73,10 +73,10 @@ fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     for row in 0..column.count() {
         let (path, what) = match column.checked(row) {
             Ok(_) => continue,
-            Err(Wrong::Entry) => (keys_path(set, kind), "the checksum of the key is wrong"),
-            Err(Wrong::Row) => (rows_path(set, kind), "the checksum of the vector is wrong"),
+            Err(BadChecksum::Entry) => (keys_path(set, kind), "the checksum of the key is wrong"),
+            Err(BadChecksum::Row) => (rows_path(set, kind), "the checksum of the vector is wrong"),
         };
-        match listed.len() < LISTED {
+        match listed.len() < MAX_LISTED {
             true => listed.push(Damage { path, what: format!("row {row}: {what}") }),
             false => more += 1,
         }

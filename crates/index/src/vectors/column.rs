@@ -1,7 +1,8 @@
-//! The rows of a kind and their keys: two files of fixed width that only grow.
+//! The rows of a kind and their keys: two append-only files with fixed-width entries.
 //!
-//! An entry of the key file is the key (16 bytes), the CRC-32 of the row's bytes, its number and the CRC-32 of all
-//! before: an entry that is damaged, or stands in another's place, is told, and so is a row that is not the key's.
+//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the
+//! CRC-32 of everything before it. Damaged entries, misplaced entries and rows that do not belong to their key
+//! are all detected.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,12 +20,12 @@ use turnwise_core::{
 
 pub(super) const ENTRY_BYTES: usize = 32;
 
-/// The file of a kind's rows.
+/// Path of the row file of a kind.
 pub(super) fn rows_path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.f32", kind.name()))
 }
 
-/// The file of their keys.
+/// Path of the key file of a kind.
 pub(super) fn keys_path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.keys", kind.name()))
 }
@@ -39,13 +40,13 @@ fn entry(key: &IdKey, row: u64, row_crc: u32) -> [u8; ENTRY_BYTES] {
     entry
 }
 
-/// The key of entry `row` in the bytes of a key file.
+/// Returns the key of entry `row` from the bytes of a key file.
 pub(super) fn key_at(keys: &[u8], row: usize) -> IdKey {
     let at = row * ENTRY_BYTES;
     keys.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Adds rows to a kind.
+/// Appends rows to a kind.
 pub(super) struct ColumnWriter {
     rows_file: (PathBuf, BufWriter<File>),
     keys_file: (PathBuf, BufWriter<File>),
@@ -54,7 +55,7 @@ pub(super) struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Opens the files, and cuts off what does not count.
+    /// Opens the files for appending, and truncates them to `rows` committed rows.
     pub(super) fn open(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let open = |path: PathBuf, width: u64| {
             let mut file = OpenOptions::new()
@@ -97,7 +98,7 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Makes what was added last.
+    /// Flushes all appended rows to disk.
     pub(super) fn flush(&mut self) -> Result<()> {
         for (path, file) in [&mut self.rows_file, &mut self.keys_file] {
             file.flush().at("write", &*path)?;
@@ -108,10 +109,10 @@ impl ColumnWriter {
 }
 
 fn too_short(path: PathBuf, length: u64, counts: u64) -> Error {
-    sets::damaged(path, format!("it has {length} bytes, and {counts} of them count"))
+    sets::damaged(path, format!("it has {length} bytes, expected at least {counts}"))
 }
 
-/// The rows that count of a kind, mapped. What is written behind them is not seen.
+/// The committed rows of a kind, memory-mapped. Rows appended later are not visible.
 pub(super) struct Column {
     set: PathBuf,
     kind: Kind,
@@ -121,9 +122,9 @@ pub(super) struct Column {
     keys: Option<Mmap>,
 }
 
-/// Why a row cannot be given.
+/// What failed its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum BadChecksum {
     Entry,
     Row,
 }
@@ -141,8 +142,8 @@ impl Column {
         })
     }
 
-    /// For salvaging: as many rows as are there, if that is less than count.
-    pub(super) fn open_as_far_as_it_goes(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
+    /// For repair: opens the complete rows on disk, even if there are fewer than `rows`.
+    pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let there = |path: PathBuf, width: u64| std::fs::metadata(path).map_or(0, |m| m.len() / width);
         let rows = rows
             .min(there(rows_path(set, kind), dim as u64 * 4))
@@ -167,32 +168,32 @@ impl Column {
         self.rows.as_deref().and_then(|b| b.get(row * width..(row + 1) * width)).unwrap_or_default()
     }
 
-    /// All rows, one after the other, their checksums not looked at.
+    /// Returns all rows as one slice, without checking checksums.
     pub(super) fn flat(&self) -> &[f32] {
         numbers(self.rows.as_deref().unwrap_or_default())
     }
 
-    /// A row whose checksums are right.
-    pub(super) fn checked(&self, row: usize) -> Result<&[f32], Wrong> {
+    /// Returns a row after checking its checksums.
+    pub(super) fn checked(&self, row: usize) -> Result<&[f32], BadChecksum> {
         let at = row * ENTRY_BYTES;
-        let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(Wrong::Entry)?;
+        let found = self.keys().get(at..at + ENTRY_BYTES).ok_or(BadChecksum::Entry)?;
         let row_crc = found[24..28].try_into().map_or(0, u32::from_le_bytes);
         if *found != entry(&self.key(row), row as u64, row_crc) {
-            return Err(Wrong::Entry);
+            return Err(BadChecksum::Entry);
         }
         let bytes = self.row_bytes(row);
         if bytes.is_empty() || crc32fast::hash(bytes) != row_crc {
-            return Err(Wrong::Row);
+            return Err(BadChecksum::Row);
         }
         Ok(numbers(bytes))
     }
 
-    /// The same, with the error that a caller can pass on.
+    /// Like `checked`, but with an error that callers can return.
     pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
         self.checked(row).map_err(|wrong| {
             let path = match wrong {
-                Wrong::Entry => keys_path(&self.set, self.kind),
-                Wrong::Row => rows_path(&self.set, self.kind),
+                BadChecksum::Entry => keys_path(&self.set, self.kind),
+                BadChecksum::Row => rows_path(&self.set, self.kind),
             };
             sets::damaged(path, format!("the checksum of row {row} is wrong"))
         })
@@ -217,15 +218,18 @@ fn map(path: PathBuf, counts: usize) -> Result<Option<Mmap>> {
     if length < counts as u64 {
         return Err(too_short(path, length, counts as u64));
     }
-    // SAFETY: rows that count never change, and writers cut off only what lies behind them.
+    // SAFETY: committed rows never change, and writers truncate only uncommitted rows.
     let map = unsafe { MmapOptions::new().len(counts).map(&file) }.at("map", &path)?;
     Ok(Some(map))
 }
 
-/// Little-endian bytes as numbers, where they lie.
+/// Reinterprets little-endian bytes as `f32` values without copying.
 fn numbers(bytes: &[u8]) -> &[f32] {
-    const { assert!(cfg!(target_endian = "little"), "the files are little-endian and used as they lie") };
-    // SAFETY: every bit pattern is an f32. Maps begin at a page and rows are whole numbers, so that nothing is left over.
+    const {
+        assert!(cfg!(target_endian = "little"), "the files are little-endian and are used without conversion")
+    };
+    // SAFETY: every bit pattern is a valid f32. Maps are page-aligned and rows are whole f32 values, so the
+    // alignment leaves no remainder.
     let (before, numbers, after) = unsafe { bytes.align_to::<f32>() };
     assert!(before.is_empty() && after.is_empty());
     numbers

@@ -1,5 +1,4 @@
-//! Dropping vectors whose text has left the index: a new set of the rows that are in use, copied as they are, takes the
-//! place of the old one.
+//! Drops vectors of deleted texts: copies the other rows unchanged into a new set, which replaces the old one.
 
 use std::path::{Path, PathBuf};
 
@@ -15,20 +14,20 @@ use crate::vectors::{
 use turnwise_core::error::{Error, Result};
 use turnwise_store::{Change, Position, Snapshot};
 
-/// What was dropped.
+/// Number of dropped vectors.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// Vectors of utterances that are in the index no more.
+    /// Vectors of utterances that are no longer in the index.
     pub utterances: u64,
-    /// Vectors of dialogues likewise.
+    /// Vectors of dialogues that are no longer in the index.
     pub dialogues: u64,
 }
 
-/// Drops the vectors that no text of the index has. `None` where it has none. `progress` is told how many dialogues have
-/// been looked at. Nothing is encoded; what stops or kills it leaves the old vectors or the new ones, whole.
+/// Drops the vectors of deleted texts. Returns `None` if the index has no vectors. `progress` receives the
+/// number of dialogues read so far. Nothing is encoded. After an interruption or a crash, either the old set or
+/// the new set is complete.
 ///
-/// Going over all dialogues shows as well how far in the log the vectors have come, whatever they remember of it: after
-/// it was compacted, its places are new.
+/// The pass also sets the log position of the vectors again, because compacting the log changes all positions.
 pub fn compact(
     root: &Path,
     command: &str,
@@ -39,14 +38,14 @@ pub fn compact(
         return Ok(None);
     }
     let _lock = writer::lock(root, command)?;
-    // Under the lock: no vector is newer than what is seen.
+    // Take the snapshot under the lock: no vector can then be newer than the snapshot.
     let snapshot = Snapshot::open(root)?;
     let Some(current) = sets::current(root)? else { return Ok(None) };
     let mut work = Work { root, snapshot: &snapshot, stop, progress };
-    // A replacement that is under way has vectors of the same texts.
+    // An unfinished replacement has vectors of the same texts; compact it too.
     for set in sets::all(root).into_iter().filter(|set| *set != current) {
         match Manifest::read(&set) {
-            // It was never in use, so that nothing is lost.
+            // The set was never in use, so nothing is lost.
             Err(Error::Corrupt { .. }) => sets::remove(&set),
             Ok(manifest) if manifest.copy || manifest.rows() == 0 => sets::remove(&set),
             _ => match work.compact(&set, false) {
@@ -72,23 +71,23 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Gives a new set, if the old one has anything to drop. `copy` marks it as one that nobody must go on with before
-    /// it is in use.
+    /// Returns a new set if the old one has something to drop. `copy` marks the new set: an encoding must not
+    /// continue it before it is in use.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, Dropped)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);
-        let reached = self.look_at_all(&coverage)?;
+        let reached = self.count_all(&coverage)?;
         let dead = |kind: Kind| coverage.of(kind).map_or(0, |covered| covered.vectors - covered.live);
         let dropped = Dropped { utterances: dead(Kind::Utterances), dialogues: dead(Kind::Dialogues) };
         let mut manifest = reader.manifest().clone();
         for kind in Kind::ALL {
             let extent = manifest.extent_mut(kind);
-            let at = reached[kind.place()];
+            let at = reached[kind.index()];
             extent.reached = extent.reached.as_ref().map(|_| self.reached(at));
         }
         if dropped == Dropped::default() {
             for kind in Kind::ALL {
-                // Cuts off what a kill has left behind the rows that count.
+                // Truncates uncommitted rows left by a crash.
                 ColumnWriter::open(set, kind, reader.dim(), reader.rows(kind) as u64)?;
             }
             if manifest != *reader.manifest() {
@@ -112,8 +111,8 @@ impl Work<'_> {
         Reached { log: self.snapshot.log_id().to_owned(), at }
     }
 
-    /// Counts every dialogue, and gives for each kind the place in the log before which everything has its vector.
-    fn look_at_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
+    /// Counts every dialogue. Returns for each kind the log position before which everything has a vector.
+    fn count_all(&mut self, coverage: &Coverage<'_>) -> Result<[Position; 2]> {
         let mut complete_to: [Option<Position>; 2] = [None; 2];
         let mut changes = self.snapshot.changes(Position::START);
         let mut before = Position::START;
@@ -122,21 +121,21 @@ impl Work<'_> {
             if let Change::Put { dialogue, live: true } = change? {
                 coverage.add(&dialogue);
                 for kind in Kind::ALL {
-                    let place = &mut complete_to[kind.place()];
-                    if place.is_none() && coverage.without(kind) > 0 {
-                        *place = Some(before);
+                    let position = &mut complete_to[kind.index()];
+                    if position.is_none() && coverage.without(kind) > 0 {
+                        *position = Some(before);
                     }
                 }
                 seen += 1;
                 (self.progress)(seen);
-                self.ask()?;
+                self.check_stop()?;
             }
             before = changes.position();
         }
-        Ok(complete_to.map(|place| place.unwrap_or(self.snapshot.end())))
+        Ok(complete_to.map(|position| position.unwrap_or(self.snapshot.end())))
     }
 
-    /// Copies the rows in use; the manifest that counts them comes last.
+    /// Copies the live rows. The manifest with the row count is written last.
     fn fill(
         &self,
         set: &Path,
@@ -148,7 +147,7 @@ impl Work<'_> {
             let mut out = ColumnWriter::open(set, kind, reader.dim(), 0)?;
             for (row, key) in reader.keys(kind).enumerate().filter(|(row, _)| coverage.is_live(kind, *row)) {
                 out.append(&key, reader.row(kind, row)?)?;
-                self.ask()?;
+                self.check_stop()?;
             }
             out.flush()?;
             let rows = out.rows();
@@ -160,9 +159,9 @@ impl Work<'_> {
         manifest.write(set)
     }
 
-    fn ask(&self) -> Result<()> {
+    fn check_stop(&self) -> Result<()> {
         match (self.stop)() {
-            true => Err(Error::Interrupted { hint: Some("the vectors are as they were".to_owned()) }),
+            true => Err(Error::Interrupted { hint: Some("the vectors are unchanged".to_owned()) }),
             false => Ok(()),
         }
     }

@@ -1,17 +1,17 @@
-//! Vectors in a backup, and back: copied row by row with their checksums compared on the way.
+//! Copies vectors into a backup and back, row by row, and verifies their checksums.
 
 use std::path::Path;
 
 use crate::vectors::{VectorReader, column::ColumnWriter, key::Kind, manifest::Manifest, sets, writer};
 use turnwise_core::{error::Result, files};
 
-/// Copies the vectors in use, as of their last commit, beside the files of a backup. Gives the number of vectors, or
-/// `None` where there are none. Damage is an error, and nothing of the vectors is left in the backup then.
+/// Copies the vectors in use, as of their last commit, into a backup. Returns the number of vectors, or `None`
+/// if there are none. Damaged vectors are an error; the backup then contains no vectors.
 pub fn backup(root: &Path, target: &Path) -> Result<Option<u64>> {
     copy(root, target).inspect_err(|_| forget(target))
 }
 
-/// The way back, into an index that was just restored and has none.
+/// Copies vectors from a backup into a newly restored index without vectors.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>> {
     if !sets::exists(source) {
         return Ok(None);
@@ -21,7 +21,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Option<u64>>
 }
 
 fn forget(root: &Path) {
-    // What cannot be removed counts no rows: it is as if it were not there.
+    // Files that cannot be removed do no harm: their manifest has no rows.
     let _ = files::remove_folder(&sets::folder(root));
 }
 
@@ -29,7 +29,7 @@ fn copy(from: &Path, to: &Path) -> Result<Option<u64>> {
     let Some(reader) = VectorReader::open(from)? else { return Ok(None) };
     let mut manifest = Manifest::new(reader.recipe().clone());
     let set = sets::create(to, &manifest)?;
-    // Without rows until all of them are there.
+    // The manifest has no rows until all of them are copied.
     sets::switch(to, &set)?;
     let mut copied = 0;
     for kind in Kind::ALL {

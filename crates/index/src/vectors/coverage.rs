@@ -1,4 +1,4 @@
-//! How much of an index has vectors, and how many vectors stand for nothing any more.
+//! Statistics about vectors: how many texts have one, and how many vectors belong to no text any more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,26 +11,26 @@ use crate::vectors::{
 use turnwise_core::ids::IdKey;
 use turnwise_corpus::Dialogue;
 
-/// Counts while somebody goes over all dialogues, on as many threads as they like: a bit a row.
+/// Counts live vectors during a pass over all dialogues, one bit per row. Can be used from several threads.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
     live: [Vec<AtomicU64>; 2],
     without: [AtomicU64; 2],
 }
 
-/// What was counted of a kind.
+/// Vector counts of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Covered {
-    /// Vectors on the disk.
+    /// Vectors on disk.
     pub vectors: u64,
-    /// Those of texts that are in the index.
+    /// Vectors whose text is in the index.
     pub live: u64,
-    /// Utterances or dialogues of the index that have no vector yet.
+    /// Utterances or dialogues in the index without a vector.
     pub without: u64,
 }
 
 impl<'a> Coverage<'a> {
-    /// Nothing counted yet.
+    /// Creates an empty counter.
     pub fn new(reader: &'a VectorReader) -> Self {
         let bits = |kind: Kind| (0..reader.rows(kind).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Coverage { reader, live: Kind::ALL.map(bits), without: Default::default() }
@@ -46,15 +46,15 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Whether a row is that of a text that was counted; all are of a kind that the index was never asked to have.
+    /// Returns true if the text of a row was counted. Always true for a kind that this index does not encode.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
-        !self.wants(kind) || self.live[kind.place()].get(row / 64).is_some_and(bit)
+        !self.wants(kind) || self.live[kind.index()].get(row / 64).is_some_and(bit)
     }
 
-    /// How many of what was counted have no vector; none of a kind that the index was never asked to have.
+    /// Number of counted texts without a vector. Always 0 for a kind that this index does not encode.
     pub(super) fn without(&self, kind: Kind) -> u64 {
-        self.without[kind.place()].load(Ordering::Relaxed)
+        self.without[kind.index()].load(Ordering::Relaxed)
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -64,23 +64,23 @@ impl<'a> Coverage<'a> {
     fn key(&self, kind: Kind, key: &IdKey) {
         match self.reader.row_of(kind, key) {
             Some(row) => {
-                if let Some(bits) = self.live[kind.place()].get(row / 64) {
+                if let Some(bits) = self.live[kind.index()].get(row / 64) {
                     bits.fetch_or(1 << (row % 64), Ordering::Relaxed);
                 }
             }
             None => {
-                self.without[kind.place()].fetch_add(1, Ordering::Relaxed);
+                self.without[kind.index()].fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// What was counted of a kind; `None` if the index was never asked to have vectors of it.
+    /// Returns the counts of a kind; `None` if this index does not encode it.
     pub fn of(&self, kind: Kind) -> Option<Covered> {
         let live = |bits: &AtomicU64| u64::from(bits.load(Ordering::Relaxed).count_ones());
         self.wants(kind).then(|| Covered {
             vectors: self.reader.rows(kind) as u64,
-            live: self.live[kind.place()].iter().map(live).sum(),
-            without: self.without[kind.place()].load(Ordering::Relaxed),
+            live: self.live[kind.index()].iter().map(live).sum(),
+            without: self.without[kind.index()].load(Ordering::Relaxed),
         })
     }
 }

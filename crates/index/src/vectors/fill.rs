@@ -1,4 +1,5 @@
-//! Filling an index's vectors: reading the log ahead on one thread, encoding on another, storing on the caller's.
+//! Encodes the records of an index: one thread reads the log, one encodes, and the caller's thread stores
+//! vectors.
 
 use std::{
     collections::HashSet,
@@ -24,20 +25,20 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Commits are no nearer to each other, so that a fast device does not wait for the disk.
+/// Minimum time between two commits. A fast encoder then does not wait for the disk.
 const COMMIT_EVERY: Duration = Duration::from_millis(250);
-/// Dialogues that the reading thread hands over at once, and how many times it may be ahead.
-const READ_TOGETHER: usize = 128;
+/// Dialogues per group of the reading thread, and the maximum number of groups that wait.
+const READ_GROUP: usize = 128;
 const READ_AHEAD: usize = 8;
 
-/// What is to be encoded.
+/// What to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// Every utterance.
+    /// Encode every utterance.
     pub utterances: bool,
-    /// Every dialogue as a whole.
+    /// Encode every dialogue as a whole.
     pub dialogues: bool,
-    /// How many inputs go through the encoder together.
+    /// Maximum number of inputs per chunk for the encoder.
     pub chunk: usize,
 }
 
@@ -50,24 +51,24 @@ impl Wanted {
     }
 }
 
-/// What a pass did.
+/// Progress and result of an encoding pass.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Filled {
-    /// Dialogues of the log that were looked at.
+    /// Dialogues read from the log.
     pub seen: u64,
-    /// Utterances that were encoded.
+    /// Utterances encoded.
     pub utterances: u64,
-    /// Dialogues that were encoded.
+    /// Dialogues encoded.
     pub dialogues: u64,
-    /// Inputs that had a vector already, here or earlier.
+    /// Inputs skipped because they already have a vector.
     pub known: u64,
-    /// What the encoder needed.
+    /// Resources used by the encoder.
     pub spent: Spent,
-    /// Whether the pass came to its end.
+    /// True if the pass reached the end of the log.
     pub complete: bool,
 }
 
-/// How many dialogues a pass must look at.
+/// Number of dialogues that a pass must read.
 pub fn to_look_at(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Result<u64> {
     snapshot.live_since(start(snapshot, writer, wanted))
 }
@@ -77,8 +78,8 @@ fn start(snapshot: &Snapshot, writer: &VectorWriter, wanted: &Wanted) -> Positio
     Kind::ALL.into_iter().filter(|k| wanted.has(*k)).map(reached).min().unwrap_or_else(|| snapshot.end())
 }
 
-/// Encodes what has no vector yet. `stop` ends the pass behind the chunk that is being encoded; everything up to there
-/// is committed. Whatever happens, the same call goes on where this one ended.
+/// Encodes everything that has no vector yet. `stop` ends the pass after the current chunk. All finished chunks
+/// are committed, and the next call continues from there.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
@@ -96,7 +97,7 @@ pub fn fill(
         ..Gathering::new()
     };
     let kinds = Kind::ALL.map(part);
-    // An interrupted pass must not leave a kind looking as if it had never been asked for.
+    // Record the position now: an interrupted pass must not leave the kind marked as never requested.
     for kind in Kind::ALL.into_iter().filter(|k| wanted.has(*k)) {
         let at = Reached::place_in(writer.manifest().extent(kind).reached.as_ref(), snapshot);
         writer.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at });
@@ -114,8 +115,8 @@ pub fn fill(
             wanted,
             kinds,
             chunk_bytes,
-            behind: None,
-            behind_whole: None,
+            after: None,
+            after_previous: None,
             filled: Filled::default(),
             seen: 0,
             last_commit: Instant::now(),
@@ -126,15 +127,15 @@ pub fn fill(
     })
 }
 
-/// What the log says of one dialogue, hashed.
+/// A dialogue from the log, with its hashes.
 struct Read {
-    /// Behind it in the log.
-    behind: Position,
+    /// Log position after the dialogue.
+    after: Position,
     utterances: Vec<(IdKey, String)>,
     dialogue: Option<(IdKey, Dialogue)>,
 }
 
-/// The reading thread. It ends when the receiver is gone.
+/// Body of the reading thread. It ends when the receiver is dropped.
 fn read(
     snapshot: &Snapshot,
     from: Position,
@@ -143,7 +144,7 @@ fn read(
     sender: &mpsc::SyncSender<Result<Vec<Read>>>,
 ) {
     let mut changes = snapshot.changes(from);
-    let mut group = Vec::with_capacity(READ_TOGETHER);
+    let mut group = Vec::with_capacity(READ_GROUP);
     let mut bytes = 0;
     loop {
         let dialogue = match changes.next_change() {
@@ -151,7 +152,7 @@ fn read(
             Some(Ok(Change::Put { dialogue, live: true })) => dialogue,
             Some(Ok(_)) => continue,
             Some(Err(e)) => {
-                // The reader is told after what came before.
+                // Send the dialogues before the error first.
                 let _ = sender.send(Ok(group)).and_then(|()| sender.send(Err(e)));
                 return;
             }
@@ -163,8 +164,8 @@ fn read(
         };
         bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
         let dialogue = key.map(|key| (key, *dialogue));
-        group.push(Read { behind: changes.position(), utterances, dialogue });
-        if group.len() == READ_TOGETHER || bytes >= chunk_bytes {
+        group.push(Read { after: changes.position(), utterances, dialogue });
+        if group.len() == READ_GROUP || bytes >= chunk_bytes {
             bytes = 0;
             if sender.send(Ok(std::mem::take(&mut group))).is_err() {
                 return;
@@ -174,25 +175,25 @@ fn read(
     let _ = sender.send(Ok(group));
 }
 
-/// Inputs of one kind on their way to the next chunk.
+/// Inputs of one kind that wait for the next chunk.
 struct Gathering {
-    /// Where this kind begins to be interested; `None` if never.
+    /// Log position from which this kind needs vectors; `None` if it is not requested.
     from: Option<Position>,
     keys: Vec<IdKey>,
     texts: Vec<String>,
     dialogues: Vec<Dialogue>,
     bytes: usize,
-    /// Keys that are gathered or in the encoder.
-    on_the_way: HashSet<IdKey>,
-    /// How many dialogues had been looked at when what was done last was given to the encoder.
+    /// Keys that are waiting or being encoded.
+    pending: HashSet<IdKey>,
+    /// Number of dialogues read when the last finished chunk was handed to the encoder.
     seen: u64,
 }
 
-/// What must be known when the vectors come.
+/// Data kept with a chunk until its vectors arrive.
 struct Tag {
     kind: Kind,
     keys: Vec<IdKey>,
-    /// All inputs of this kind up to here have been handed to the encoder.
+    /// Log position before which all inputs of this kind have been handed to the encoder.
     complete_to: Option<Position>,
     seen: u64,
 }
@@ -205,7 +206,7 @@ impl Gathering {
             texts: Vec::new(),
             dialogues: Vec::new(),
             bytes: 0,
-            on_the_way: HashSet::new(),
+            pending: HashSet::new(),
             seen: 0,
         }
     }
@@ -219,10 +220,10 @@ struct Filling<'a> {
     wanted: Wanted,
     kinds: [Gathering; 2],
     chunk_bytes: usize,
-    /// Behind the dialogue that was gathered last.
-    behind: Option<Position>,
-    /// Behind the one before it.
-    behind_whole: Option<Position>,
+    /// Log position after the last gathered dialogue.
+    after: Option<Position>,
+    /// Log position after the dialogue before that.
+    after_previous: Option<Position>,
     filled: Filled,
     seen: u64,
     last_commit: Instant,
@@ -232,14 +233,14 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn gather(&mut self, read: Read) {
         let wants = |kinds: &[Gathering; 2], kind: Kind| {
-            kinds[kind.place()].from.is_some_and(|from| read.behind > from)
+            kinds[kind.index()].from.is_some_and(|from| read.after > from)
         };
         self.seen += 1;
-        self.behind_whole = self.behind.replace(read.behind);
+        self.after_previous = self.after.replace(read.after);
         if wants(&self.kinds, Kind::Utterances) {
             for (key, text) in read.utterances {
                 if self.is_new(Kind::Utterances, key) {
-                    let gathering = &mut self.kinds[Kind::Utterances.place()];
+                    let gathering = &mut self.kinds[Kind::Utterances.index()];
                     gathering.bytes += text.len();
                     gathering.texts.push(text);
                 }
@@ -249,7 +250,7 @@ impl Filling<'_> {
             && wants(&self.kinds, Kind::Dialogues)
             && self.is_new(Kind::Dialogues, key)
         {
-            let gathering = &mut self.kinds[Kind::Dialogues.place()];
+            let gathering = &mut self.kinds[Kind::Dialogues.index()];
             gathering.bytes += dialogue.turns.iter().map(|t| t.text.len()).sum::<usize>();
             gathering.dialogues.push(dialogue);
         }
@@ -257,8 +258,8 @@ impl Filling<'_> {
 
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
-        let gathering = &mut self.kinds[kind.place()];
-        let new = !known && gathering.on_the_way.insert(key);
+        let gathering = &mut self.kinds[kind.index()];
+        let new = !known && gathering.pending.insert(key);
         match new {
             true => gathering.keys.push(key),
             false => self.filled.known += 1,
@@ -266,17 +267,17 @@ impl Filling<'_> {
         new
     }
 
-    /// The next chunk of a kind, if it is full or everything has been read.
+    /// Returns the next chunk of a kind if it is full. With `everything`, returns a partial chunk too.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
-        let gathering = &mut self.kinds[kind.place()];
+        let gathering = &mut self.kinds[kind.index()];
         let waiting = gathering.keys.len();
         if waiting == 0 || (!everything && waiting < self.wanted.chunk && gathering.bytes < self.chunk_bytes)
         {
             return None;
         }
         let many = waiting.min(self.wanted.chunk);
-        // A chunk is made as soon as there is enough for it, so that what does not fit in is of the last dialogue.
-        let complete_to = if many == waiting { self.behind } else { self.behind_whole };
+        // Chunks are taken as soon as they are full, and the remaining inputs belong to the last dialogue only.
+        let complete_to = if many == waiting { self.after } else { self.after_previous };
         let keys = gathering.keys.drain(..many).collect();
         let inputs = match kind {
             Kind::Utterances => Inputs::Texts(gathering.texts.drain(..many).collect()),
@@ -288,21 +289,21 @@ impl Filling<'_> {
         Some(Chunk { inputs, tag: Tag { kind, keys, complete_to, seen: self.seen } })
     }
 
-    /// How many dialogues have been looked at and have all their vectors, about.
+    /// Approximate number of dialogues that are read and completely encoded.
     fn seen_and_done(&self) -> u64 {
-        let done = |kind: &Gathering| if kind.on_the_way.is_empty() { self.seen } else { kind.seen };
+        let done = |kind: &Gathering| if kind.pending.is_empty() { self.seen } else { kind.seen };
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
     fn reached(&mut self, kind: Kind, at: Position) {
-        // A kind that had come further in an earlier pass stays there.
-        let from = self.kinds[kind.place()].from;
+        // Never move back a kind that an earlier pass has already brought further.
+        let from = self.kinds[kind.index()].from;
         if from.is_some_and(|from| at > from) {
             self.writer.set_reached(kind, Reached { log: self.snapshot.log_id().to_owned(), at });
         }
     }
 
-    /// Commits what was done, and says how it ended.
+    /// Commits the finished work and returns the result of the pass.
     fn end(mut self, ended: Result<bool>) -> Result<Filled> {
         if matches!(ended, Ok(true)) {
             for kind in Kind::ALL.into_iter().filter(|k| self.wanted.has(*k)) {
@@ -312,7 +313,7 @@ impl Filling<'_> {
             self.filled.seen = self.seen;
         }
         match ended {
-            // The write itself failed: what was gathered cannot be committed.
+            // The write itself failed, and nothing can be committed.
             Err(e @ (Error::Io { .. } | Error::Internal(_))) => return Err(e),
             _ => self.writer.commit()?,
         }
@@ -327,7 +328,7 @@ impl Stream for Filling<'_> {
 
     fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
         loop {
-            // The rest of what did not fit into a chunk goes first.
+            // Inputs that did not fit into the last chunk go first.
             for kind in Kind::ALL {
                 if let Some(chunk) = self.chunk(kind, false) {
                     return Ok(Some(chunk));
@@ -347,7 +348,7 @@ impl Stream for Filling<'_> {
     fn done(&mut self, tag: Tag, encoded: Encoded) -> Result<()> {
         for (key, row) in tag.keys.iter().zip(encoded.vectors.rows()) {
             self.writer.put(tag.kind, *key, row)?;
-            self.kinds[tag.kind.place()].on_the_way.remove(key);
+            self.kinds[tag.kind.index()].pending.remove(key);
         }
         let done = tag.keys.len() as u64;
         match tag.kind {
@@ -355,7 +356,7 @@ impl Stream for Filling<'_> {
             Kind::Dialogues => self.filled.dialogues += done,
         }
         self.filled.spent += encoded.spent;
-        self.kinds[tag.kind.place()].seen = tag.seen;
+        self.kinds[tag.kind.index()].seen = tag.seen;
         self.filled.seen = self.seen_and_done();
         if let Some(at) = tag.complete_to {
             self.reached(tag.kind, at);

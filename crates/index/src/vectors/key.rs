@@ -1,9 +1,9 @@
-//! Names for what is encoded: a hash of all that the encoder sees.
+//! Keys of vectors: hashes of everything that the encoder sees.
 
 use turnwise_core::ids::IdKey;
 use turnwise_corpus::{Dialogue, Role};
 
-/// What a vector stands for.
+/// What a vector represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// One utterance.
@@ -13,10 +13,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Both.
+    /// All kinds.
     pub const ALL: [Kind; 2] = [Kind::Utterances, Kind::Dialogues];
 
-    /// Its name, which begins the names of its files.
+    /// Name of the kind; also the prefix of its file names.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Utterances => "utterances",
@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    pub(super) const fn place(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         self as usize
     }
 }
@@ -35,18 +35,19 @@ fn hasher(kind: Kind) -> blake3::Hasher {
     hasher
 }
 
-/// The key of an utterance's vector.
+/// Returns the key of an utterance's vector.
 pub fn utterance_key(text: &str) -> IdKey {
     IdKey::from_hash(&hasher(Kind::Utterances).update(text.as_bytes()).finalize())
 }
 
-/// The key of a dialogue's vector: who says what in which role, in order. Ids, times and labels are not encoded.
+/// Returns the key of a dialogue's vector: a hash of role, speaker and text of all turns, in order. Ids, times
+/// and labels are not encoded and not hashed.
 pub fn dialogue_key(dialogue: &Dialogue) -> IdKey {
     let mut hasher = hasher(Kind::Dialogues);
     for turn in &dialogue.turns {
         let role = turn.role.as_ref().map_or("", Role::as_str);
         for part in [role, &turn.speaker, &turn.text] {
-            // Lengths in front keep two neighbours from being taken for one.
+            // The length prefix keeps adjacent parts apart: `ab`+`c` and `a`+`bc` get different keys.
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! What a set of vectors is: who made it, how much of it counts, how far in the log it has come.
+//! Manifest of a vector set: the recipe, the number of committed rows and the log position reached.
 
 use std::path::Path;
 
@@ -14,33 +14,33 @@ use turnwise_encoder::{
 };
 use turnwise_store::{Position, Snapshot};
 
-/// The version of the files' format that this build writes and reads.
+/// Version of the file format that this build writes and reads.
 pub const FORMAT: u32 = 1;
 pub(super) const NAME: &str = "manifest.json";
 
-/// What made the vectors of a set.
+/// How the vectors of a set were made: encoder and options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// How the encoder is opened again: a model's name, or the path of its folder.
+    /// The model to load the encoder from: a model name, or the path of a model folder.
     pub model: String,
-    /// The encoder's name for people.
+    /// Display name of the encoder.
     pub name: String,
-    /// What tells it from others.
+    /// Fingerprint that identifies the encoder.
     pub fingerprint: Fingerprint,
-    /// The width of a vector.
+    /// Number of dimensions.
     pub dim: usize,
-    /// In which numbers it was asked to compute; `auto` left that to it. This changes vectors less than encoders do,
-    /// so that a set may be gone on with in another precision.
+    /// Requested numeric precision; `auto` lets the encoder choose. Precision changes vectors only slightly. A
+    /// set may therefore be continued with a different precision.
     pub precision: String,
-    /// The model's prompt that stands in front of every text.
+    /// Prompt of the model that is put before every text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What is asked of the encoder otherwise than its files say; its fingerprint covers it.
+    /// Token options that differ from the encoder's files. The fingerprint covers them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tokens: Tokens,
-    /// What a dialogue is to the encoder.
+    /// How a dialogue is given to the encoder.
     pub dialogue_mode: DialogueMode,
-    /// How its parts become one vector.
+    /// How the parts of a dialogue are pooled into one vector.
     pub pooling: DialoguePooling,
 }
 
@@ -49,7 +49,7 @@ fn is_default(tokens: &Tokens) -> bool {
 }
 
 impl Recipe {
-    /// What an encoder will make with these options.
+    /// Returns the recipe of an encoder with these options.
     pub fn of(
         encoder: &dyn Encoder,
         model: &str,
@@ -70,38 +70,39 @@ impl Recipe {
         }
     }
 
-    /// Whether vectors of both may stand beside each other; if not, what is different, for people.
+    /// Returns a description of the difference if vectors of the two recipes cannot be in the same set.
+    /// Compares dialogue options only if `dialogues_too` is set.
     pub fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
         let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
         if self.fingerprint != other.fingerprint || self.dim != other.dim {
             let words = |r: &Recipe| match r.tokens.to_string() {
-                asked if asked.is_empty() => format!("{} ({})", r.name, r.fingerprint),
-                asked => format!("{} with {asked} ({})", r.name, r.fingerprint),
+                tokens if tokens.is_empty() => format!("{} ({})", r.name, r.fingerprint),
+                tokens => format!("{} with {tokens} ({})", r.name, r.fingerprint),
             };
             Some(format!("vectors of {}, not of {}", words(self), words(other)))
         } else if self.prompt != other.prompt {
-            Some(format!("vectors made with the prompt {}, not with {}", prompt(self), prompt(other)))
+            Some(format!("vectors with the prompt {}, not {}", prompt(self), prompt(other)))
         } else if dialogues_too && (self.dialogue_mode, self.pooling) != (other.dialogue_mode, other.pooling)
         {
             let words = |r: &Recipe| format!("{:?}, {:?}", r.dialogue_mode, r.pooling).to_lowercase();
-            Some(format!("dialogue vectors made by {}, not by {}", words(self), words(other)))
+            Some(format!("dialogue vectors with {}, not {}", words(self), words(other)))
         } else {
             None
         }
     }
 }
 
-/// How far in a log the vectors of a kind have come.
+/// Log position that the vectors of a kind have reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {
-    /// The log's name; places in another mean nothing.
+    /// Id of the log. Positions are valid in this log only.
     pub log: String,
-    /// Behind the last change that was taken in.
+    /// Position after the last change that was processed.
     pub at: Position,
 }
 
 impl Reached {
-    /// The place from which a snapshot's log must be read on: its start, if this is another log.
+    /// Returns the position to continue from in a snapshot's log; the start if it is a different log.
     pub fn place_in(this: Option<&Reached>, snapshot: &Snapshot) -> Position {
         match this {
             Some(reached) if reached.log == snapshot.log_id() && reached.at <= snapshot.end() => reached.at,
@@ -110,31 +111,31 @@ impl Reached {
     }
 }
 
-/// What counts of a kind.
+/// Committed rows of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Rows that count; what lies behind them is the rest of an unfinished write.
+    /// Number of committed rows. Rows beyond it are left over from an unfinished write.
     pub rows: u64,
-    /// How far they have come; `None` where this kind was never asked for.
+    /// Log position reached; `None` if this kind was never requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
 }
 
-/// What the `manifest.json` of a set says.
+/// Content of a set's `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the files' format.
+    /// Version of the file format.
     pub format: u32,
-    /// The turnwise that wrote it.
+    /// Version of turnwise that wrote the file.
     pub turnwise: String,
-    /// What made the vectors.
+    /// How the vectors were made.
     pub recipe: Recipe,
-    /// The utterances' vectors.
+    /// Rows of the utterance vectors.
     pub utterances: Extent,
-    /// The dialogues' vectors.
+    /// Rows of the dialogue vectors.
     pub dialogues: Extent,
-    /// Whether it was made as a copy of the set that was in use then. As long as it is not in use itself, it is the rest
-    /// of something that was killed, and no replacement to go on with.
+    /// True if the set was copied from the set in use. While it is not in use itself, it is left over from a
+    /// crash, and a replacement must not continue it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }
@@ -151,12 +152,12 @@ impl Manifest {
         }
     }
 
-    /// Rows that count, of both kinds.
+    /// Number of committed rows of both kinds.
     pub(super) fn rows(&self) -> u64 {
         self.utterances.rows + self.dialogues.rows
     }
 
-    /// What counts of a kind.
+    /// Returns the committed rows of a kind.
     pub fn extent(&self, kind: Kind) -> &Extent {
         match kind {
             Kind::Utterances => &self.utterances,
@@ -174,7 +175,7 @@ impl Manifest {
     pub(super) fn read(set: &Path) -> Result<Self> {
         let manifest: Manifest = sets::read(&set.join(NAME))?;
         if manifest.recipe.dim == 0 {
-            return Err(sets::damaged(set.join(NAME), "it says that vectors have no numbers"));
+            return Err(sets::damaged(set.join(NAME), "the number of dimensions is 0"));
         }
         Ok(manifest)
     }

@@ -1,27 +1,27 @@
 //! The vectors of an index's utterances and dialogues.
 //!
-//! They are kept by content: the key of a vector is a hash of what the encoder was given. So equal texts are encoded
-//! once, a dialogue that changed costs what changed in it, and an encoding that was stopped or killed goes on. The
-//! vectors follow the log as the lexical index does: each kind remembers how far it has come.
+//! Vectors are stored by content: the key of a vector is a hash of the encoder's input. Equal texts are therefore
+//! encoded once, only the changed turns of a dialogue are encoded again, and an interrupted run can continue. The
+//! vectors follow the log like the lexical index does: each kind stores the log position that it has reached.
 //!
 //! ```text
 //! indexes/chats/
-//!   vectors.lock              kernel lock of the one who encodes; an ingest may go on beside it
+//!   vectors.lock              file lock of the encoding process; ingests may run at the same time
 //!   vectors/
 //!     current.json            names the set in use; replaced as a whole
-//!     <fingerprint>-<n>/      a set: all vectors of one encoder with one choice of options
-//!       manifest.json         what made the vectors, how many count, how far in the log they have come; checksummed
-//!       utterances.f32        the vectors: little-endian f32, row after row, nothing else; append-only
-//!       utterances.keys       32 bytes a row: its key, its checksum, the entry's own checksum; append-only
-//!       utterances.table      key → row, made from the keys (see `table`); may be missing or behind
+//!     <fingerprint>-<n>/      a set: all vectors of one encoder with the same options
+//!       manifest.json         recipe, number of committed rows and log position; checksummed
+//!       utterances.f32        the vectors: little-endian f32, row after row, without a header; append-only
+//!       utterances.keys       32 bytes per row: key, row number, checksums of row and entry; append-only
+//!       utterances.table      key → row, built from the keys (see `table`); may be missing or outdated
 //!       dialogues.f32 …       the same for whole dialogues
 //! ```
 //!
-//! A commit flushes rows and keys, then replaces the manifest; what lies behind the manifest's count is cut off by the
-//! next writer and never looked at by readers. Another encoder needs a set of its own: it is built beside the one in
-//! use, which stays usable until the switch.
+//! A commit flushes rows and keys, then replaces the manifest. Readers ignore rows beyond the manifest's count, and the
+//! next writer truncates them. A different encoder needs its own set. The new set is built while the old one stays in
+//! use, until the switch.
 //!
-//! Rows whose text has left the index stay as they are until [`compact`] copies the others into a new set.
+//! Rows of deleted texts stay in the files until [`compact`] copies the other rows into a new set.
 
 mod check;
 mod column;

@@ -1,4 +1,4 @@
-//! Reading vectors: any number of readers, in any number of processes, while one writes.
+//! Reads vectors. Any number of readers, in any number of processes, can run while one process writes.
 
 use std::path::{Path, PathBuf};
 
@@ -22,24 +22,24 @@ pub struct VectorReader {
 }
 
 impl VectorReader {
-    /// Opens the set in use, or gives `None` if there are no vectors.
+    /// Opens the set in use. Returns `None` if there are no vectors.
     pub fn open(root: &Path) -> Result<Option<Self>> {
         let mut tries = 0;
         loop {
             let Some(set) = sets::current(root)? else { return Ok(None) };
             match Self::open_set(&set) {
-                // A replacement may have switched in between; then the name in use is another one.
+                // A replacement may have switched sets in the meantime; then open the new one.
                 Err(Error::Corrupt { .. }) if tries < 20 && sets::current(root)? != Some(set) => tries += 1,
                 other => return other.map(Some),
             }
         }
     }
 
-    /// The error of whoever needs vectors where there are none.
+    /// Returns the error for an index that needs vectors but has none.
     pub fn none_yet(root: &Path) -> Error {
         Error::Input {
             message: format!("{} has no vectors yet", root.display()),
-            hint: Some(format!("`turnwise encode -i {}` makes them", root.display())),
+            hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),
         }
     }
 
@@ -54,60 +54,60 @@ impl VectorReader {
         Ok(VectorReader { set: set.to_owned(), manifest, kinds })
     }
 
-    /// The folder of the set.
+    /// Returns the folder of the set.
     pub fn folder(&self) -> &Path {
         &self.set
     }
 
-    /// What is known of the set.
+    /// Returns the manifest of the set.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What made the vectors.
+    /// Returns the recipe of the vectors: encoder and options.
     pub fn recipe(&self) -> &Recipe {
         &self.manifest.recipe
     }
 
-    /// The width of a vector.
+    /// Number of dimensions.
     pub fn dim(&self) -> usize {
         self.manifest.recipe.dim
     }
 
-    /// How many vectors of a kind there are, those included whose text has left the index.
+    /// Number of vectors of a kind, including those of deleted texts.
     pub fn rows(&self, kind: Kind) -> usize {
         self.column(kind).count()
     }
 
-    /// The row of a key (see [`utterance_key`](super::utterance_key)).
+    /// Returns the row of a key (see [`utterance_key`](super::utterance_key)).
     pub fn row_of(&self, kind: Kind, key: &IdKey) -> Option<usize> {
-        let (column, lookup) = &self.kinds[kind.place()];
+        let (column, lookup) = &self.kinds[kind.index()];
         lookup.find(key, column.keys()).map(|row| row as usize).filter(|row| *row < column.count())
     }
 
-    /// The vector of a key, its checksum compared.
+    /// Returns the vector of a key, after checking its checksum.
     pub fn get(&self, kind: Kind, key: &IdKey) -> Result<Option<&[f32]>> {
         self.row_of(kind, key).map(|row| self.column(kind).get(row)).transpose()
     }
 
-    /// A row, its checksum compared; `row` must be below [`VectorReader::rows`].
+    /// Returns a row after checking its checksum. `row` must be less than [`VectorReader::rows`].
     pub fn row(&self, kind: Kind, row: usize) -> Result<&[f32]> {
         self.column(kind).get(row)
     }
 
-    /// All rows, one after the other, for whoever compares a query with all of them. Only `verify` and the other
-    /// functions here look at checksums.
+    /// Returns all rows as one slice, for scans over all vectors. Does not check checksums; use `verify` or the
+    /// other functions for that.
     pub fn flat(&self, kind: Kind) -> &[f32] {
         self.column(kind).flat()
     }
 
-    /// The keys in the order of the rows.
+    /// Returns the keys in row order.
     pub fn keys(&self, kind: Kind) -> impl ExactSizeIterator<Item = IdKey> + '_ {
         let column = self.column(kind);
         (0..column.count()).map(|row| column.key(row))
     }
 
     pub(super) fn column(&self, kind: Kind) -> &Column {
-        &self.kinds[kind.place()].0
+        &self.kinds[kind.index()].0
     }
 }

@@ -1,4 +1,4 @@
-//! Mending vectors: every row whose checksums are right is kept, so that only the rest has to be encoded again.
+//! Repairs vectors: keeps every row with correct checksums, and drops the rest for the next encoding.
 
 use std::{
     fs,
@@ -19,21 +19,21 @@ use turnwise_core::{
 };
 use turnwise_store::Position;
 
-/// What was done about the vectors of an index.
+/// Result of a vector repair.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Mended {
-    /// Vectors that are sound.
+    /// Number of undamaged vectors.
     pub kept: u64,
-    /// Vectors that were damaged or cut off, and are to be encoded again.
+    /// Number of damaged or truncated vectors; they must be encoded again.
     pub dropped: u64,
-    /// All vectors had to go, because nothing tells any more what made them.
+    /// True if all vectors were removed because no readable manifest was left.
     pub all_removed: bool,
-    /// Tables that were removed; they are made anew by whoever encodes next.
+    /// Number of removed tables. The next encoding builds them again.
     pub tables: u64,
 }
 
-/// Removes what is damaged of an index's vectors. `None` where it has none. Killed at any moment, it can be started
-/// again.
+/// Removes the damaged vectors of an index. Returns `None` if the index has no vectors. Can be run again after
+/// a crash.
 pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
     if !sets::exists(root) {
         return Ok(None);
@@ -43,31 +43,31 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<Mended>> {
         files::remove_folder(&sets::folder(root))?;
         return Ok(Some(Mended { all_removed: true, ..Mended::default() }));
     };
-    let mut mended = Mended::default();
+    let mut repaired = Mended::default();
     let mut columns = Vec::new();
     for kind in Kind::ALL {
         let rows = manifest.extent(kind).rows;
-        let column = Column::open_as_far_as_it_goes(&set, kind, manifest.recipe.dim, rows)?;
+        let column = Column::open_available(&set, kind, manifest.recipe.dim, rows)?;
         let sound = (0..column.count()).filter(|row| column.checked(*row).is_ok()).count() as u64;
-        mended.kept += sound;
-        mended.dropped += rows - sound;
+        repaired.kept += sound;
+        repaired.dropped += rows - sound;
         if let Some((path, _)) = table::check(&set, kind, &column)
             && fs::remove_file(&path).is_ok()
         {
-            mended.tables += 1;
+            repaired.tables += 1;
         }
         columns.push((kind, column));
     }
-    if mended.dropped > 0 {
+    if repaired.dropped > 0 {
         let rebuilt = keep_sound(root, &manifest, &columns)?;
         sets::switch(root, &rebuilt)?;
         drop(columns);
         sets::remove(&set);
     }
-    Ok(Some(mended))
+    Ok(Some(repaired))
 }
 
-/// The set in use; if nothing says which that is, the only one that is readable.
+/// Returns the set in use. If `current.json` is damaged, returns the only readable set.
 fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     let set = match sets::current(root) {
         Ok(Some(set)) => set,
@@ -88,7 +88,8 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// A new set of the sound rows. It begins at the start of the log again, and so finds what it lacks.
+/// Creates a new set of the undamaged rows. It starts at the beginning of the log, and the next encoding adds
+/// the missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;

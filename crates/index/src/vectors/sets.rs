@@ -1,4 +1,4 @@
-//! The folder of sets: which is in use, how a new one gets a name, how it takes the place of the old.
+//! The folder of vector sets: finds the set in use, creates new sets and switches between sets.
 
 use std::{
     fs,
@@ -21,20 +21,20 @@ use turnwise_core::{
 
 const CURRENT: &str = "current.json";
 
-/// What `current.json` says.
+/// Content of `current.json`.
 #[derive(Serialize, Deserialize)]
 struct Current {
     format: u32,
     set: String,
 }
 
-/// The folder of an index's vectors.
+/// Returns the vector folder of an index.
 pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Whether an index has vectors, or had some before they were damaged. A set that was begun, but killed before it had
-/// its name in `current.json`, is none.
+/// Returns true if an index has vectors, or had some before they were damaged. A set without rows that is not
+/// in `current.json` does not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         let rows = |m: Manifest| Kind::ALL.iter().any(|kind| m.extent(*kind).rows > 0);
@@ -43,10 +43,10 @@ pub fn exists(root: &Path) -> bool {
     folder(root).join(CURRENT).exists() || all(root).iter().any(counts)
 }
 
-/// An error about a damaged file, with the hint that fits vectors.
+/// Returns the error for a damaged file, with a hint about repairing vectors.
 pub(super) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> Error {
     Error::corrupt(path, what).with_hint(
-        "`turnwise repair` keeps what is sound of the vectors; `turnwise encode` then makes the rest anew",
+        "`turnwise repair` keeps the undamaged vectors; `turnwise encode` then encodes the rest again",
     )
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     sealed::read(path, FORMAT, |path, what| damaged(path, what))
 }
 
-/// The folder of the set in use, or `None` if there are no vectors.
+/// Returns the folder of the set in use, or `None` if there are no vectors.
 pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     if !exists(root) {
         return Ok(None);
@@ -63,18 +63,18 @@ pub(super) fn current(root: &Path) -> Result<Option<PathBuf>> {
     let path = folder(root).join(CURRENT);
     let current: Current = read(&path)?;
     if current.set.is_empty() || current.set.contains(['/', '\\', '.']) {
-        return Err(damaged(path, format!("`{}` is no name of a set", current.set)));
+        return Err(damaged(path, format!("`{}` is not a valid set name", current.set)));
     }
     Ok(Some(folder(root).join(current.set)))
 }
 
-/// Makes a set the one in use.
+/// Switches to another set.
 pub(super) fn switch(root: &Path, set: &Path) -> Result<()> {
     let name = set.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
     sealed::write(&folder(root).join(CURRENT), &Current { format: FORMAT, set: name })
 }
 
-/// All sets, in use or not, by name.
+/// Returns all sets, in use or not, sorted by name.
 pub(super) fn all(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
     let mut sets: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
@@ -82,7 +82,7 @@ pub(super) fn all(root: &Path) -> Vec<PathBuf> {
     sets
 }
 
-/// Makes an empty set.
+/// Creates an empty set.
 pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
     let parent = folder(root);
     fs::create_dir_all(&parent).at("create", &parent)?;
@@ -97,10 +97,10 @@ pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
         files::sync_folder(&parent)?;
         return Ok(set);
     }
-    Err(Error::Internal("no name for a set of vectors".into()))
+    Err(Error::Internal("no free name for a set of vectors".into()))
 }
 
-/// A set with the same recipe that is not in use: what an earlier replacement had done.
+/// Returns an unfinished replacement: a set with this recipe that is not in use.
 pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>> {
     let current = current(root).ok().flatten();
     let fits = |set: &&PathBuf| {
@@ -109,17 +109,17 @@ pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>
     Ok(all(root).iter().find(fits).cloned())
 }
 
-/// Removes every set but one. A reader that has an old one mapped keeps it until it lets go; where the system does not
-/// allow that, the next switch removes it.
+/// Removes all sets except one. Readers keep an old set open while they have it mapped. If the operating system
+/// refuses the removal for this reason, the next switch removes the set.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for set in all(root).iter().filter(|set| *set != keep) {
         remove(set);
     }
 }
 
-/// Removes a set, as far as it can be removed.
+/// Removes a set, as far as possible. Errors are ignored.
 pub(super) fn remove(set: &Path) {
-    // The manifest first: whoever is killed here leaves nothing that looks like a set to go on with.
+    // Remove the manifest first: after a crash, the remaining files are not taken for a usable set.
     let _ = fs::remove_file(set.join(manifest::NAME));
     let _ = files::sync_folder(set);
     let _ = fs::remove_dir_all(set);

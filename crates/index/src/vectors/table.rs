@@ -1,17 +1,17 @@
-//! From a key to its row, without holding the keys in memory: an open-addressing table in a file of its own.
+//! Lookup table from key to row: an open-addressing hash table in its own file. The keys need not be in memory.
 //!
 //! ```text
 //! 0  magic "TWVTB\0\0\x01"
-//! 8  rows that it covers, u64
+//! 8  number of rows covered, u64
 //! 16 number of slots, u64, a power of two
-//! 24 key of the last row that it covers
+//! 24 key of the last row covered
 //! 40 CRC-32 of the slots
 //! 44 CRC-32 of bytes 0..44
 //! 48 slots of 8 bytes: 32 bits of the key in the upper half, row + 1 in the lower; 0 is empty
 //! ```
 //!
-//! It is made from the key file and may be behind it: what is not covered yet is held in memory, and when that has
-//! grown, the table is made anew. A table that is missing, damaged or of other rows is made anew as well.
+//! The table is built from the key file and may cover fewer rows. The remaining keys are held in memory; when they are
+//! too many, the table is rebuilt. A table that is missing, damaged or belongs to other rows is rebuilt too.
 
 use std::{
     fs::{self, OpenOptions},
@@ -35,10 +35,10 @@ use turnwise_store::directory::KeyMap;
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
 const SLOT_BYTES: usize = 8;
-/// Keys that are held in memory before a table takes them in.
+/// Maximum number of uncovered keys in memory before the table is rebuilt.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
-/// The file of a kind's table.
+/// Path of the table of a kind.
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
     set.join(format!("{}.table", kind.name()))
 }
@@ -46,20 +46,20 @@ pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
 enum Slots {
     None,
     Mapped(Mmap),
-    /// Where there is no table to map and none may be written.
-    Made(Vec<u8>),
+    /// Built in memory because there is no usable file and readers must not write one.
+    InMemory(Vec<u8>),
 }
 
-/// Finds rows by their keys.
+/// Finds rows by key.
 pub(super) struct Lookup {
     covered: usize,
     slots: Slots,
-    /// The rows behind those that the table covers, counted or not.
+    /// Rows after those that the table covers, committed or not.
     newer: KeyMap<u32>,
 }
 
 impl Lookup {
-    /// For reading: maps the table, or makes one in memory.
+    /// For readers: maps the table, or builds one in memory.
     pub(super) fn open(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let mut lookup = match Self::map(&path(set, kind), column) {
             Some((covered, map)) => Lookup { covered, slots: Slots::Mapped(map), newer: KeyMap::default() },
@@ -69,7 +69,7 @@ impl Lookup {
             None => {
                 let mut bytes = vec![0; slots_for(column.count())? * SLOT_BYTES];
                 fill(&mut bytes, column.keys(), column.count());
-                Lookup { covered: column.count(), slots: Slots::Made(bytes), newer: KeyMap::default() }
+                Lookup { covered: column.count(), slots: Slots::InMemory(bytes), newer: KeyMap::default() }
             }
         };
         for row in lookup.covered..column.count() {
@@ -78,7 +78,7 @@ impl Lookup {
         Ok(lookup)
     }
 
-    /// For writing: as for reading, but a table that is not sound in every byte is made anew.
+    /// For the writer: like `open`, but verifies the whole table and rebuilds it if it is damaged.
     pub(super) fn open_checked(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let path = path(set, kind);
         let sound = Self::map(&path, column).is_some_and(|(_, map)| slots_are_sound(&map));
@@ -90,7 +90,7 @@ impl Lookup {
 
     fn map(path: &Path, column: &Column) -> Option<(usize, Mmap)> {
         let file = fs::File::open(path).ok()?;
-        // SAFETY: a table is written once, under a temporary name, and never changed.
+        // SAFETY: a table is written once under a temporary name, and never changed after that.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         let covered = header(&map)?;
         let fits = covered > 0
@@ -107,17 +107,17 @@ impl Lookup {
         let slots = match &self.slots {
             Slots::None => return None,
             Slots::Mapped(map) => &map[HEADER_BYTES..],
-            Slots::Made(bytes) => bytes,
+            Slots::InMemory(bytes) => bytes,
         };
         find(slots, keys, key)
     }
 
-    /// A row that was just added.
+    /// Adds a new row.
     pub(super) fn add(&mut self, key: IdKey, row: u32) {
         self.newer.insert(key, row);
     }
 
-    /// Whether so much came that a table should take it in: always while writing goes on, earlier at its end.
+    /// Returns true if the table should be rebuilt. The limit is lower at the end of a write.
     pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
         let allowed =
             if at_the_end { (self.covered / 8).clamp(4096, MOST_IN_MEMORY) } else { MOST_IN_MEMORY };
@@ -125,7 +125,7 @@ impl Lookup {
     }
 }
 
-/// The rows covered, if the header is sound and the length fits.
+/// Returns the number of rows covered, if the header and the length are valid.
 fn header(map: &[u8]) -> Option<usize> {
     if map.len() < HEADER_BYTES
         || map[..8] != MAGIC
@@ -143,13 +143,13 @@ fn slots_are_sound(map: &[u8]) -> bool {
     crc32fast::hash(&map[HEADER_BYTES..]).to_le_bytes() == map[40..44]
 }
 
-/// What is wrong with a kind's table, if there is one. Being behind the rows is not wrong.
+/// Checks the table of a kind, if there is one. Covering fewer rows than exist is not an error.
 pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf, &'static str)> {
     let path = path(set, kind);
     let bytes = fs::metadata(&path).ok()?.len();
     let wrong = match Lookup::map(&path, column) {
         None if bytes == 0 => "the table is empty",
-        None => "the table's header is damaged, or it is of other rows",
+        None => "the table's header is damaged, or the table belongs to other rows",
         Some((_, map)) if !slots_are_sound(&map) => "the checksum of the table's slots is wrong",
         Some(_) => return None,
     };
@@ -160,12 +160,12 @@ fn slots_for(rows: usize) -> Result<usize> {
     if rows >= u32::MAX as usize {
         return Err(Error::data("more than four billion vectors in one index"));
     }
-    // At most two thirds full, so that a search ends soon.
+    // At most two thirds full, to keep lookups short.
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
 fn parts(key: &IdKey) -> (u64, u32) {
-    // The key is a hash already: its bytes are as good as any other hash of it.
+    // The key is already a hash; its bytes need no further hashing.
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);
     (half, tag)
@@ -178,7 +178,7 @@ fn slot(slots: &[u8], at: usize) -> u64 {
 fn find(slots: &[u8], keys: &[u8], key: &IdKey) -> Option<u32> {
     let count = slots.len() / SLOT_BYTES;
     let (start, tag) = parts(key);
-    // A damaged table may have no empty slot: the walk ends after one round.
+    // A damaged table may have no empty slot: stop after one round.
     for step in 0..count as u64 {
         let value = slot(slots, (start.wrapping_add(step) as usize) & (count - 1));
         let row = (value as u32).checked_sub(1)?;
@@ -202,7 +202,7 @@ fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
     }
 }
 
-/// Makes the table of a kind anew from the keys that count.
+/// Rebuilds the table of a kind from the committed keys.
 pub(super) fn write(path: &Path, column: &Column) -> Result<()> {
     let temporary = files::beside(path);
     let slots = slots_for(column.count())?;
@@ -213,10 +213,11 @@ pub(super) fn write(path: &Path, column: &Column) -> Result<()> {
         .truncate(true)
         .open(&temporary)
         .at("create", &temporary)?;
-    // Written, not only lengthened: where the disk is full this fails, and writing through a map would kill us.
+    // Write zeros instead of extending the file: a full disk is then an error here. Otherwise, writing to the
+    // map would crash the process.
     let length = HEADER_BYTES + slots * SLOT_BYTES;
     io::copy(&mut io::repeat(0).take(length as u64), &mut file).at("write", &temporary)?;
-    // SAFETY: the file is new, and known to nobody else under its temporary name.
+    // SAFETY: the file is new, and no other process knows its temporary name.
     let mut map = unsafe { MmapMut::map_mut(&file) }.at("map", &temporary)?;
     fill(&mut map[HEADER_BYTES..], column.keys(), column.count());
     let crc = crc32fast::hash(&map[HEADER_BYTES..]);

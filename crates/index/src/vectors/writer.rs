@@ -1,4 +1,4 @@
-//! Writing vectors: one writer, whatever is committed lasts.
+//! Writes vectors. An index has one vector writer at a time; committed vectors survive a crash.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,17 @@ use turnwise_core::{
 };
 use turnwise_store::lock::WriterLock;
 
-/// Which set is written to.
+/// Which set to write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The one in use; it is made if there is none.
+    /// Continue the set in use, or create one if there is none.
     GoOn,
-    /// A new one, which takes the place of the one in use when it is complete.
+    /// Write a new set, which replaces the set in use when it is complete.
     Replace,
 }
 
-/// Adds vectors to a set. It holds the lock of the index's vectors; records may be written by another meanwhile.
+/// Adds vectors to a set. Holds the vector lock of the index; another process may write records at the same
+/// time.
 pub struct VectorWriter {
     root: PathBuf,
     set: PathBuf,
@@ -37,7 +38,7 @@ pub struct VectorWriter {
 struct Part {
     kind: Kind,
     writer: ColumnWriter,
-    /// What counted when the lookup was made.
+    /// Rows that were committed when the lookup was built.
     column: Column,
     lookup: Lookup,
 }
@@ -45,14 +46,14 @@ struct Part {
 impl Part {
     fn open(set: &Path, kind: Kind, manifest: &Manifest) -> Result<Self> {
         let (dim, rows) = (manifest.recipe.dim, manifest.extent(kind).rows);
-        // First, because it cuts off what does not count.
+        // Open the writer first: it truncates uncommitted rows.
         let writer = ColumnWriter::open(set, kind, dim, rows)?;
         let column = Column::open(set, kind, dim, rows)?;
         let lookup = Lookup::open_checked(set, kind, &column)?;
         Ok(Part { kind, writer, column, lookup })
     }
 
-    fn renew_table(&mut self, set: &Path, dim: usize) -> Result<()> {
+    fn rebuild_table(&mut self, set: &Path, dim: usize) -> Result<()> {
         self.column = Column::open(set, self.kind, dim, self.writer.rows())?;
         table::write(&table::path(set, self.kind), &self.column)?;
         self.lookup = Lookup::open(set, self.kind, &self.column)?;
@@ -61,12 +62,12 @@ impl Part {
 }
 
 impl VectorWriter {
-    /// Opens the vectors of an index for what `recipe` makes. That the set in use was made by another is an error,
-    /// unless it is to be replaced. A replacement that was stopped is gone on with.
+    /// Opens the vectors of an index for writing with `recipe`. A set in use with a different recipe is an
+    /// error in [`Mode::GoOn`]. [`Mode::Replace`] continues an unfinished replacement.
     pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
         let lock = lock(root, command)?;
         let current = match (sets::current(root), mode) {
-            // What is damaged is no hindrance for putting something else in its place.
+            // Damaged vectors can be replaced.
             (Err(Error::Corrupt { .. }), Mode::Replace) => None,
             (current, _) => current?,
         };
@@ -76,7 +77,7 @@ impl VectorWriter {
                 let manifest = adopt(root, manifest, recipe)?;
                 (set, manifest)
             }
-            // Where there is nothing, there is nothing to wait for either.
+            // Without an existing set, the new set is used at once.
             (_, None) => {
                 let (set, manifest) = new_set(root, recipe)?;
                 sets::switch(root, &set)?;
@@ -86,7 +87,7 @@ impl VectorWriter {
             (Mode::Replace, Some(_)) => match sets::unfinished(root, recipe)? {
                 Some(set) => {
                     let manifest = Manifest::read(&set)?;
-                    // Nobody has used it yet: what is wrong with it is no loss.
+                    // The set was never in use: if it is damaged, start again.
                     match open_kinds(&set, &manifest) {
                         Err(Error::Corrupt { .. }) => {
                             sets::remove(&set);
@@ -102,32 +103,32 @@ impl VectorWriter {
         Ok(VectorWriter { root: root.to_owned(), set, manifest, kinds, changed: false, _lock: lock })
     }
 
-    /// What is known of the set, as of the last commit.
+    /// Returns the manifest of the set as of the last commit.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// How many vectors of a kind there are, uncommitted ones included.
+    /// Number of vectors of a kind, including uncommitted ones.
     pub fn rows(&self, kind: Kind) -> u64 {
-        self.kinds[kind.place()].writer.rows()
+        self.kinds[kind.index()].writer.rows()
     }
 
-    /// Whether there is a vector of this key.
+    /// Returns true if there is a vector for this key.
     pub fn contains(&self, kind: Kind, key: &IdKey) -> bool {
-        let part = &self.kinds[kind.place()];
+        let part = &self.kinds[kind.index()];
         part.lookup.find(key, part.column.keys()).is_some()
     }
 
-    /// Adds a vector; `false` if there is one of this key already.
+    /// Adds a vector. Returns `false` if the key already has one.
     pub fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
         let dim = self.manifest.recipe.dim;
         if row.len() != dim {
-            return Err(Error::Internal(format!("a vector of {} numbers among those of {dim}", row.len())));
+            return Err(Error::Internal(format!("vector has {} dimensions, expected {dim}", row.len())));
         }
         if self.contains(kind, &key) {
             return Ok(false);
         }
-        let part = &mut self.kinds[kind.place()];
+        let part = &mut self.kinds[kind.index()];
         let number = u32::try_from(part.writer.rows())
             .ok()
             .filter(|n| *n < u32::MAX)
@@ -138,7 +139,7 @@ impl VectorWriter {
         Ok(true)
     }
 
-    /// Says how far in the log a kind has come; it counts with the next commit.
+    /// Sets the log position that a kind has reached. It is saved by the next commit.
     pub fn set_reached(&mut self, kind: Kind, reached: Reached) {
         let extent = self.manifest.extent_mut(kind);
         if extent.reached.as_ref() != Some(&reached) {
@@ -147,7 +148,7 @@ impl VectorWriter {
         }
     }
 
-    /// Makes everything last that was added: rows and keys first, then the manifest that counts them.
+    /// Writes everything to disk: rows and keys first, then the manifest with the row count.
     pub fn commit(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
@@ -158,27 +159,27 @@ impl VectorWriter {
         }
         self.manifest.turnwise = env!("CARGO_PKG_VERSION").to_owned();
         self.manifest.write(&self.set)?;
-        self.renew_tables(false)
+        self.rebuild_tables(false)
     }
 
-    fn renew_tables(&mut self, at_the_end: bool) -> Result<()> {
+    fn rebuild_tables(&mut self, at_the_end: bool) -> Result<()> {
         let dim = self.manifest.recipe.dim;
         self.kinds
             .iter_mut()
             .filter(|part| part.lookup.is_behind(at_the_end))
-            .try_for_each(|part| part.renew_table(&self.set, dim))
+            .try_for_each(|part| part.rebuild_table(&self.set, dim))
     }
 
-    /// Commits, and leaves the set in good order for readers.
+    /// Commits and updates the lookup tables for readers.
     pub fn close(mut self) -> Result<()> {
         self.commit()?;
-        self.renew_tables(true)
+        self.rebuild_tables(true)
     }
 
-    /// The same for a set that is complete: it is in use from now on, and all others are removed.
+    /// Like `close`, for a complete set: switches to it and removes all other sets.
     pub fn finish(mut self) -> Result<()> {
         self.commit()?;
-        self.renew_tables(true)?;
+        self.rebuild_tables(true)?;
         if sets::current(&self.root).ok().flatten().as_ref() != Some(&self.set) {
             sets::switch(&self.root, &self.set)?;
             sets::remove_others(&self.root, &self.set);
@@ -196,21 +197,22 @@ fn open_kinds(set: &Path, manifest: &Manifest) -> Result<[Part; 2]> {
     Ok([Part::open(set, Kind::ALL[0], manifest)?, Part::open(set, Kind::ALL[1], manifest)?])
 }
 
-/// The lock of an index's vectors.
+/// Acquires the vector lock of an index.
 pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// The manifest of the set in use, if what `recipe` makes may stand beside what is there.
+/// Returns the manifest of the set in use, updated for `recipe`. It is an error if the recipes are
+/// incompatible.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
-    // Where no dialogue was encoded yet, how that is done is still open.
+    // Without dialogue vectors, the dialogue options are still free.
     let dialogues_too = manifest.dialogues.rows > 0;
     if let Some(what) = manifest.recipe.conflict(recipe, dialogues_too) {
         return Err(Error::Input {
             message: format!("{} holds {what}", root.display()),
             hint: Some(format!(
-                "`turnwise encode -i {} --model {} --replace`, with the same options, makes all of them anew; the old \
-                 ones stay in use until that is done",
+                "`turnwise encode -i {} --model {} --replace`, with the same options, encodes everything again; \
+                 the old vectors stay in use until it is done",
                 root.display(),
                 recipe.model
             )),

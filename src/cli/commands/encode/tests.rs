@@ -62,10 +62,7 @@ fn an_index_remembers_what_it_was_encoded_with() {
     let done = run(root, "--of both --dialogue-mode utterances").unwrap();
     assert_eq!((done.filled.seen, done.utterance_vectors, done.dialogue_vectors), (14, 15, 14));
     let e = run(root, "--dialogue-mode sequence").err().unwrap();
-    assert!(
-        e.class() == Class::Input && e.to_string().contains("dialogue vectors made by utterances"),
-        "{e}"
-    );
+    assert!(e.class() == Class::Input && e.to_string().contains("dialogue vectors with utterances"), "{e}");
     assert_eq!(run(root, "").unwrap().filled.seen, 0);
 }
 

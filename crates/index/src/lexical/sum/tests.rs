@@ -8,14 +8,19 @@ use turnwise_core::ids::DialogueId;
 use turnwise_corpus::{Dialogue, Role, filter::Filter};
 use turnwise_store::{Prepared, Snapshot, Store};
 
-/// Sums over everything, of which the greatest are kept: what [`best`] has to find.
-fn reference(seen: &Seen, terms: &[Term], k: usize, selected: Option<&Selected>) -> Vec<Vec<(DocId, f32)>> {
+/// Reference for [`best`]: computes all sums and keeps the largest.
+fn reference(
+    state: &SearchState,
+    terms: &[Term],
+    k: usize,
+    selected: Option<&Selected>,
+) -> Vec<Vec<(DocId, f32)>> {
     let mut all = Vec::new();
-    for (n, segment) in seen.searcher.segment_readers().iter().enumerate() {
+    for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
         let wanted = Wanted::of(segment, selected.map(|selected| selected.segment(n)));
         let mut sums: BTreeMap<DocId, f64> = BTreeMap::new();
         for term in terms {
-            let weight = Bm25Weight::for_terms(&seen.searcher, std::slice::from_ref(term)).unwrap();
+            let weight = Bm25Weight::for_terms(&state.searcher, std::slice::from_ref(term)).unwrap();
             let norms = segment.get_fieldnorms_reader(term.field()).unwrap();
             let index = segment.inverted_index(term.field()).unwrap();
             let postings = index.read_postings(term, IndexRecordOption::WithFreqs).unwrap();
@@ -45,7 +50,7 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// Few words are in most of the texts, and most words in few.
+    /// A few words are in most texts, and most words are in few texts.
     fn word(&mut self) -> String {
         let bits = 1 + self.below(11);
         format!("w{}", self.below(1 << bits))
@@ -56,7 +61,7 @@ impl Random {
     }
 }
 
-/// Segments of several windows and of less than one, with texts of one word to sixty, and some that were deleted.
+/// Segments of several windows and of less than one, with texts of 1 to 60 words, and with deletions.
 fn made(root: &std::path::Path) -> Lexical {
     let mut random = Random(11);
     let mut store = Store::open_or_create(root, "test").unwrap();
@@ -80,7 +85,7 @@ fn made(root: &std::path::Path) -> Lexical {
 }
 
 #[test]
-fn nothing_is_lost_by_leaving_out_what_cannot_be_among_the_best() {
+fn pruning_never_loses_a_top_k_document() {
     let dir = tempfile::tempdir().unwrap();
     let lexical = made(dir.path());
     let snapshot = Snapshot::open(dir.path()).unwrap();
@@ -88,7 +93,7 @@ fn nothing_is_lost_by_leaving_out_what_cannot_be_among_the_best() {
     let mut random = Random(5);
     let mut full = 0;
     for (kind, side) in [(Kind::Utterances, &lexical.utterances), (Kind::Dialogues, &lexical.dialogues)] {
-        let seen = side.seen().unwrap();
+        let state = side.state().unwrap();
         let selected = lexical.select(&snapshot, &filter, kind).unwrap().unwrap();
         for round in 0..120 {
             let n = [1 + random.below(4), 1 + random.below(30)][round % 2];
@@ -96,16 +101,21 @@ fn nothing_is_lost_by_leaving_out_what_cannot_be_among_the_best() {
             let terms = query.sum.as_deref().unwrap();
             for k in [1, 3, 10, 100, 3000] {
                 for selected in [None, Some(&selected)] {
-                    let wanted = reference(seen, terms, k, selected);
+                    let wanted = reference(state, terms, k, selected);
                     full += usize::from(wanted.iter().map(Vec::len).sum::<usize>() >= k);
-                    assert_eq!(best(seen, terms, k, selected).unwrap(), wanted, "{k} of {:?}", query.terms());
+                    assert_eq!(
+                        best(state, terms, k, selected).unwrap(),
+                        wanted,
+                        "{k} of {:?}",
+                        query.terms()
+                    );
                 }
             }
             // Tantivy adds up in single precision.
             let theirs = TopDocs::with_limit(10).order_by_score();
-            let theirs = seen.searcher.search(query.query.as_ref(), &theirs).unwrap();
+            let theirs = state.searcher.search(query.query.as_ref(), &theirs).unwrap();
             let mut ours: Vec<f32> =
-                best(seen, terms, 10, None).unwrap().into_iter().flatten().map(|(_, score)| score).collect();
+                best(state, terms, 10, None).unwrap().into_iter().flatten().map(|(_, score)| score).collect();
             ours.sort_by(|a, b| b.total_cmp(a));
             for ((their, _), our) in theirs.iter().zip(&ours) {
                 assert!((their - our).abs() <= our * 1e-5, "{their} {our}");

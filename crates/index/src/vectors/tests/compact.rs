@@ -1,4 +1,4 @@
-//! Vectors of texts that are gone.
+//! Compaction: vectors of deleted texts.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,8 @@ use turnwise_encoder::testing::HashEncoder;
 use turnwise_store as store;
 use turnwise_store::Snapshot;
 
-/// Twenty dialogues with their vectors, of which every third goes; the log is compacted, the vectors are not yet.
+/// Twenty dialogues with vectors, of which every third is deleted. The log is compacted, the vectors are not
+/// yet.
 fn with_orphans(root: &Path, encoder: &HashEncoder) {
     let all: Vec<_> = (0..20).map(|n| dialogue(&format!("d{n}"), &format!("question {n}"))).collect();
     put(root, &all);
@@ -28,22 +29,22 @@ fn rows(root: &Path) -> [usize; 2] {
 }
 
 #[test]
-fn only_vectors_without_a_text_go_and_nothing_is_encoded_again() {
+fn only_vectors_without_a_text_are_dropped_and_nothing_is_encoded_again() {
     let dir = tempfile::tempdir().unwrap();
     let (root, encoder) = (dir.path(), HashEncoder::default());
     with_orphans(root, &encoder);
     assert_eq!(rows(root), [41, 20]);
     let old = VectorReader::open(root).unwrap().unwrap();
-    // Seven questions with their answers; "one moment please" is still said.
+    // Seven questions with their answers; "one moment please" is still in use.
     assert_eq!(compact_now(root), Dropped { utterances: 14, dialogues: 7 });
     assert_eq!(rows(root), [27, 13]);
     assert_complete(root, &encoder);
-    assert_eq!(fs::read_dir(root.join("vectors")).unwrap().count(), 2, "one set, and its name");
-    // Who had the old ones mapped reads on.
+    assert_eq!(fs::read_dir(root.join("vectors")).unwrap().count(), 2, "one set and current.json");
+    // A reader that had the old vectors mapped can continue.
     let gone = utterance_key("question 3");
     assert_eq!(old.get(Kind::Utterances, &gone).unwrap().unwrap(), encoder.vector("question 3"));
     assert_eq!(VectorReader::open(root).unwrap().unwrap().get(Kind::Utterances, &gone).unwrap(), None);
-    // The places in the log are new, and the vectors know them.
+    // The log positions are new, and the vectors store them.
     let fresh = HashEncoder::default();
     assert_eq!(encode(root, &fresh).seen, 0);
     assert_eq!(fresh.encoded.into_inner(), 0);
@@ -53,7 +54,7 @@ fn only_vectors_without_a_text_go_and_nothing_is_encoded_again() {
 }
 
 #[test]
-fn what_had_no_vector_yet_is_still_to_be_looked_at() {
+fn texts_without_a_vector_are_still_encoded_later() {
     let dir = tempfile::tempdir().unwrap();
     let (root, encoder) = (dir.path(), HashEncoder::default());
     put(root, &[dialogue("a", "one"), dialogue("b", "two")]);
@@ -62,10 +63,10 @@ fn what_had_no_vector_yet_is_still_to_be_looked_at() {
     put(root, &[dialogue("c", "two"), dialogue("d", "three"), dialogue("e", "four")]);
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     assert_eq!(compact_now(root), Dropped { utterances: 2, dialogues: 1 });
-    // b has its vectors, and so has c, which says the same.
+    // b has its vectors, and so has c, which has the same text.
     assert_eq!(encode(root, &HashEncoder::default()).seen, 2);
     assert_complete(root, &encoder);
-    // Where nothing is to be dropped, they learn their place in a compacted log all the same.
+    // The log positions are updated even if nothing is dropped.
     put(root, &[dialogue("b", "one more"), dialogue("f", "two")]);
     encode(root, &encoder);
     delete(root, "f");
@@ -90,7 +91,7 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     let (root, encoder) = (dir.path(), HashEncoder::default());
     with_orphans(root, &encoder);
     let before = files(root);
-    // While the dialogues are looked at, and while rows are copied.
+    // Stops while reading the dialogues, and while copying rows.
     for asked in [3, 20, 40] {
         let n = std::cell::Cell::new(0);
         let stop = || n.replace(n.get() + 1) >= asked;
@@ -101,10 +102,10 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     assert_complete(root, &encoder);
 }
 
-/// A replacement that waits to be gone on with holds vectors of the same texts. It loses those that are gone, and keeps
-/// the rest of its work.
+/// An unfinished replacement contains vectors of the same texts. It loses those of deleted texts and keeps the
+/// others.
 #[test]
-fn a_replacement_under_way_is_compacted_too() {
+fn an_unfinished_replacement_is_compacted_too() {
     let dir = tempfile::tempdir().unwrap();
     let (root, encoder) = (dir.path(), HashEncoder::default());
     let all: Vec<_> = (0..20).map(|n| dialogue(&format!("d{n}"), &format!("question {n}"))).collect();
@@ -131,10 +132,10 @@ fn a_replacement_under_way_is_compacted_too() {
     assert_complete(root, &fresh);
 }
 
-/// Killed before its switch, a compaction leaves a copy of the set in use. Whoever wants all vectors anew must not take
-/// that for a replacement to go on with.
+/// A compaction killed before its switch leaves a copy of the set in use. A replacement must not continue this
+/// copy.
 #[test]
-fn a_copy_that_is_not_in_use_is_nobodys() {
+fn a_copy_that_is_not_in_use_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let (root, encoder) = (dir.path(), HashEncoder::default());
     with_orphans(root, &encoder);
@@ -156,5 +157,5 @@ fn a_copy_that_is_not_in_use_is_nobodys() {
     assert_eq!(sets::all(root).len(), 1);
     let fresh = HashEncoder::default();
     pass(root, &fresh, BOTH, Mode::Replace).unwrap();
-    assert_eq!(fresh.encoded.into_inner(), 27 + 13, "all of them anew");
+    assert_eq!(fresh.encoded.into_inner(), 27 + 13, "everything is encoded again");
 }

@@ -1,4 +1,5 @@
-//! Any byte of any file, flipped or cut off: told, or without effect, or made good; never a panic, never a wrong vector.
+//! Any byte of any file, flipped or cut off: the damage is reported, has no effect or is repaired. Never a
+//! panic, never a wrong vector.
 
 use std::{fs, path::Path, sync::atomic::Ordering};
 
@@ -14,7 +15,7 @@ fn filled(root: &Path) {
     let all: Vec<_> = (0..40).map(|n| dialogue(&format!("d{n}"), &format!("text number {n}"))).collect();
     put(root, &all);
     encode(root, &HashEncoder::default());
-    // Small sets need no table; these tests want one.
+    // Small sets need no table; these tests need one.
     for kind in Kind::ALL {
         let reader = VectorReader::open(root).unwrap().unwrap();
         let path = super::super::table::path(reader.folder(), kind);
@@ -23,8 +24,8 @@ fn filled(root: &Path) {
     assert_complete(root, &HashEncoder::default());
 }
 
-/// Gives whether reading told of something wrong; a wrong vector ends the test.
-fn reading_tells(root: &Path) -> bool {
+/// Returns true if reading reported an error. A wrong vector fails the test.
+fn reading_reports_damage(root: &Path) -> bool {
     let encoder = HashEncoder::default();
     let reader = match VectorReader::open(root) {
         Ok(Some(reader)) => reader,
@@ -32,37 +33,37 @@ fn reading_tells(root: &Path) -> bool {
         Err(Error::Corrupt { .. }) => return true,
         Err(e) => panic!("{e:?}"),
     };
-    let mut told = false;
+    let mut reported = false;
     for dialogue in Snapshot::open(root).unwrap().dialogues().map(Result::unwrap) {
         for turn in &dialogue.turns {
             match reader.get(Kind::Utterances, &utterance_key(&turn.text)) {
                 Ok(Some(row)) => assert_eq!(row, encoder.vector(&turn.text)),
-                Ok(None) => told = true,
-                Err(e) => told |= matches!(e, Error::Corrupt { .. }),
+                Ok(None) => reported = true,
+                Err(e) => reported |= matches!(e, Error::Corrupt { .. }),
             }
         }
         match reader.get(Kind::Dialogues, &dialogue_key(&dialogue)) {
             Ok(Some(row)) => assert_eq!(row, encoder.dialogue_vector(&dialogue)),
-            Ok(None) => told = true,
-            Err(e) => told |= matches!(e, Error::Corrupt { .. }),
+            Ok(None) => reported = true,
+            Err(e) => reported |= matches!(e, Error::Corrupt { .. }),
         }
     }
-    told
+    reported
 }
 
-/// `verify` tells what reading tells; `repair` and another pass make everything good again.
-fn mended(root: &Path, what: &str) {
-    let told = reading_tells(root);
+/// Checks that `verify` reports what reading reports, and that `repair` and another pass restore everything.
+fn check_repair(root: &Path, what: &str) {
+    let reported = reading_reports_damage(root);
     let found = check(root).unwrap_or_else(|e| panic!("{what}: {e:?}"));
     let damaged = found.is_none_or(|found| !found.damage.is_empty());
-    assert!(damaged || !told, "{what}: reading tells, and verify does not");
-    let mended = repair(root, "test").unwrap();
+    assert!(damaged || !reported, "{what}: reading reports an error, and verify does not");
+    let repaired = repair(root, "test").unwrap();
     let encoder = HashEncoder::default();
     encode(root, &encoder);
     assert_complete(root, &encoder);
-    if let Some(mended) = mended.filter(|m| !m.all_removed) {
+    if let Some(repaired) = repaired.filter(|m| !m.all_removed) {
         let again = encoder.encoded.load(Ordering::Relaxed) as u64;
-        assert_eq!(again, mended.dropped, "{what}: what was sound is encoded again");
+        assert_eq!(again, repaired.dropped, "{what}: undamaged vectors are encoded again");
     }
 }
 
@@ -82,7 +83,7 @@ fn each_damage(points: usize, damage: impl Fn(&mut Vec<u8>, usize)) -> usize {
             let mut bad = good.clone();
             damage(&mut bad, at);
             fs::write(root.join(inner), bad).unwrap();
-            mended(&root, &format!("{} at {at}", inner.display()));
+            check_repair(&root, &format!("{} at {at}", inner.display()));
             tried += 1;
         }
     }
@@ -102,17 +103,17 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_flipped_byte_is_never_a_wrong_vector() {
+fn a_flipped_byte_never_returns_a_wrong_vector() {
     assert!(each_damage(10, |bytes, at| bytes[at] ^= 0x21) >= 80);
 }
 
 #[test]
-fn a_file_that_was_cut_is_never_a_wrong_vector() {
+fn a_truncated_file_never_returns_a_wrong_vector() {
     assert!(each_damage(5, |bytes, at| bytes.truncate(at)) >= 40);
 }
 
 #[test]
-fn a_file_that_is_gone_is_told_and_made_good() {
+fn a_missing_file_is_reported_and_restored() {
     let dir = tempfile::tempdir().unwrap();
     let master = dir.path().join("master");
     filled(&master);
@@ -122,19 +123,19 @@ fn a_file_that_is_gone_is_told_and_made_good() {
         copy_tree(&master, &root);
         let inner = path.strip_prefix(&master).unwrap();
         fs::remove_file(root.join(inner)).unwrap();
-        // Without a table, one is made in memory.
+        // Without a table, one is built in memory.
         assert_eq!(
-            reading_tells(&root),
+            reading_reports_damage(&root),
             path.extension().is_none_or(|e| e != "table"),
             "{}",
             inner.display()
         );
-        mended(&root, &inner.display().to_string());
+        check_repair(&root, &inner.display().to_string());
     }
 }
 
 #[test]
-fn two_rows_that_changed_places_are_told() {
+fn two_swapped_rows_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let set = VectorReader::open(dir.path()).unwrap().unwrap().folder().to_owned();
@@ -145,7 +146,7 @@ fn two_rows_that_changed_places_are_told() {
         bad[..width].copy_from_slice(&good[width..2 * width]);
         bad[width..2 * width].copy_from_slice(&good[..width]);
         fs::write(&path, bad).unwrap();
-        assert!(reading_tells(dir.path()), "{name}");
+        assert!(reading_reports_damage(dir.path()), "{name}");
         assert_eq!(check(dir.path()).unwrap().unwrap().damage.len(), 2, "{name}");
         fs::write(&path, good).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Vectors follow the log; nothing is encoded twice; another encoder needs a set of its own.
+//! Vectors follow the log; nothing is encoded twice; a different encoder needs its own set.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -21,7 +21,7 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let encoder = HashEncoder::default();
     put(root, &numbered(0, 40));
     let filled = encode(root, &encoder);
-    // Two utterances of each dialogue are its own; the third is the same in all.
+    // Two utterances of each dialogue are unique; the third is the same in all.
     assert_eq!((filled.utterances, filled.dialogues, filled.known), (81, 40, 39));
     assert_eq!(filled.seen, 40);
     assert_complete(root, &encoder);
@@ -29,7 +29,7 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let again = encode(root, &encoder);
     assert_eq!((again.seen, again.utterances, again.dialogues), (0, 0, 0));
 
-    // One changes, one is new, one goes, one is the same under another name.
+    // One dialogue changes, one is new, one is deleted, and one is the same under another id.
     put(root, &[dialogue("d7", "another text"), dialogue("e1", "new"), dialogue("e2", "text number 3")]);
     delete(root, "d9");
     let before = encoder.encoded.load(Ordering::Relaxed);
@@ -41,14 +41,14 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let reader = VectorReader::open(root).unwrap().unwrap();
     let coverage = Coverage::new(&reader);
     Snapshot::open(root).unwrap().dialogues().for_each(|d| coverage.add(&d.unwrap()));
-    // Two utterances each of the one that went and the one that changed.
+    // Two utterances each of the deleted and of the changed dialogue.
     let utterances = coverage.of(Kind::Utterances).unwrap();
     assert_eq!(utterances, Covered { vectors: 85, live: 81, without: 0 });
     assert_eq!(coverage.of(Kind::Dialogues).unwrap(), Covered { vectors: 42, live: 40, without: 0 });
 }
 
 #[test]
-fn each_kind_remembers_how_far_it_came() {
+fn each_kind_stores_its_log_position() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let encoder = HashEncoder::default();
@@ -63,7 +63,7 @@ fn each_kind_remembers_how_far_it_came() {
 }
 
 #[test]
-fn a_pass_that_is_stopped_goes_on_where_it_was() {
+fn a_stopped_pass_continues_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let encoder = HashEncoder::default();
@@ -89,23 +89,23 @@ fn a_pass_that_is_stopped_goes_on_where_it_was() {
             },
         )
         .unwrap();
-        // Neither closed nor finished: as if killed right behind the last commit.
+        // Neither closed nor finished, as if killed right after the last commit.
         drop(writer);
         let reader = VectorReader::open(root).unwrap().unwrap();
         let begun = |kind| reader.manifest().extent(kind).reached.is_some();
-        assert!(Kind::ALL.into_iter().all(begun), "a kind looks as if it had not been asked for");
+        assert!(Kind::ALL.into_iter().all(begun), "a kind is marked as never requested");
         if filled.complete {
             break;
         }
     }
     assert!(rounds > 3, "{rounds}");
     assert_complete(root, &encoder);
-    // What was in the encoder when it stopped was handed over: nothing was encoded twice.
+    // Chunks in the encoder at the stop were stored: nothing was encoded twice.
     assert_eq!(encoder.encoded.load(Ordering::Relaxed), 601 + 300);
 }
 
 #[test]
-fn an_encoder_that_fails_leaves_what_came_before() {
+fn vectors_before_an_encoder_failure_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     put(root, &numbered(0, 100));
@@ -121,7 +121,7 @@ fn an_encoder_that_fails_leaves_what_came_before() {
 }
 
 #[test]
-fn another_encoder_is_refused_and_replaces_only_when_it_is_done() {
+fn another_encoder_is_refused_and_a_replacement_switches_when_complete() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let (old, new) = (HashEncoder::default(), HashEncoder { salt: 1, ..HashEncoder::default() });
@@ -138,16 +138,13 @@ fn another_encoder_is_refused_and_replaces_only_when_it_is_done() {
     let mut other_options = recipe(&old);
     other_options.dialogue_mode = DialogueMode::Utterances;
     let e = VectorWriter::open(root, &other_options, Mode::GoOn, "test").err().unwrap();
-    assert!(
-        e.to_string().contains("dialogue vectors made by sequence, mean, not by utterances, mean"),
-        "{e}"
-    );
+    assert!(e.to_string().contains("dialogue vectors with sequence, mean, not utterances, mean"), "{e}");
 
-    // Half way, then killed: the old ones are what everybody sees.
+    // Killed half way: readers see the old vectors.
     let half = HashEncoder { salt: 1, fail_on: Some("number 20"), ..HashEncoder::default() };
     assert!(pass(root, &half, BOTH, Mode::Replace).is_err());
     assert_complete(root, &old);
-    // And they can be gone on with.
+    // The replacement can be continued.
     put(root, &numbered(30, 31));
     encode(root, &old);
     assert_complete(root, &old);
@@ -160,7 +157,7 @@ fn another_encoder_is_refused_and_replaces_only_when_it_is_done() {
 }
 
 #[test]
-fn what_a_kill_leaves_of_a_removed_set_is_not_gone_on_with() {
+fn leftovers_of_a_removed_set_are_not_continued() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let (old, new) = (HashEncoder::default(), HashEncoder { salt: 1, ..HashEncoder::default() });
@@ -169,7 +166,7 @@ fn what_a_kill_leaves_of_a_removed_set_is_not_gone_on_with() {
     let set = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
     let manifest = std::fs::read(set.join("manifest.json")).unwrap();
     pass(root, &new, BOTH, Mode::Replace).unwrap();
-    // Killed while the old set was being removed: some of its files are gone, in whatever order.
+    // Killed while the old set was being removed: some of its files are gone, in any order.
     std::fs::create_dir(&set).unwrap();
     std::fs::write(set.join("utterances.f32"), [1; 64]).unwrap();
     encode(root, &new);
@@ -182,7 +179,7 @@ fn what_a_kill_leaves_of_a_removed_set_is_not_gone_on_with() {
 }
 
 #[test]
-fn a_replacement_where_nothing_is_needs_no_switch() {
+fn a_replacement_without_an_existing_set_is_used_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     put(root, &numbered(0, 30));
@@ -231,7 +228,7 @@ fn a_backup_brings_the_vectors_along() {
     encode(&copy, &encoder);
     assert_eq!(encoder.encoded.load(Ordering::Relaxed), before);
 
-    // A backup that was damaged since is refused, and leaves an index without vectors.
+    // A damaged backup is refused, and the restored index has no vectors.
     let rows = VectorReader::open(&saved).unwrap().unwrap().folder().join("utterances.f32");
     let mut bytes = std::fs::read(&rows).unwrap();
     bytes[100] ^= 1;

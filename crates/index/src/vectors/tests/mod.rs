@@ -1,4 +1,4 @@
-//! Vectors against a map, after kills and damage, and as they follow an index.
+//! Vectors compared with a map, after kills and damage, and after changes of the index.
 
 mod compact;
 mod damage;

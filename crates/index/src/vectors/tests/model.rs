@@ -1,4 +1,4 @@
-//! Random puts, commits, reopenings and kills against a `HashMap`.
+//! Random puts, commits, reopenings and kills, compared with a `HashMap`.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -13,7 +13,7 @@ enum Step {
     Put(Kind, u8),
     Commit,
     Close,
-    /// The process is gone; of what was not committed, so many bytes reached each file, the last of them wrong.
+    /// The process is killed. This number of uncommitted bytes reached each file, the last of them wrong.
     Kill(u16),
     /// The table is lost.
     LoseTable(Kind),
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Model = HashMap<(Kind, u8), [f32; DIM]>;
 
 fn key(n: u8) -> IdKey {
-    // A few keys share the beginning that decides their slot.
+    // A few keys share the prefix that determines their slot.
     let mut key = IdKey::of(&n.to_string());
     if n.is_multiple_of(3) {
         key.0[..8].copy_from_slice(&[n % 2; 8]);
@@ -67,7 +67,7 @@ fn same(root: &Path, committed: &Model) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn the_vectors_are_a_map(steps in proptest::collection::vec(step(), 1..120)) {
+    fn vectors_behave_like_a_map(steps in proptest::collection::vec(step(), 1..120)) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         let mut writer = open(root);
@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_takes_in_what_has_gathered_in_memory() {
+fn keys_in_memory_are_moved_to_the_table() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let many = 30_000u32;
@@ -149,7 +149,7 @@ fn a_table_takes_in_what_has_gathered_in_memory() {
 }
 
 #[test]
-fn one_encodes_at_a_time_and_says_who() {
+fn only_one_process_encodes_and_the_error_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let recipe = recipe(&HashEncoder::default());

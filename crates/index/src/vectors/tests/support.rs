@@ -1,4 +1,4 @@
-//! A small index and what its vectors must be.
+//! A small index, and checks of its vectors.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ pub fn encode(root: &Path, encoder: &HashEncoder) -> Filled {
     filled
 }
 
-/// Every utterance and dialogue of the index has the vector that the encoder gives.
+/// Asserts that every utterance and dialogue of the index has the vector that the encoder returns.
 pub fn assert_complete(root: &Path, encoder: &HashEncoder) {
     let reader = VectorReader::open(root).unwrap().unwrap();
     let coverage = Coverage::new(&reader);
@@ -75,7 +75,7 @@ pub fn assert_complete(root: &Path, encoder: &HashEncoder) {
     assert_eq!(check(root).unwrap().unwrap().damage, []);
 }
 
-/// Every file of the vectors in use, by name.
+/// Returns every file of the vectors in use, by name.
 pub fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = vec![root.join("vectors/current.json")];
     for set in super::super::sets::all(root) {
