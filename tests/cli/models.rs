@@ -50,7 +50,8 @@ fn an_imported_model_is_had_by_its_name() {
 #[test]
 fn an_import_takes_in_only_what_opens() {
     let t = with_model();
-    t.run("model import mine --name default").says(2, &["`default` is the name of a built-in model", "--name"]);
+    t.run("model import mine --name default")
+        .says(2, &["`default` is the name of a built-in model", "--name"]);
     t.run("model import none").says(2, &["none"]);
     let mut weights = fs::read(t.path(&format!("mine/{WEIGHTS}"))).unwrap();
     let end = weights.len();

