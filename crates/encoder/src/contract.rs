@@ -1,4 +1,4 @@
-//! What every encoder does, transformer or not.
+//! The interface of every encoder, transformer or static.
 
 use std::ops::Range;
 
@@ -8,104 +8,106 @@ use turnwise_corpus::Dialogue;
 
 /// Turns texts and dialogues into vectors of one width.
 ///
-/// The same input gives the same vector (within 1e-5 in f32) whatever else is encoded with it, in whichever order
-/// and on however many threads. Every vector is finite.
+/// The same input always gives the same vector (within 1e-5 in f32). It does not depend on the other inputs,
+/// their order or the number of threads. Every vector is finite.
 pub trait Encoder: Send + Sync {
-    /// A name for people: the model's, or what a static encoder was made of.
+    /// Name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;
 
-    /// The width of its vectors.
+    /// Width of the vectors.
     fn dim(&self) -> usize;
 
-    /// What an index remembers of it.
+    /// Identifies the encoder in an index.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Where and how it runs, for people: `int8 on cpu (avx2), 2 threads`.
+    /// Device and precision, for display: `int8 on cpu (avx2), 2 threads`.
     fn describe(&self) -> String;
 
-    /// How many tokens of a text it takes in; `None` where there is no limit.
+    /// Maximum number of tokens per text; `None` if there is no limit.
     fn max_tokens(&self) -> Option<usize> {
         None
     }
 
-    /// What people should know of how it was opened: where its files are silent or disagree, and what was done.
+    /// Notices about how the encoder was opened: settings that are missing or contradictory, and the choice
+    /// that was made.
     fn notices(&self) -> &[String] {
         &[]
     }
 
-    /// How many chunks of a stream are given to it at the same time: two where one can be prepared on the processor while
-    /// another is on a device.
+    /// Number of chunks of a stream to encode at the same time. It is 2 if the CPU can prepare one chunk while
+    /// a GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
 
-    /// Whether its vectors have length 1 (but those of nothing, which are all zeros).
+    /// Whether all vectors have length 1. The vectors of inputs without known words are zero in any case.
     fn normalizes(&self) -> bool {
         false
     }
 
-    /// How much text is best given to it at once. A stop waits for what has been given: on the CPU for a few seconds.
+    /// Best amount of text per call, in bytes. Stopping waits until a call has finished, which takes a few
+    /// seconds on the CPU.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
 
-    /// One vector a text, in their order. An empty text has a vector too.
+    /// Encodes each text to one vector, in the order of the texts. An empty text has a vector too.
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded>;
 
-    /// One vector a dialogue, in their order.
+    /// Encodes each dialogue to one vector, in the order of the dialogues.
     fn encode_dialogues(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded>;
 
-    /// One vector a text that was cut into tokens elsewhere, by this encoder's own tokenizer, with or without the special ones
-    /// around them. Only encoders with such tokens can.
+    /// Encodes texts that are already tokenized with this encoder's tokenizer, with or without special tokens.
+    /// Only transformers support this.
     fn encode_ids(&self, _texts: &[&[u32]], _options: &TextOptions) -> Result<Encoded> {
         Err(Error::Input {
-            message: format!("{} knows words, not numbers of tokens", self.name()),
+            message: format!("{} does not support token ids", self.name()),
             hint: Some("send texts".to_owned()),
         })
     }
 
-    /// The vectors of each text's tokens, in their order: what a mean over tokens would be taken of, before anything else
-    /// that the model does. Only encoders that see tokens in their context have them.
+    /// Returns the vectors of each text's tokens, in their order. These are the token states that pooling works
+    /// on, before any later step of the model. Only encoders with contextual token vectors support this.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
         Err(Error::Input {
-            message: format!("{} has no vectors of single tokens", self.name()),
-            hint: Some("transformers have them, such as the default model".to_owned()),
+            message: format!("{} has no token vectors", self.name()),
+            hint: Some("use a transformer, such as the default model".to_owned()),
         })
     }
 }
 
-/// The tokens of one text as vectors.
+/// Token vectors of one text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenVectors {
-    /// One row a token.
+    /// One row per token.
     pub vectors: Vectors,
-    /// The bytes of the text that each token stands for; none for those that the model puts around texts.
+    /// Byte range of each token in the text; empty for the special tokens.
     pub ranges: Vec<Range<usize>>,
-    /// How many tokens were cut off because the text was too long.
+    /// Number of tokens cut off because the text was too long.
     pub cut: usize,
 }
 
-/// Vectors, and what they took.
+/// Vectors, and statistics of the encoding.
 #[derive(Debug, Clone, Default)]
 pub struct Encoded {
-    /// One row an input.
+    /// One row per input.
     pub vectors: Vectors,
-    /// What it took.
+    /// Statistics of the encoding.
     pub spent: Spent,
 }
 
-/// What an encoding took, and where it could not take in all of the input: nothing is cut silently.
+/// Statistics of an encoding: tokens processed, and inputs that did not fit. Nothing is cut silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Spent {
-    /// Tokens that went through the encoder (for static encoders: words that were known).
+    /// Tokens processed (for static encoders: known words).
     pub tokens: u64,
-    /// Texts that were longer than the encoder takes, and were cut.
+    /// Texts that exceeded the maximum length and were cut.
     pub cut_texts: u64,
-    /// Tokens that were cut off.
+    /// Number of tokens cut off.
     pub cut_tokens: u64,
-    /// Dialogues that went through in more than one window.
+    /// Dialogues that were encoded in more than one window.
     pub windowed: u64,
-    /// Inputs of which the encoder knew nothing, so that their vector is all zeros.
+    /// Inputs without any known word or token; their vector is zero.
     pub unknown: u64,
 }
 
@@ -119,54 +121,55 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// How texts are encoded.
+/// Options for encoding texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
-    /// The name of one of the model's prompts (`query`, `passage`, …); without it the model's default prompt, if it
-    /// has one.
+    /// Name of one of the model's prompts (`query`, `passage`, …). Without it, the model's default prompt is
+    /// used, if it has one.
     pub prompt: Option<String>,
 }
 
-/// How dialogues are encoded.
+/// Options for encoding dialogues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DialogueOptions {
-    /// As one sequence, or from the vectors of the utterances.
+    /// Whether a dialogue is encoded as one sequence, or from the vectors of its utterances.
     pub mode: DialogueMode,
-    /// How token vectors, or utterance vectors, become one.
+    /// How the vectors of tokens or utterances are reduced to one.
     pub pooling: DialoguePooling,
     /// As in [`TextOptions`].
     pub prompt: Option<String>,
 }
 
-/// What a dialogue is to the encoder.
+/// How a dialogue is passed to the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueMode {
-    /// One sequence, its turns divided by the model's separator; beyond the model's length, windows of whole turns.
+    /// One sequence: the turns, joined with the model's separator. A dialogue beyond the maximum length is
+    /// split into windows of whole turns.
     #[default]
     Sequence,
-    /// The mean of the vectors of its utterances.
+    /// Mean of the vectors of its utterances.
     Utterances,
 }
 
-/// How the parts of a dialogue become one vector.
+/// How the parts of a dialogue (tokens or utterances) are reduced to one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialoguePooling {
-    /// The mean of all parts.
+    /// Mean of all parts.
     #[default]
     Mean,
-    /// The sum, over the speakers, of the mean of each one's parts (dial2vec's interlocutor-level pooling).
+    /// Sum, over the speakers, of the mean of each speaker's parts (dial2vec's interlocutor-level pooling).
     Interlocutors,
-    /// The mean of the parts of whoever speaks first (dial2vec's p1).
+    /// Mean of the parts of the first speaker (dial2vec's p1).
     FirstSpeaker,
-    /// The mean of the parts of all others (dial2vec's p2).
+    /// Mean of the parts of all other speakers (dial2vec's p2).
     OtherSpeakers,
 }
 
 impl DialoguePooling {
-    /// Whose parts are put together with those of a speaker, who are numbered in the order in which they first speak.
-    /// The vector is the sum of the means of all groups; who is in none plays no part.
+    /// Group of a speaker's parts. Speakers are numbered in the order in which they first speak. The vector is
+    /// the sum of the means of all groups; speakers with `None` are ignored.
     pub(super) fn group(self, speaker: usize) -> Option<usize> {
         match self {
             DialoguePooling::Mean => Some(0),

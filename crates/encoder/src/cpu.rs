@@ -1,4 +1,4 @@
-//! Our own inference on the CPU, a crate of its own, as one of the engines.
+//! CPU inference with turnwise's own kernels, from the crate `turnwise-kernels`.
 
 pub use turnwise_kernels::{CpuEngine, SIMD_VARIABLE, SimdChoice, SimdLevel};
 

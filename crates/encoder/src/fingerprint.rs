@@ -1,4 +1,4 @@
-//! What an index remembers of the encoder that filled it.
+//! Fingerprints, which identify an encoder in an index.
 
 use std::{fmt, str::FromStr};
 
@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::Error;
 
-/// A hash over everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum
-/// length, normalisation. Precision is not in it: it changes vectors less than 1e-2 and by intent not their meaning.
+/// Hash of everything that changes an encoder's vectors: weights, tokenizer, pooling, layers, prompts, maximum
+/// length, normalization. Precision is not included, because it changes vectors by less than 1e-2.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint([u8; 16]);
 
-/// Collects what a fingerprint covers. Every part goes in under a name, so that two settings cannot be confused.
+/// Computes a fingerprint. Every part is hashed with its name and length, so different settings cannot collide
+/// by concatenation.
 pub struct Fingerprinter(blake3::Hasher);
 
 impl Fingerprinter {
-    /// Begins; `family` keeps encoders of different kinds apart.
+    /// Starts a fingerprint; `family` separates different kinds of encoders.
     pub fn new(family: &str) -> Self {
         let mut hasher = Fingerprinter(blake3::Hasher::new());
         hasher.part("family", family.as_bytes());
@@ -32,12 +33,12 @@ impl Fingerprinter {
         self
     }
 
-    /// Adds a named part that can be written as text.
+    /// Adds a named part in its text form.
     pub fn text(&mut self, name: &str, value: impl fmt::Display) -> &mut Self {
         self.part(name, value.to_string().as_bytes())
     }
 
-    /// The fingerprint.
+    /// Returns the fingerprint of all parts added so far.
     pub fn finish(&self) -> Fingerprint {
         let mut short = [0; 16];
         short.copy_from_slice(&self.0.finalize().as_bytes()[..16]);
@@ -75,7 +76,7 @@ impl FromStr for Fingerprint {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::data(format!("`{text}` is no fingerprint: it must be 32 hexadecimal digits"));
+        let wrong = || Error::data(format!("invalid fingerprint `{text}`: it must be 32 hexadecimal digits"));
         if text.len() != 32 || !text.is_ascii() {
             return Err(wrong());
         }

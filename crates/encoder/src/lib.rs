@@ -1,9 +1,10 @@
-//! Text to vectors.
+//! Encoders: text to vectors.
 //!
-//! An [`Encoder`] turns utterances and whole dialogues into [`Vectors`]. There are two families: transformers, read
-//! from a folder in the Hugging Face / sentence-transformers layout, and static encoders, which need no download.
-//! What makes up a transformer is kept apart, so that each part can be tested against another: a [`Network`] is
-//! the parameters alone; a [`Backend`] runs it over a [`Batch`] of token ids; pooling makes one vector of many.
+//! An [`Encoder`] turns utterances and whole dialogues into [`Vectors`]. There are two families. Transformers
+//! are read from a folder in the Hugging Face / sentence-transformers layout. Static encoders need no download.
+//!
+//! A transformer is split into parts that can be tested separately. A [`Network`] holds only the parameters. A
+//! [`Backend`] runs it on a [`Batch`] of token ids. Pooling reduces the token vectors to one vector.
 
 pub mod ahead;
 pub mod candle_engine;
@@ -30,15 +31,16 @@ pub use turnwise_kernels::{Batch, Network, Precision, Sequence, network};
 
 use turnwise_core::error::Result;
 
-/// Runs a network over batches: on the CPU by our own kernels, or through candle.
+/// Runs a network on batches: on the CPU with turnwise's own kernels, or with candle.
 ///
-/// What a sequence becomes does not depend on the sequences beside it (within 1e-5 in f32).
+/// The result for a sequence does not depend on the other sequences of the batch (within 1e-5 in f32).
 pub trait Backend: Send + Sync {
-    /// Gives the hidden states after each of the `layers` (0 is the embeddings, `n` the last of `n` layers), in
-    /// growing order: `take(layer, states)`, where `states` holds one row a token, sequences end to end.
+    /// Computes the hidden states after each of the `layers`, in ascending order. Layer 0 is the embeddings,
+    /// layer `n` the last of `n` layers. Calls `take(layer, states)`; `states` has one row per token, and
+    /// sequences follow each other without padding.
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()>;
 
-    /// Gives the weighted sum of the hidden states after some layers, rows as in [`Backend::run`].
+    /// Computes the weighted sum of the hidden states after several layers; rows as in [`Backend::run`].
     fn mixed(&self, batch: &Batch, layers: &[(usize, f32)], take: &mut dyn FnMut(&[f32])) -> Result<()> {
         let numbers: Vec<usize> = layers.iter().map(|(layer, _)| *layer).collect();
         let last = numbers.last().copied();
@@ -56,7 +58,8 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// For each pool one vector a sequence. Devices pool where the states are, so that only vectors travel.
+    /// Returns one vector per sequence for each pool. A GPU backend pools on the device and transfers only the
+    /// vectors.
     fn pool(&self, batch: &Batch, wanted: &Wanted) -> Result<Vec<Vectors>> {
         let width = self.hidden();
         let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, pooling::empty(pool.reduction));
@@ -74,18 +77,18 @@ pub trait Backend: Send + Sync {
         Ok(pooled)
     }
 
-    /// The width of a hidden state.
+    /// Width of a hidden state.
     fn hidden(&self) -> usize;
 
-    /// How many layers can be asked for, the embeddings not counted.
+    /// Number of layers, not counting the embeddings.
     fn layers(&self) -> usize;
 
-    /// Tokens that one call handles best.
+    /// Best number of tokens per call.
     fn best_batch(&self) -> usize;
 
-    /// Whether calls on several threads at once are faster than one after the other.
+    /// Whether parallel calls from several threads are faster than sequential calls.
     fn wants_threads(&self) -> bool;
 
-    /// What runs where, for people: `f32 on cpu (avx2)`.
+    /// Device and precision, for display: `f32 on cpu (avx2)`.
     fn describe(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! From a folder to an encoder that runs.
+//! Opening an encoder from a folder.
 
 use std::path::Path;
 
@@ -11,15 +11,16 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Opens the encoder that a folder holds, static or transformer, under the name by which it was asked for.
+/// Opens the static encoder or transformer in `folder`. `name` is its display name.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {
     if statics::is_static(folder) {
-        // Device and precision are wishes about how, which a static encoder fulfils as it is; the rest is not.
+        // Device and precision are preferences that a static encoder can ignore. The other settings would
+        // change the vectors.
         let how = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
         if *settings != how {
             return Err(Error::Input {
                 message: format!("{name} is a static encoder: it has no tokens, layers or maximum length"),
-                hint: Some("leave those options out, or take a transformer".to_owned()),
+                hint: Some("leave these options out, or use a transformer".to_owned()),
             });
         }
         return statics::open(folder);
@@ -32,8 +33,8 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
     Ok(Box::new(transformer))
 }
 
-/// Opens a folder's model with another network in the place of its own, as it is while it is trained. It computes in 16
-/// bits: what was found out of the folder's own weights holds no more.
+/// Opens a folder's model with a different network, for example during training. It computes in 16 bits. The
+/// int8 measurements apply only to the weights in the folder.
 pub fn open_with(
     name: &str,
     folder: &ModelFolder,
@@ -50,7 +51,7 @@ pub fn open_with(
     })
 }
 
-/// The precisions that a device computes in, the most exact first.
+/// Precisions that a device supports, the most exact first.
 pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     Ok(match Device::open(device)?.is_cpu() {
         true => &[Precision::F32, Precision::Int16, Precision::Bf16, Precision::Int8],
@@ -58,14 +59,14 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// The models of which int8 was measured to lose less than 0.1 of MAP on BANKING77 and SGD dev: "What a precision
-/// costs" in `benchmarks/README.md` has the numbers, and the command for another model.
+/// Models for which int8 costs less than 0.1 points of MAP on BANKING77 and SGD dev. The section "What a
+/// precision costs" in `benchmarks/README.md` has the results and the command to measure another model.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",
 ];
 
-/// Whether a model may run in int8 unasked.
+/// Whether a model runs in int8 by default.
 fn int8_is_as_good(model: Fingerprint) -> bool {
     MEASURED_IN_INT8.contains(&model.to_string().as_str())
 }

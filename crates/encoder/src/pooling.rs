@@ -1,49 +1,49 @@
-//! From token states to one vector: weighted sums, or maxima, over rows.
+//! Pooling: reduces token states to one vector, by a weighted sum or a maximum over rows.
 //!
-//! Every kind of pooling that the models and the papers know is one of the two. The mean of a text weighs its tokens
-//! by `1/n`; the first token is a sum of one row; interlocutor-level pooling weighs each token by one over its
-//! speaker's tokens; a dialogue in several windows sums over them all. So a [`Backend`](super::Backend) needs to
-//! know nothing of dialogues.
+//! These two operations cover every kind of pooling. The mean of a text weights its tokens by `1/n`. The first
+//! token is a sum of one row. Interlocutor-level pooling weights each token by one over the number of its
+//! speaker's tokens. A dialogue in several windows is a sum over all windows. Therefore a
+//! [`Backend`](super::Backend) needs no knowledge of dialogues.
 
 use std::ops::Range;
 
-/// How rows become one.
+/// How several rows are reduced to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
-    /// The weighted sum.
+    /// Weighted sum.
     Sum,
-    /// The maximum of each number; weights play no part.
+    /// Element-wise maximum; weights are ignored.
     Max,
 }
 
-/// Consecutive rows with one weight.
+/// Consecutive rows with the same weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Places in the sequence.
+    /// Row positions in the sequence.
     pub rows: Range<usize>,
-    /// What each of them counts.
+    /// Weight of each row.
     pub weight: f32,
 }
 
-/// What is taken of the states of a batch.
+/// What to pool from the states of a batch.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// Layers (0 is the embeddings) and what each counts in the mix that is pooled; growing, none twice.
+    /// Layers to mix (0 is the embeddings) and their weights; in ascending order, without duplicates.
     pub layers: &'a [(usize, f32)],
-    /// Each gives one vector a sequence.
+    /// Pools; each gives one vector per sequence.
     pub pools: &'a [Pool<'a>],
 }
 
-/// One way in which every sequence of a batch becomes a vector.
+/// One pooling of all sequences of a batch.
 #[derive(Debug, Clone)]
 pub struct Pool<'a> {
-    /// How rows become one.
+    /// How rows are reduced to one.
     pub reduction: Reduction,
-    /// For each sequence of the batch, the parts that are pooled.
+    /// Parts to pool, for each sequence of the batch.
     pub parts: Vec<&'a [Part]>,
 }
 
-/// Adds the pooled states of one sequence to `out` (for maxima: raises `out` to them).
+/// Pools the states of one sequence into `out`: adds to it, or takes the maximum with it.
 pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reduction: Reduction) {
     let width = out.len();
     for part in parts {
@@ -56,7 +56,7 @@ pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reducti
     }
 }
 
-/// What a vector is before anything was pooled into it.
+/// Initial value of a pooled vector.
 pub(super) fn empty(reduction: Reduction) -> f32 {
     match reduction {
         Reduction::Sum => 0.0,

@@ -1,4 +1,4 @@
-//! A small deterministic encoder for tests: the words of a text, hashed into 16 numbers.
+//! A small deterministic encoder for tests: it hashes the words of a text to vectors of 16 numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// The shape of a small transformer, with sizes that no vector of a processor divides.
+/// Shape of a small transformer. Its sizes are not multiples of a SIMD width.
 pub fn small_shape() -> Shape {
     Shape {
         hidden: 24,
@@ -22,32 +22,32 @@ pub fn small_shape() -> Shape {
     }
 }
 
-/// The width of its vectors.
+/// Width of the vectors.
 pub const DIM: usize = 16;
 
-/// See the module. Counts what it is asked for, so that a test can tell what was not encoded again.
+/// Encoder that hashes words. It counts its calls, so a test can check that nothing is encoded twice.
 #[derive(Debug, Default)]
 pub struct HashEncoder {
-    /// Other salts are other encoders.
+    /// Different salts give different encoders.
     pub salt: u8,
-    /// Texts with this in them are refused.
+    /// Fails on texts that contain this.
     pub fail_on: Option<&'static str>,
-    /// Texts with this in them break the promise of finite vectors.
+    /// Returns a vector that is not finite for texts that contain this.
     pub not_finite_on: Option<&'static str>,
-    /// Texts and dialogues encoded so far.
+    /// Number of texts and dialogues encoded so far.
     pub encoded: AtomicUsize,
-    /// Chunks that it takes at the same time, if more than one.
+    /// Number of chunks it takes at the same time; 0 means 1.
     pub chunks_at_once: usize,
-    /// How long it takes over a chunk.
+    /// Time that encoding a chunk takes.
     pub waits: Option<std::time::Duration>,
-    /// Chunks being encoded at the moment.
+    /// Number of chunks being encoded now.
     pub now: AtomicUsize,
-    /// The largest number of chunks encoded at the same time so far.
+    /// Largest number of chunks encoded at the same time so far.
     pub most_at_once: AtomicUsize,
 }
 
 impl HashEncoder {
-    /// The vector of a text.
+    /// Returns the vector of a text.
     pub fn vector(&self, text: &str) -> [f32; DIM] {
         let mut sum = [0.0; DIM];
         for word in text.split_whitespace() {
@@ -62,7 +62,7 @@ impl HashEncoder {
         sum
     }
 
-    /// The vector of a dialogue.
+    /// Returns the vector of a dialogue.
     pub fn dialogue_vector(&self, dialogue: &Dialogue) -> [f32; DIM] {
         self.vector(&text_of(dialogue))
     }
@@ -94,9 +94,9 @@ impl HashEncoder {
 }
 
 fn text_of(dialogue: &Dialogue) -> String {
-    let said =
+    let line =
         |t: &turnwise_corpus::Turn| format!("<{}> {}", t.role.as_ref().map_or("", |r| r.as_str()), t.text);
-    dialogue.turns.iter().map(said).collect::<Vec<_>>().join(" ")
+    dialogue.turns.iter().map(line).collect::<Vec<_>>().join(" ")
 }
 
 impl Encoder for HashEncoder {

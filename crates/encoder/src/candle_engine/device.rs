@@ -1,4 +1,4 @@
-//! Devices: which there are, which is taken, and what their errors mean.
+//! Devices: selection, opening and error messages.
 
 use std::{fmt, str::FromStr};
 
@@ -7,15 +7,15 @@ use candle_core::DType;
 use crate::Precision;
 use turnwise_core::error::{Error, Result};
 
-/// Which device is asked for.
+/// Choice of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU if this build knows one and it answers, else the CPU.
+    /// A GPU if this build supports one and it can be opened; otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU by its number.
+    /// An NVIDIA GPU, by its number.
     Cuda(usize),
     /// An Apple GPU.
     Metal,
@@ -48,7 +48,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// A device that answered.
+/// An opened device.
 #[derive(Debug, Clone)]
 pub struct Device(candle_core::Device);
 
@@ -58,7 +58,7 @@ impl Device {
         Device(candle_core::Device::Cpu)
     }
 
-    /// Opens what was asked for. `Auto` gives the CPU where no GPU answers; a GPU that was named must answer.
+    /// Opens a device. `Auto` falls back to the CPU; a device chosen by name must be available.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Cpu => Ok(Device::cpu()),
@@ -79,7 +79,7 @@ impl Device {
         self.0.is_cpu()
     }
 
-    /// As candle has it.
+    /// The device as a candle type.
     pub fn inner(&self) -> &candle_core::Device {
         &self.0
     }
@@ -90,8 +90,8 @@ impl Device {
             Precision::Bf16 => Ok(DType::BF16),
             Precision::F16 => Ok(DType::F16),
             Precision::Int16 | Precision::Int8 => Err(Error::Input {
-                message: format!("{precision} is for the CPU, and this runs on {self}"),
-                hint: Some("take bf16, f16 or f32 there, or --device cpu".to_owned()),
+                message: format!("{precision} is supported only on the CPU, not on {self}"),
+                hint: Some("use bf16, f16 or f32, or --device cpu".to_owned()),
             }),
         }
     }
@@ -117,12 +117,12 @@ fn opened(choice: DeviceChoice, device: candle_core::Result<candle_core::Device>
     let feature = if choice == DeviceChoice::Metal { "metal" } else { "cuda" };
     let (message, hint) = match why {
         E::NotCompiledWithCudaSupport | E::NotCompiledWithMetalSupport => (
-            format!("this turnwise was built without {feature}"),
-            format!("build it with `cargo build --release --features {feature}`, or take --device cpu"),
+            format!("this turnwise was built without {feature} support"),
+            format!("build it with `cargo build --release --features {feature}`, or use --device cpu"),
         ),
         why => (
-            format!("{choice} does not answer: {}", why.to_string().lines().next().unwrap_or_default()),
-            "look at the driver, or take --device cpu".to_owned(),
+            format!("{choice} is not available: {}", why.to_string().lines().next().unwrap_or_default()),
+            "check the GPU driver, or use --device cpu".to_owned(),
         ),
     };
     Err(Error::Unavailable { message, hint: Some(hint) })
@@ -156,7 +156,7 @@ mod tests {
 
     #[cfg(not(feature = "cuda"))]
     #[test]
-    fn a_device_that_was_not_built_in_is_told() {
+    fn a_device_that_was_not_built_in_is_reported() {
         let error = Device::open(DeviceChoice::Cuda(0)).unwrap_err();
         assert_eq!(error.class(), turnwise_core::error::Class::Unavailable);
         assert!(error.hint().unwrap().contains("--features cuda"));

@@ -1,21 +1,21 @@
-//! Attention over sequences that lie end to end, without padding, by FlashAttention's kernels.
+//! Attention without padding, with FlashAttention kernels.
 
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::{layout::Packed, staging::Sent};
 
-/// The longest head that is given to them.
+/// Maximum head size that the kernels support.
 const MAX_HEAD: usize = 256;
 
-/// Whether the kernels are made for this.
-pub(super) fn takes(device: &Device, dtype: DType, head: usize) -> bool {
+/// Whether the kernels support this device, type and head size.
+pub(super) fn supports(device: &Device, dtype: DType, head: usize) -> bool {
     device.is_cuda()
         && matches!(dtype, DType::F16 | DType::BF16)
         && head.is_multiple_of(8)
         && head <= MAX_HEAD
 }
 
-/// `qkv` holds query, key and value side by side, one row a token; the query is scaled already.
+/// `qkv` has one row per token with the concatenated query, key and value. The query is already scaled.
 pub(super) fn attention(qkv: &Tensor, heads: usize, packed: &Packed, sent: &Sent) -> Result<Tensor> {
     let (tokens, columns) = qkv.dims2()?;
     let qkv = qkv.reshape((tokens, 3, heads, columns / 3 / heads))?;

@@ -1,34 +1,35 @@
-//! Where tokens lie: end to end for the linear layers; for attention in rows of equal length, or end to end too.
+//! Layouts of the tokens of a batch. Linear layers process all tokens without padding. Attention needs padded
+//! rows, or no padding with FlashAttention.
 
 use candle_core::{DType, Result, Tensor};
 
 use super::staging::{Indices, Numbers, Sent, Tables};
 use crate::{Batch, Part, Pool};
 
-/// Added to the scores of what is no token. Finite, and within the range of f16; its exponential is zero.
-const NO_TOKEN: f32 = -30_000.0;
+/// Added to the attention scores of padding. It is finite and in the range of f16, and its exponential is zero.
+const MASKED: f32 = -30_000.0;
 
-/// What attention sees of a batch.
+/// Layout of a batch for attention.
 pub(super) enum Layout {
-    /// The sequences as rows of equal length.
+    /// Sequences padded to rows of equal length.
     Rows(Rows),
-    /// The sequences end to end.
+    /// Sequences without padding.
     #[cfg(feature = "flash-attn")]
     Packed(Packed),
 }
 
-/// A batch's sequences as rows of equal length.
+/// Sequences of a batch, padded to rows of equal length.
 pub(super) struct Rows {
     pub(super) sequences: usize,
     pub(super) longest: usize,
-    /// Absent where all sequences have one length.
+    /// `None` if all sequences have the same length.
     ragged: Option<Ragged>,
 }
 
 struct Ragged {
-    /// For each place of each row, a token of the batch; behind a sequence's end any.
+    /// Token index for each position of each row; arbitrary for padding.
     padded: Indices,
-    /// For each token of the batch, its place in the rows.
+    /// Position in the rows for each token of the batch.
     unpadded: Indices,
     mask: Numbers,
 }
@@ -41,7 +42,7 @@ impl Rows {
             return Rows { sequences, longest, ragged: None };
         }
         let mut padded = vec![0u32; sequences * longest];
-        let mut mask = vec![NO_TOKEN; sequences * longest];
+        let mut mask = vec![MASKED; sequences * longest];
         let mut unpadded = Vec::with_capacity(batch.tokens());
         let mut token = 0;
         for (row, sequence) in batch.sequences.iter().enumerate() {
@@ -82,11 +83,11 @@ impl Rows {
     }
 }
 
-/// A batch's sequences end to end.
+/// Sequences of a batch, without padding.
 #[cfg(feature = "flash-attn")]
 pub(super) struct Packed {
     pub(super) longest: usize,
-    /// Where each sequence begins, and where the last one ends.
+    /// Start of each sequence, and end of the last one.
     pub(super) bounds: Indices,
 }
 
@@ -102,12 +103,12 @@ impl Packed {
     }
 }
 
-/// The rows that are pooled, as a table of equal length.
+/// Rows to pool, padded to a table of equal length.
 pub(super) struct Picked {
     pub(super) groups: usize,
     pub(super) longest: usize,
     rows: Indices,
-    /// Zero behind a group's end.
+    /// Weights of the rows; zero for padding.
     weights: Numbers,
 }
 
@@ -124,7 +125,7 @@ impl Picked {
                 rows.extend(part.rows.clone().map(|row| (start + row) as u32));
                 weights.resize(rows.len(), part.weight);
             }
-            // What fills up repeats a row of the group, which changes no maximum, and weighs nothing.
+            // Padding repeats a row of the group with weight zero. So it changes neither a maximum nor a sum.
             let filler = rows.get(n * longest).copied().unwrap_or(start as u32);
             rows.resize((n + 1) * longest, filler);
             weights.resize((n + 1) * longest, 0.0);

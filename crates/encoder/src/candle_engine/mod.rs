@@ -1,9 +1,10 @@
-//! A network through candle: on a GPU, and on the CPU as the reference that our own kernels are tested against.
+//! Backend that runs a network with candle, on a GPU or on the CPU. The CPU version is the reference for the
+//! tests of turnwise's own kernels.
 //!
-//! Candle's own BERT pads every sequence and turns to NaN in 16 bits (its mask multiplies infinity by zero), so the
-//! layers are ours: linear layers and norms see the tokens end to end; only attention sees rows of equal length, for
-//! which a batch should hold sequences of similar length (with the feature `flash-attn`, in 16 bits, not even that). The
-//! mask is finite.
+//! The layers are implemented here, because candle's own BERT pads every sequence and returns NaN in 16 bits:
+//! its mask multiplies infinity by zero. Here the mask is finite. Linear layers and norms process the tokens of
+//! all sequences without padding. Only attention needs rows of equal length, so a batch should contain
+//! sequences of similar length. With the feature `flash-attn` in 16 bits, attention needs no padding either.
 
 mod device;
 #[cfg(feature = "flash-attn")]
@@ -27,7 +28,7 @@ use layout::{Layout, Picked, Rows};
 use staging::{Indices, Sent, Stage, Tables};
 use turnwise_core::error::{Error, Result};
 
-/// A network on a device of candle's.
+/// A network on a candle device.
 pub struct CandleEngine {
     device: Device,
     stage: Stage,
@@ -41,12 +42,12 @@ pub struct CandleEngine {
     roles: Option<Tensor>,
     norm: Norm,
     layers: Vec<Layer>,
-    /// Held by the batch that is computed: the device's memory is meant for one.
+    /// Lock held while a batch is computed, because the device memory suffices for one batch.
     turn: Mutex<()>,
 }
 
 struct Linear {
-    /// Transposed: one row an input.
+    /// Transposed: one row per input.
     weight: Tensor,
     bias: Tensor,
 }
@@ -58,7 +59,7 @@ struct Norm {
 }
 
 struct Layer {
-    /// Query, key and value side by side; the query is scaled by `1/√d` beforehand.
+    /// Query, key and value, concatenated; the query is scaled by `1/√d` in advance.
     qkv: Linear,
     attention_output: Linear,
     attention_norm: Norm,
@@ -67,7 +68,7 @@ struct Layer {
     output_norm: Norm,
 }
 
-/// Where the tables of a batch lie among what is sent.
+/// Where the tables of a batch are in the transferred data.
 struct Plan {
     inputs: Inputs,
     layout: Layout,
@@ -82,19 +83,19 @@ struct Inputs {
 }
 
 impl CandleEngine {
-    /// Brings a network to a device.
+    /// Transfers a network to a device.
     pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
         let dtype = device.dtype(precision)?;
-        let make = Maker { device: &device, dtype, epsilon: network.shape.norm_epsilon };
+        let factory = TensorFactory { device: &device, dtype, epsilon: network.shape.norm_epsilon };
         let width = network.shape.hidden;
-        let table = |t: &network::Table| make.tensor(&t.data, (t.rows, width));
+        let table = |t: &network::Table| factory.tensor(&t.data, (t.rows, width));
         let optional = |t: &Option<network::Table>| t.as_ref().map(table).transpose();
         let e = &network.embeddings;
         let (words, positions) = (table(&e.words)?, table(&e.positions)?);
         let (types, turns, roles) = (optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?);
-        let norm = make.norm(&e.norm)?;
+        let norm = factory.norm(&e.norm)?;
         let layers =
-            network.layers.iter().map(|l| make.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
+            network.layers.iter().map(|l| factory.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
         let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
         let stage = Stage::new(device.inner()).map_err(|e| device.error(&e))?;
         Ok(CandleEngine {
@@ -118,7 +119,7 @@ impl CandleEngine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a batch needs on the device, gathered here.
+    /// Collects the data that a batch needs on the device.
     fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
         let mut tables = Tables::default();
         let plan = Plan {
@@ -131,7 +132,7 @@ impl CandleEngine {
 
     fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
         #[cfg(feature = "flash-attn")]
-        if flash::takes(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads) {
+        if flash::supports(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads) {
             return Layout::Packed(layout::Packed::new(batch, tables));
         }
         Layout::Rows(Rows::new(batch, tables))
@@ -164,7 +165,7 @@ impl CandleEngine {
         Inputs { ids, positions, columns }
     }
 
-    /// The states after each of the wanted layers.
+    /// Returns the states after each of the wanted layers.
     fn states(&self, plan: &Plan, sent: &Sent, wanted: &[usize]) -> candle_core::Result<Vec<Tensor>> {
         let mut x = self.embed(&plan.inputs, sent)?;
         let last = wanted.last().copied().unwrap_or_default();
@@ -182,19 +183,24 @@ impl CandleEngine {
 
     fn check(&self, batch: &Batch, wanted: &[usize]) -> Result<()> {
         if let Some(layer) = wanted.iter().find(|layer| **layer > self.layers.len()) {
-            return Err(Error::Internal(format!("layer {layer} of {}", self.layers.len())));
+            return Err(Error::Internal(format!(
+                "layer {layer} does not exist; the last one is {}",
+                self.layers.len()
+            )));
         }
         let words = self.words.dim(0).unwrap_or(0);
         for sequence in batch.sequences {
             if sequence.is_empty() || sequence.len() > self.max_tokens {
                 let length = sequence.len();
                 return Err(Error::Internal(format!(
-                    "a sequence of {length} tokens, of at most {}",
+                    "a sequence has {length} tokens; at least 1 and at most {} are supported",
                     self.max_tokens
                 )));
             }
             if let Some(id) = sequence.ids.iter().find(|id| **id as usize >= words) {
-                return Err(Error::data(format!("token id {id} of a model with {words} tokens")));
+                return Err(Error::data(format!(
+                    "token id {id} is out of range: the model has {words} tokens"
+                )));
             }
         }
         Ok(())
@@ -265,7 +271,7 @@ impl Backend for CandleEngine {
         self.check(batch, &layers)?;
         let (plan, tables) = self.plan(batch, wanted.pools);
         let attempt = || -> candle_core::Result<Vec<Vec<f32>>> {
-            // Sent while another batch is computed; only then comes this one's turn.
+            // The transfer runs while another batch is computed. The lock is taken after it.
             let sent = self.stage.send(tables)?;
             let _turn = self.turn();
             let states = self.states(&plan, &sent, &layers)?;
@@ -292,7 +298,7 @@ impl Backend for CandleEngine {
         let flats = attempt().map_err(|e| self.device.error(&e))?;
         let vectors = |flat| {
             Vectors::from_flat(self.shape.hidden, flat)
-                .ok_or_else(|| Error::Internal("pooling lost rows".to_owned()))
+                .ok_or_else(|| Error::Internal("pooling returned the wrong number of values".to_owned()))
         };
         flats.into_iter().map(vectors).collect()
     }
@@ -330,14 +336,14 @@ impl Norm {
     }
 }
 
-/// Makes tensors of numbers.
-struct Maker<'a> {
+/// Creates tensors on a device.
+struct TensorFactory<'a> {
     device: &'a Device,
     dtype: DType,
     epsilon: f32,
 }
 
-impl Maker<'_> {
+impl TensorFactory<'_> {
     fn tensor(&self, data: &[f32], shape: impl Into<candle_core::Shape>) -> Result<Tensor> {
         let make = || Tensor::from_slice(data, shape, self.device.inner())?.to_dtype(self.dtype);
         make().map_err(|e| self.device.error(&e))

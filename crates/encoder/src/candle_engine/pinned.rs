@@ -1,7 +1,8 @@
-//! Page-locked memory and a stream for copies: what a batch needs goes to an NVIDIA GPU while it computes another.
+//! Page-locked memory and a copy stream: data of a batch is copied to an NVIDIA GPU while another batch is
+//! computed.
 //!
-//! A slot is a block of page-locked memory and one on the device, which last. A batch holds a slot from the moment it is
-//! prepared until its vectors are read; as two batches are under way at a time, two slots come to be.
+//! A slot is a block of page-locked memory and a block on the device; both are reused. A batch holds a slot
+//! from its preparation until its vectors are read. Two batches run at a time, so two slots are created.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +14,10 @@ use candle_core::{
     },
 };
 
-/// A block is not smaller than this many numbers.
-const LEAST: usize = 64 << 10;
+/// Minimum size of a block, in numbers.
+const MIN_LENGTH: usize = 64 << 10;
 
-/// What can lie in a block.
+/// Element types of a block.
 pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {}
 impl Element for u32 {}
 impl Element for f32 {}
@@ -24,15 +25,15 @@ impl Element for f32 {}
 /// The slots of a GPU.
 pub(super) struct Pinned {
     device: Device,
-    /// Where the batches are computed.
+    /// Stream of the computations.
     main: Arc<CudaStream>,
-    /// Where their tables travel.
+    /// Stream of the copies.
     copies: Arc<CudaStream>,
     free: Mutex<Vec<Slot>>,
 }
 
 impl Pinned {
-    /// `None` on what is no NVIDIA GPU.
+    /// Returns `None` if the device is not an NVIDIA GPU.
     pub(super) fn new(device: &Device) -> Result<Option<Self>> {
         let Device::Cuda(cuda) = device else { return Ok(None) };
         let main = cuda.cuda_stream();
@@ -40,7 +41,7 @@ impl Pinned {
         Ok(Some(Pinned { device: device.clone(), main, copies, free: Mutex::default() }))
     }
 
-    /// A slot that nobody uses.
+    /// Takes a free slot, or creates one.
     pub(super) fn take(&self) -> Slot {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
@@ -57,7 +58,7 @@ pub(super) struct Slot {
     pub(super) numbers: Lane<f32>,
 }
 
-/// Memory for numbers of one kind.
+/// Memory for numbers of one type.
 pub(super) struct Lane<T>(Option<Blocks<T>>);
 
 impl<T> Default for Lane<T> {
@@ -69,16 +70,16 @@ impl<T> Default for Lane<T> {
 struct Blocks<T> {
     host: PinnedHostSlice<T>,
     device: Tensor,
-    /// The end of the last copy out of `host`.
+    /// Event after the last copy from `host`.
     copied: Option<CudaEvent>,
 }
 
 impl<T: Element> Lane<T> {
-    /// Sends values; what is computed after this waits for them on the device, not here.
+    /// Copies values to the device. Later computations wait for the copy on the device; the host does not wait.
     pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
         let blocks = match &mut self.0 {
             Some(blocks) if blocks.host.len() >= values.len() => blocks,
-            grown => grown.insert(Blocks::new(values.len().next_power_of_two().max(LEAST), pinned)?),
+            grown => grown.insert(Blocks::new(values.len().next_power_of_two().max(MIN_LENGTH), pinned)?),
         };
         blocks.send(values, pinned)?;
         blocks.device.narrow(0, 0, values.len())
@@ -87,7 +88,7 @@ impl<T: Element> Lane<T> {
 
 impl<T: Element> Blocks<T> {
     fn new(length: usize, pinned: &Pinned) -> Result<Self> {
-        // SAFETY: it holds numbers, for which any bits will do, and is written before it is read.
+        // SAFETY: the memory holds numbers, for which any bits are valid, and it is written before it is read.
         let host = unsafe { pinned.main.context().alloc_pinned(length) }.map_err(driver)?;
         let device = Tensor::zeros(length, <T as WithDType>::DTYPE, &pinned.device)?;
         Ok(Blocks { host, device, copied: None })
@@ -105,7 +106,7 @@ impl<T: Element> Blocks<T> {
     }
 }
 
-/// Fills the beginning of a tensor on the device from page-locked memory.
+/// Copies page-locked memory to the start of a tensor on the device.
 struct CopyIn<'a, T> {
     from: &'a [T],
     copies: &'a Arc<CudaStream>,
@@ -117,13 +118,13 @@ impl<T: Element> InplaceOp1 for CopyIn<'_, T> {
     }
 
     fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout) -> Result<()> {
-        candle_core::bail!("{} is for a GPU", self.name())
+        candle_core::bail!("{} is supported only on a GPU", self.name())
     }
 
     fn cuda_fwd(&self, storage: &mut CudaStorage, _: &Layout) -> Result<()> {
         let slice = storage.as_cuda_slice_mut::<T>()?;
         let mut beginning = slice.slice_mut(..self.from.len());
-        // The stream waits by itself for what the last batch still does with this memory.
+        // This memory can still be in use by the last batch; cudarc makes the copy stream wait for it.
         self.copies.memcpy_htod(self.from, &mut beginning).map_err(driver)
     }
 }

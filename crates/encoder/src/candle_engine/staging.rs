@@ -1,7 +1,8 @@
-//! A batch's small tables (token ids, places, masks, weights) on their way to the device.
+//! Transfer of the small tables of a batch (token ids, positions, masks, weights) to the device.
 //!
-//! They are gathered into two blocks, one of indices and one of numbers, and each block is sent in one go. On an NVIDIA
-//! GPU they go through page-locked memory on a stream of their own, so that they travel while another batch is computed.
+//! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy.
+//! On an NVIDIA GPU they are copied from page-locked memory on a separate stream, while another batch is
+//! computed.
 
 use std::ops::Range;
 
@@ -17,10 +18,10 @@ pub(super) struct Tables {
     numbers: Vec<f32>,
 }
 
-/// A table of indices within [`Tables`].
+/// A table of indices in [`Tables`].
 pub(super) struct Indices(Range<usize>);
 
-/// A table of numbers within [`Tables`].
+/// A table of numbers in [`Tables`].
 pub(super) struct Numbers(Range<usize>);
 
 impl Tables {
@@ -41,7 +42,7 @@ impl Tables {
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
-    /// What they lie in, to be used again when this batch is done.
+    /// Memory of the tables, returned when the batch is done.
     #[cfg(feature = "cuda")]
     slot: Option<(Slot, &'a Pinned)>,
     #[cfg(not(feature = "cuda"))]
@@ -67,7 +68,7 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// The way to a device.
+/// Transfers tables to a device.
 pub(super) struct Stage {
     device: Device,
     #[cfg(feature = "cuda")]
@@ -83,7 +84,7 @@ impl Stage {
         })
     }
 
-    /// Sends tables. Needs nothing that a batch under way holds.
+    /// Sends tables. It does not take the lock of a running batch.
     pub(super) fn send(&self, tables: Tables) -> Result<Sent<'_>> {
         #[cfg(feature = "cuda")]
         if let Some(pinned) = &self.pinned {

@@ -12,10 +12,10 @@ fn sequences() -> Vec<Sequence> {
         .collect()
 }
 
-/// Takes a tensor by its name: numbers and shape.
+/// Function that stores a tensor: name, numbers and shape.
 type Put<'a> = &'a mut dyn FnMut(String, &[f32], &[usize]);
 
-/// The BERT of candle-transformers, from the same numbers.
+/// The BERT of candle-transformers, with the same numbers.
 fn theirs(network: &Network) -> bert::BertModel {
     let mut tensors = std::collections::HashMap::new();
     let mut put = |name: String, data: &[f32], shape: &[usize]| {
@@ -79,7 +79,7 @@ fn assert_near(a: &[f32], b: &[f32], tolerance: f32) {
 }
 
 #[test]
-fn it_is_the_bert_of_candle_transformers() {
+fn it_agrees_with_the_bert_of_candle_transformers() {
     let network = Network::random(small_shape(), 3, 50, 16, 1);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let model = theirs(&network);
@@ -92,7 +92,7 @@ fn it_is_the_bert_of_candle_transformers() {
 }
 
 #[test]
-fn company_changes_nothing() {
+fn states_do_not_depend_on_other_sequences() {
     let network = Network::random(small_shape(), 2, 50, 16, 2);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let sequences = sequences();
@@ -102,7 +102,7 @@ fn company_changes_nothing() {
 }
 
 #[test]
-fn pooling_on_the_device_is_pooling_here() {
+fn pooling_on_the_device_agrees_with_pooling_on_the_host() {
     let network = Network::random(small_shape(), 3, 50, 16, 3);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let sequences = sequences();
@@ -146,7 +146,7 @@ fn pooling_on_the_device_is_pooling_here() {
 }
 
 #[test]
-fn turns_and_roles_are_added_where_a_network_has_them() {
+fn turn_embeddings_are_added_if_present() {
     let mut network = Network::random(small_shape(), 1, 50, 16, 4);
     let plain = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     network.embeddings.turns = Some(network::Table { rows: 2, data: vec![0.3; 48] });
@@ -154,7 +154,7 @@ fn turns_and_roles_are_added_where_a_network_has_them() {
     let mut sequence = Sequence::new(vec![3, 4, 5]);
     let without = all_states(&plain, &[&sequence], 1);
     sequence.turns = Some(vec![0, 1, 1]);
-    // The norm takes a constant away again, so the table's second row must differ within itself to be seen.
+    // Layer normalization removes a constant. So the second row of the table must not be constant.
     network.embeddings.turns.as_mut().unwrap().data[30] = 2.0;
     let with = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     assert_near(&all_states(&engine, &[&sequence], 1), &without, 1e-4);
@@ -163,7 +163,7 @@ fn turns_and_roles_are_added_where_a_network_has_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn invalid_sequences_and_layers_are_errors() {
     let network = Network::random(small_shape(), 1, 50, 16, 5);
     let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
     let run = |s: &Sequence, layer| engine.run(&Batch::new(&[s]), &[layer], &mut |_, _| {});

@@ -1,4 +1,4 @@
-//! `config.json`: which network of the family it is, and of which size.
+//! `config.json`: architecture and sizes of the network.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::json::Object;
 use crate::network::{Activation, Shape};
 use turnwise_core::error::{Error, Result};
 
-/// A network of the family, as `model_type` names it.
+/// Supported architectures, with their `model_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Architecture {
     /// BERT; also MiniLM, E5 and BGE.
@@ -22,7 +22,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All of them.
+    /// All supported architectures.
     pub const ALL: [Architecture; 5] = [
         Architecture::Bert,
         Architecture::Roberta,
@@ -31,7 +31,7 @@ impl Architecture {
         Architecture::DistilBert,
     ];
 
-    /// Its `model_type`.
+    /// The `model_type` in `config.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::Bert => "bert",
@@ -42,7 +42,7 @@ impl Architecture {
         }
     }
 
-    /// The class of transformers that holds the bare network.
+    /// Class name of the bare network in the library transformers.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",
@@ -53,39 +53,39 @@ impl Architecture {
         }
     }
 
-    /// Whether positions are counted from the padding id + 1.
+    /// Whether position ids start at the padding id + 1.
     pub const fn counts_from_padding(self) -> bool {
         matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)
     }
 }
 
-/// What `config.json` says.
+/// Contents of `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Which network.
+    /// Architecture of the network.
     pub architecture: Architecture,
-    /// Its sizes.
+    /// Sizes of the network.
     pub shape: Shape,
-    /// How many layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Rows of the table of words.
+    /// Number of word embeddings.
     pub words: usize,
-    /// Rows of the table of positions.
+    /// Number of position embeddings.
     pub positions: usize,
-    /// Rows of the table of segments; 0 where there is none.
+    /// Number of segment embeddings; 0 if there are none.
     pub types: usize,
-    /// The id that pads, if it is named.
+    /// Id of the padding token, if given.
     pub padding: Option<u32>,
 }
 
 impl Config {
-    /// Reads the keys, and refuses those that change the vectors in ways we do not compute.
+    /// Reads the configuration. Fails on settings that would change the vectors in an unsupported way.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
         refuse_variants(file)?;
         let distil = architecture == Architecture::DistilBert;
-        // DistilBERT has its own words for the same things, and newer files may hold both.
+        // DistilBERT has its own keys, and newer files can have both.
         let size = |own: &str, common: &str| match distil && file.get(own).is_some() {
             true => file.size(own),
             false => file.size(common),
@@ -93,12 +93,13 @@ impl Config {
         let hidden = size("dim", "hidden_size")?;
         let heads = size("n_heads", "num_attention_heads")?;
         if !hidden.is_multiple_of(heads) {
-            return Err(file.wrong(format!("{heads} heads do not divide the hidden width of {hidden}")));
+            return Err(file
+                .wrong(format!("the hidden size {hidden} is not divisible by the number of heads {heads}")));
         }
         for key in ["attention_head_size", "head_dim"] {
             if let Some(width) = file.count(key)?.filter(|w| *w != hidden / heads) {
                 return Err(file.wrong(format!(
-                    "`{key}` is {width}, and heads of a width other than {} are not supported",
+                    "`{key}` is {width}; only heads of size {} are supported",
                     hidden / heads
                 )));
             }
@@ -110,14 +111,12 @@ impl Config {
         };
         let positions = file.count("max_position_embeddings")?.unwrap_or(512);
         if positions <= first_position {
-            return Err(file.wrong(format!(
-                "`max_position_embeddings` is {positions}, which leaves no room for tokens"
-            )));
+            return Err(file.wrong(format!("`max_position_embeddings` is {positions}, which is too small")));
         }
         let epsilon = if distil { None } else { file.number("layer_norm_eps")? };
         let norm_epsilon = epsilon.unwrap_or(1e-12) as f32;
         if !(norm_epsilon > 0.0 && norm_epsilon.is_finite()) {
-            return Err(file.wrong("`layer_norm_eps` must be more than 0"));
+            return Err(file.wrong("`layer_norm_eps` must be greater than 0"));
         }
         let types = if distil { 0 } else { file.count("type_vocab_size")?.unwrap_or(2) };
         Ok(Config {
@@ -138,7 +137,7 @@ impl Config {
         })
     }
 
-    /// How many tokens a sequence may have.
+    /// Maximum number of tokens per sequence.
     pub fn max_tokens(&self) -> usize {
         self.positions - self.shape.first_position
     }
@@ -155,11 +154,11 @@ fn architecture(file: &Object) -> Result<Architecture> {
             file.wrong(format!("the architecture `{name}` is not supported")).with_hint(supported())
         });
     }
-    // Files of the first years name only the class.
+    // Old files give only the class name.
     let classes = file.get("architectures").and_then(Value::as_array);
     let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
     let Some(class) = class else {
-        return Err(file.wrong("names no architecture (`model_type` is missing)").with_hint(supported()));
+        return Err(file.wrong("no architecture (`model_type` is missing)").with_hint(supported()));
     };
     let stem = |a: Architecture| a.class().trim_end_matches("Model");
     let known = Architecture::ALL.into_iter().find(|a| {
@@ -173,7 +172,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
 fn activation(file: &Object, key: &str) -> Result<Activation> {
     match file.text(key)?.unwrap_or("gelu") {
         "gelu" | "gelu_python" => Ok(Activation::Gelu),
-        // Four spellings of one formula; they differ in rounding only.
+        // Different names of one formula, with different rounding.
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_fast" | "gelu_accurate" => {
             Ok(Activation::GeluTanh)
         }
@@ -184,24 +183,24 @@ fn activation(file: &Object, key: &str) -> Result<Activation> {
     }
 }
 
-/// A model that brings its own code is another network under a known name.
+/// Fails if the model comes with its own code, which can change the network.
 fn refuse_code(file: &Object) -> Result<()> {
     let map = file.get("auto_map").and_then(Value::as_object);
     match map.and_then(|m| m.get("AutoModel")) {
         None => Ok(()),
         Some(class) => Err(file
-            .wrong(format!("the network is computed by code that comes with the model ({class})"))
-            .with_hint("turnwise runs no code of models; choose a model without `auto_map`")),
+            .wrong(format!("the model uses its own code ({class})"))
+            .with_hint("turnwise does not run code of models; choose a model without `auto_map`")),
     }
 }
 
 fn refuse_variants(file: &Object) -> Result<()> {
     if let Some(kind) = file.text("position_embedding_type")?.filter(|k| *k != "absolute") {
-        return Err(file.wrong(format!("the position embedding `{kind}` is not supported, only `absolute`")));
+        return Err(file.wrong(format!("the position embedding `{kind}` is not supported; use `absolute`")));
     }
     for key in ["is_decoder", "add_cross_attention", "is_encoder_decoder", "relative_attention"] {
         if file.flag(key)?.unwrap_or(false) {
-            return Err(file.wrong(format!("`{key}` is on: that network is no plain encoder")));
+            return Err(file.wrong(format!("`{key}` is true: only plain encoders are supported")));
         }
     }
     let width = file.get("hidden_size").or_else(|| file.get("dim"));
@@ -215,18 +214,18 @@ fn refuse_variants(file: &Object) -> Result<()> {
             v.as_object().is_some_and(|o| o.values().all(|v| v.as_object().is_some_and(|o| o.is_empty())))
         };
         if file.get(key).is_some_and(|v| !empty(v)) {
-            return Err(file
-                .wrong(format!("`{key}` is set, and such networks are not supported"))
-                .with_hint("save the full network in 16 or 32 bits, without additions"));
+            return Err(file.wrong(format!("`{key}` is not supported")).with_hint(
+                "save the full network in 16 or 32 bits, without quantization, pruning or adapters",
+            ));
         }
     }
     Ok(())
 }
 
-/// Tells a folder that only holds additions to another model.
+/// Fails if a folder contains only an adapter for a different model.
 pub fn refuse_adapter(folder: &std::path::Path) -> Result<()> {
     if folder.join("adapter_config.json").exists() {
-        return Err(Error::data(format!("{} holds an adapter, not a whole network", folder.display()))
+        return Err(Error::data(format!("{} contains an adapter, not a complete network", folder.display()))
             .with_hint("merge it into its base model (PEFT: `merge_and_unload`), then save that"));
     }
     Ok(())

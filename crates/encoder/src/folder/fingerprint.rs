@@ -1,4 +1,4 @@
-//! The fingerprint of a model: the numbers and settings its vectors come from, not the files they lie in.
+//! Fingerprint of a model, computed from its numbers and settings. It does not depend on how they are stored.
 
 use rayon::prelude::*;
 
@@ -10,12 +10,13 @@ use super::{
 use crate::{Fingerprint, fingerprint::Fingerprinter};
 use turnwise_core::error::Result;
 
-/// Numbers that are hashed at a time, so that one large table is the work of all cores.
+/// Numbers hashed at a time. Chunks let all cores share the work on a large table.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// What an index remembers of the model. It is the same for other names of tensors, other files and number types
-    /// that hold the same numbers, and another folder; and another one for every other change of the vectors.
+    /// Fingerprint of the model, which identifies it in an index. It does not depend on the folder, the names
+    /// of tensors, the split into files, or number types with the same values. Every other change that affects
+    /// the vectors changes it.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

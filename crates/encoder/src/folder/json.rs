@@ -1,4 +1,4 @@
-//! The small JSON files of a model folder, read with the file, line and key in every complaint.
+//! JSON files of a model folder. Error messages have the file, line and key.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// A file that holds one JSON object.
+/// A file with one JSON object.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
     path: PathBuf,
@@ -18,17 +18,17 @@ pub struct Object {
 }
 
 impl Object {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match parse::<Value>(path)? {
             None => Ok(None),
             Some(Value::Object(values)) => Ok(Some(Object { path: path.to_owned(), values })),
-            Some(_) => Err(Error::data(format!("{}: must hold one JSON object", path.display()))
-                .with_hint("the file belongs to something else; fetch the model again")),
+            Some(_) => Err(Error::data(format!("{}: must contain one JSON object", path.display()))
+                .with_hint("download the model again")),
         }
     }
 
-    /// Where it was read.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -38,17 +38,17 @@ impl Object {
         &self.values
     }
 
-    /// The value of a key; `null` counts as absent.
+    /// Returns the value of a key; `null` counts as missing.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key).filter(|v| !v.is_null())
     }
 
-    /// A whole number that is not negative.
+    /// Returns a non-negative integer.
     pub fn count(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// A whole number that must be there and not be 0.
+    /// Returns a positive integer; fails if the key is missing.
     pub fn size(&self, key: &str) -> Result<usize> {
         match self.count(key)? {
             Some(n) if n > 0 => Ok(n),
@@ -57,22 +57,22 @@ impl Object {
         }
     }
 
-    /// Any number.
+    /// Returns a number.
     pub fn number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a number", Value::as_f64)
     }
 
-    /// True or false.
+    /// Returns a Boolean.
     pub fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", Value::as_bool)
     }
 
-    /// A text.
+    /// Returns a string.
     pub fn text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a text", Value::as_str)
     }
 
-    /// A complaint about this file.
+    /// Error about this file.
     pub fn wrong(&self, what: impl std::fmt::Display) -> Error {
         Error::data(format!("{}: {what}", self.path.display()))
     }
@@ -84,18 +84,18 @@ impl Object {
         convert: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        convert(value).map(Some).ok_or_else(|| self.wrong(format!("`{key}` must be {kind}, and is {value}")))
+        convert(value).map(Some).ok_or_else(|| self.wrong(format!("`{key}` must be {kind}, but is {value}")))
     }
 }
 
-/// Reads and parses a JSON file; `None` if there is none.
+/// Reads and parses a JSON file; `None` if it does not exist.
 pub fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let bytes = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.at("read", path)?,
     };
     serde_json::from_slice(&bytes).map(Some).map_err(|e| {
-        Error::data(format!("{}:{}: not the JSON it should be: {e}", path.display(), e.line()))
-            .with_hint("the file is damaged or cut; fetch the model again")
+        Error::data(format!("{}:{}: invalid JSON: {e}", path.display(), e.line()))
+            .with_hint("the file is damaged or truncated; download the model again")
     })
 }

@@ -1,7 +1,8 @@
-//! A model on disk, in the layout of Hugging Face and sentence-transformers.
+//! Model folders in the layout of Hugging Face and sentence-transformers.
 //!
-//! [`ModelFolder::open`] reads the small files and the headers of the weights and refuses whatever would give other
-//! vectors than the model's own; [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large ones.
+//! [`ModelFolder::open`] reads the small files and the headers of the weights. It fails on settings that
+//! turnwise does not support, because they would change the vectors. [`ModelFolder::network`] and
+//! [`ModelFolder::tokenizer`] read the large files.
 
 mod config;
 mod fingerprint;
@@ -30,7 +31,7 @@ pub use tokenizer::{Specials, TokenizedText, Tokenizer};
 use crate::Network;
 use turnwise_core::error::{Error, Result};
 
-/// A model in a folder, opened and checked.
+/// A model folder, opened and checked.
 #[derive(Debug)]
 pub struct ModelFolder {
     path: PathBuf,
@@ -43,12 +44,12 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Opens a folder; quick, whatever the size of the model.
+    /// Opens a folder. Fast for models of any size.
     pub fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             let what = if path.exists() { "is a file, not the folder of a model" } else { "does not exist" };
             return Err(Error::input(format!("{} {what}", path.display())).with_hint(
-                "give the folder that holds config.json, or the name of a model (`turnwise model list`)",
+                "use the folder that contains config.json, or the name of a model (see `turnwise model list`)",
             ));
         }
         let modules = modules::Modules::read(path)?;
@@ -56,19 +57,20 @@ impl ModelFolder {
         config::refuse_adapter(inner)?;
         let config = json::Object::read(&inner.join("config.json"))?;
         let config = config.ok_or_else(|| {
-            Error::input(format!("{} holds no model: there is no config.json", inner.display()))
-                .with_hint("give the folder that holds config.json, model.safetensors and tokenizer.json")
+            Error::input(format!("{} contains no model: config.json is missing", inner.display()))
+                .with_hint("use the folder that contains config.json, model.safetensors and tokenizer.json")
         })?;
         let config = Config::new(&config)?;
-        // Without a list of modules sentence-transformers takes the folder as transformers' own, and does not look for
-        // its own settings there.
+        // Without modules.json, sentence-transformers treats the folder as a plain transformers model and
+        // ignores its own settings there.
         let sentence = match modules.listed {
             true => sentence::Settings::read(inner)?,
             false => sentence::Settings::default(),
         };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
-        // As sentence-transformers decides, except that it fails later on what exceeds the positions.
+        // The same rule as in sentence-transformers, which however fails later if the limit exceeds the
+        // positions.
         let wanted = match sentence.max_tokens {
             Some(wanted) => wanted,
             None => tokenizer.max_tokens()?.unwrap_or(usize::MAX).min(config.positions),
@@ -76,7 +78,7 @@ impl ModelFolder {
         if wanted > config.max_tokens() {
             let most = config.max_tokens();
             notices.push(format!(
-                "its settings allow {wanted} tokens, and it has positions for {most}: {most} it is"
+                "the settings allow {wanted} tokens, but the model has only {most} positions; using {most}"
             ));
         }
         let max_tokens = wanted.min(config.max_tokens());
@@ -87,64 +89,64 @@ impl ModelFolder {
         Ok(ModelFolder { path: path.to_owned(), config, weights, layout, pipeline, tokenizer, notices })
     }
 
-    /// Reads the parameters; every number is finite.
+    /// Reads the parameters. Fails if a number is not finite.
     pub fn network(&self) -> Result<Network> {
         self.layout.read(&self.config, &self.weights)
     }
 
-    /// Reads the tokenizer, and checks that it fits the network.
+    /// Reads the tokenizer and checks that it fits the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
 
-    /// What stands before and after the network.
+    /// Pooling, final steps, prompts and limits of the model.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// The same network with something else before and after it.
+    /// Replaces the pipeline and keeps the network.
     pub fn with_pipeline(self, pipeline: Pipeline) -> Self {
         ModelFolder { pipeline, ..self }
     }
 
-    /// What `config.json` says.
+    /// Contents of `config.json`.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Which network of the family.
+    /// Architecture of the network.
     pub fn architecture(&self) -> Architecture {
         self.config.architecture
     }
 
-    /// How many tokens a text may have, special ones included.
+    /// Maximum number of tokens per text, with special tokens.
     pub fn max_tokens(&self) -> usize {
         self.pipeline.max_tokens
     }
 
-    /// The width of its vectors.
+    /// Width of the vectors.
     pub fn dim(&self) -> usize {
         self.pipeline.dim(self.config.shape.hidden)
     }
 
-    /// The name of the folder.
+    /// Name of the folder.
     pub fn name(&self) -> String {
         name_of(&self.path)
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What people should know: where files are silent or disagree, and what was done.
+    /// Notices about missing or contradictory settings, and the choice that was made.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 }
 
-/// What a model in a folder is called: as the folder is. One that training has left, which is called as all such are, has
-/// the run's name before it.
+/// Name of a model folder: the name of the folder. For the output of a training run, the name of the run is
+/// added in front.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();

@@ -1,4 +1,4 @@
-//! `modules.json` and what it names: from files to a [`Pipeline`].
+//! Reads `modules.json` and the modules' files into a [`Pipeline`].
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,16 +12,16 @@ use super::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// The modules of a model, before their files are read.
+/// Modules of a model, before their files are read.
 #[derive(Debug)]
 pub struct Modules {
-    /// Whether there is a list of them.
+    /// Whether the folder has a `modules.json`.
     pub listed: bool,
-    /// The folder of the network, its weights and its tokenizer.
+    /// Folder of the network with its weights and its tokenizer.
     pub transformer: PathBuf,
     pooling: Option<PathBuf>,
     steps: Vec<(Kind, PathBuf)>,
-    /// What people should know.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }
 
@@ -41,9 +41,9 @@ impl Kind {
         (Kind::Normalize, "Normalize"),
     ];
 
-    /// Old files say `sentence_transformers.models.Pooling`, new ones
-    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`; a class outside that package is
-    /// somebody's own code, whatever it is called.
+    /// Old files use `sentence_transformers.models.Pooling`, new ones
+    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. A class outside that package is
+    /// custom code, whatever its name.
     fn of(class: &str) -> Option<Kind> {
         let name = class.strip_prefix("sentence_transformers.")?.rsplit('.').next()?;
         Kind::ALL.into_iter().find(|(_, known)| *known == name).map(|(kind, _)| kind)
@@ -58,12 +58,13 @@ struct Module {
 }
 
 impl Modules {
-    /// Reads `modules.json`; without one it is the network and a mean, as in sentence-transformers.
+    /// Reads `modules.json`. Without it, the model is the network with mean pooling, as in
+    /// sentence-transformers.
     pub fn read(folder: &Path) -> Result<Self> {
         let file = folder.join("modules.json");
         let Some(modules) = json::parse::<Vec<Module>>(&file)? else {
-            let notice = "there is no modules.json: the vectors of the tokens are averaged, as \
-                          sentence-transformers does with such a folder";
+            let notice = "modules.json is missing: using mean pooling, as \
+                          sentence-transformers does for such a folder";
             return Ok(Modules {
                 listed: false,
                 transformer: folder.to_owned(),
@@ -83,16 +84,14 @@ impl Modules {
             found.push((
                 kind,
                 inside(folder, &module.path)
-                    .ok_or_else(|| wrong(format!("the path `{}` leads out of the folder", module.path)))?,
+                    .ok_or_else(|| wrong(format!("the path `{}` is outside the folder", module.path)))?,
             ));
         }
         let mut found = found.into_iter();
         let (Some((Kind::Transformer, transformer)), Some((Kind::Pooling, pooling))) =
             (found.next(), found.next())
         else {
-            return Err(
-                wrong("the modules are not in an order that is supported".to_owned()).with_hint(order)
-            );
+            return Err(wrong("the order of the modules is not supported".to_owned()).with_hint(order));
         };
         let steps: Vec<_> = found.collect();
         if steps.iter().any(|(kind, _)| matches!(kind, Kind::Transformer | Kind::Pooling)) {
@@ -101,7 +100,7 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
-    /// Reads what follows the network.
+    /// Reads the modules after the network.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
         let pooling = match &self.pooling {
             Some(path) => pooling(path, hidden)?,
@@ -115,7 +114,7 @@ impl Modules {
                 width = dense.outputs;
                 steps.push(Step::Dense(dense));
             } else {
-                // Old versions wrote no folder for it.
+                // Old versions wrote no folder for this module.
                 if let Some(file) = Object::read(&path.join("config.json"))? {
                     only_sentences(&file)?;
                 }
@@ -125,8 +124,8 @@ impl Modules {
         let file = Object::read(&folder.join("config_sentence_transformers.json"))?.unwrap_or_default();
         if let Some(kind) = file.text("model_type")?.filter(|kind| *kind != "SentenceTransformer") {
             return Err(file
-                .wrong(format!("the model is a {kind}, which does not give one vector a text"))
-                .with_hint("choose a SentenceTransformer"));
+                .wrong(format!("the model is a {kind}, which does not produce one vector per text"))
+                .with_hint("use a SentenceTransformer"));
         }
         let truncate_dim = file.count("truncate_dim")?;
         if truncate_dim == Some(0) {
@@ -143,7 +142,7 @@ impl Modules {
     }
 }
 
-/// A module's folder; `None` if the path leads elsewhere.
+/// Folder of a module; `None` if the path is outside the model's folder.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let plain = path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
@@ -153,8 +152,8 @@ fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
 fn required(folder: &Path) -> Result<Object> {
     let path = folder.join("config.json");
     Object::read(&path)?.ok_or_else(|| {
-        Error::data(format!("{} is missing, and modules.json names its folder", path.display()))
-            .with_hint("fetch the model again, all of its files")
+        Error::data(format!("{} is missing, but its folder is listed in modules.json", path.display()))
+            .with_hint("download all files of the model again")
     })
 }
 
@@ -162,7 +161,9 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
     let file = required(folder)?;
     for key in ["word_embedding_dimension", "embedding_dimension"] {
         if let Some(width) = file.count(key)?.filter(|w| *w != hidden) {
-            return Err(file.wrong(format!("`{key}` is {width}, and the network's hidden width is {hidden}")));
+            return Err(
+                file.wrong(format!("`{key}` is {width}, but the hidden size of the network is {hidden}"))
+            );
         }
     }
     let named = |name: &str| {
@@ -178,13 +179,17 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
         Some(Value::Array(names)) if !names.is_empty() => {
             names.iter().map(|n| named(n.as_str().unwrap_or("?"))).collect::<Result<_>>()?
         }
-        Some(other) => return Err(file.wrong(format!("`pooling_mode` must name modes, and is {other}"))),
+        Some(other) => {
+            return Err(
+                file.wrong(format!("`pooling_mode` must be a mode or a list of modes, but is {other}"))
+            );
+        }
         None => flagged(&file)?,
     };
     Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
 }
 
-/// The modes that an old file switches on one by one; the mean if none is on.
+/// Pooling modes enabled by flags in old files; mean pooling if none is enabled.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {
@@ -221,13 +226,11 @@ fn dense(folder: &Path, width: usize) -> Result<Dense> {
     let file = required(folder)?;
     only_sentences(&file)?;
     if file.flag("use_residual")?.unwrap_or(false) {
-        return Err(file.wrong("`use_residual` is on, and dense layers with a residual are not supported"));
+        return Err(file.wrong("`use_residual` is true; dense layers with a residual are not supported"));
     }
     let (inputs, outputs) = (file.size("in_features")?, file.size("out_features")?);
     if inputs != width {
-        return Err(
-            file.wrong(format!("`in_features` is {inputs}, and what comes before it is {width} wide"))
-        );
+        return Err(file.wrong(format!("`in_features` is {inputs}, but its input has {width} dimensions")));
     }
     let weights = Weights::open(folder)?;
     let bias = match file.flag("bias")?.unwrap_or(true) {
@@ -244,7 +247,7 @@ fn dense(folder: &Path, width: usize) -> Result<Dense> {
 }
 
 fn activation(file: &Object) -> Result<DenseActivation> {
-    // The default of the class, for files of before the key.
+    // The default of the class, for files older than the key.
     let Some(class) = file.text("activation_function")? else { return Ok(DenseActivation::Tanh) };
     let last = |class: &'static str| class.rsplit('.').next().unwrap_or(class);
     let known = DenseActivation::ALL.into_iter().find(|a| {
@@ -253,7 +256,7 @@ fn activation(file: &Object) -> Result<DenseActivation> {
     known.ok_or_else(|| {
         let known = DenseActivation::ALL.map(|a| last(a.class())).join(", ");
         file.wrong(format!("the activation `{class}` is not supported"))
-            .with_hint(format!("supported are PyTorch's {known}"))
+            .with_hint(format!("supported: PyTorch's {known}"))
     })
 }
 
@@ -270,18 +273,18 @@ fn prompts(file: &Object) -> Result<Prompts> {
                     Value::Null => "",
                     Value::String(text) => text,
                     other => {
-                        return Err(file.wrong(format!("the prompt `{name}` must be a text, and is {other}")));
+                        return Err(file.wrong(format!("the prompt `{name}` must be a text, but is {other}")));
                     }
                 };
                 prompts.texts.insert(name.clone(), text.to_owned());
             }
         }
-        Some(other) => return Err(file.wrong(format!("`prompts` must hold texts by name, and is {other}"))),
+        Some(other) => return Err(file.wrong(format!("`prompts` must map names to texts, but is {other}"))),
     }
     prompts.default = file.text("default_prompt_name")?.map(str::to_owned);
     match &prompts.default {
         Some(name) if !prompts.texts.contains_key(name) => {
-            Err(file.wrong(format!("`default_prompt_name` is `{name}`, and there is no such prompt")))
+            Err(file.wrong(format!("`default_prompt_name` is `{name}`, but this prompt does not exist")))
         }
         _ => Ok(prompts),
     }

@@ -1,4 +1,4 @@
-//! From the tensors of a folder to a [`Network`].
+//! Reads the tensors of a folder into a [`Network`].
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,18 +12,18 @@ use super::{
 use crate::Network;
 use turnwise_core::error::{Error, Result};
 
-/// Where each parameter of a network lies in the files, with the shapes found right.
+/// Location of each parameter in the weight files, with checked shapes.
 #[derive(Debug)]
 pub struct Layout {
     counts: Counts,
-    /// In the order of [`parameters::list`], with the names in the files.
+    /// Parameters in the order of [`parameters::list`], with their names in the files.
     places: Vec<(Parameter, String)>,
-    /// What the files hold besides that people should know of.
+    /// Notices about unused tensors.
     pub notices: Vec<String>,
 }
 
 impl Layout {
-    /// Finds every parameter the configuration asks for.
+    /// Finds every parameter required by the configuration.
     pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
         let names = Names::new(config.architecture, weights)?;
         let rows = |name: &str| {
@@ -46,7 +46,7 @@ impl Layout {
                 Ok((parameter, name))
             })
             .collect::<Result<_>>()?;
-        let notices = names.others(config, &places)?;
+        let notices = names.unused(config, &places)?;
         Ok(Layout { counts, places, notices })
     }
 
@@ -62,21 +62,21 @@ impl Layout {
         })
     }
 
-    /// The parameters and their tensors, in order.
+    /// Parameters and their tensors, in order.
     pub fn tensors<'a>(&'a self, weights: &'a Weights) -> Result<Vec<(&'a Parameter, Tensor<'a>)>> {
         self.places.iter().map(|(p, name)| Ok((p, weights.expect(name, &p.dims)?))).collect()
     }
 }
 
-/// How the files of one model spell the names of parameters.
+/// Parameter names as names_in_file in the files of a model.
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Canonical spelling (new names of norms, no prefix) to the spelling in the file.
-    spelled: BTreeMap<String, &'a str>,
+    /// Maps the canonical name (new names of norms, no prefix) to the name in the file.
+    names_in_file: BTreeMap<String, &'a str>,
 }
 
-/// What may stand in front of a name: the classes that wrap the bare network.
+/// Possible prefixes of parameter names, from classes that wrap the bare network.
 const WRAPPERS: [&str; 10] = [
     "bert",
     "roberta",
@@ -100,16 +100,16 @@ impl<'a> Names<'a> {
             weights.names().filter_map(|n| n.strip_suffix(WORDS)).filter(|prefix| known(prefix)).collect();
         let prefix = match found[..] {
             [prefix] => prefix.to_owned(),
-            // Reported as a missing tensor, with the nearest name.
+            // Reported later as a missing tensor, with the most similar name.
             [] => String::new(),
             [first, second, ..] => {
                 return Err(Error::data(format!(
-                    "the weights hold two networks, under `{first}{WORDS}` and `{second}{WORDS}`"
+                    "the weights contain two networks, with `{first}{WORDS}` and `{second}{WORDS}`"
                 ))
-                .with_hint("save the one that encodes texts by itself"));
+                .with_hint("save only the network that encodes texts"));
             }
         };
-        let spelled = weights.names().filter_map(|name| {
+        let names_in_file = weights.names().filter_map(|name| {
             let bare = name.strip_prefix(prefix.as_str())?;
             Some((
                 bare.replace("LayerNorm.gamma", "LayerNorm.weight")
@@ -117,28 +117,29 @@ impl<'a> Names<'a> {
                 name,
             ))
         });
-        Ok(Names { architecture, spelled: spelled.collect(), prefix })
+        Ok(Names { architecture, names_in_file: names_in_file.collect(), prefix })
     }
 
-    /// The name in the file; where it has none, the name it should have.
+    /// Name in the file; if the tensor is missing, the expected name.
     fn in_file(&self, name: &str) -> String {
         let own = parameters::name_in(self.architecture, name);
-        match self.spelled.get(&own) {
-            Some(spelled) => (*spelled).to_owned(),
+        match self.names_in_file.get(&own) {
+            Some(names_in_file) => (*names_in_file).to_owned(),
             None => format!("{}{own}", self.prefix),
         }
     }
 
-    /// Looks at what is left. Heads and poolers do not touch the hidden states; a tensor inside the embeddings or
-    /// layers that we have no place for would, so that leaving it out gives other vectors than were trained.
-    fn others(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
+    /// Checks the unused tensors. Heads and poolers do not affect the hidden states and are ignored. An unknown
+    /// tensor in the embeddings or layers is an error, because without it the vectors would differ from the
+    /// trained ones.
+    fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
         let used: std::collections::HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {
             Architecture::DistilBert => "transformer.layer.",
             _ => "encoder.layer.",
         };
         let mut above = 0;
-        for (bare, name) in self.spelled.iter().filter(|(_, name)| !used.contains(*name)) {
+        for (bare, name) in self.names_in_file.iter().filter(|(_, name)| !used.contains(*name)) {
             let inside = ["embeddings.", "encoder.", "transformer."].iter().any(|p| bare.starts_with(p));
             let buffer = ["position_ids", "token_type_ids"].iter().any(|b| bare.ends_with(b));
             let number = bare.strip_prefix(layer).and_then(|r| r.split('.').next()?.parse::<usize>().ok());
@@ -146,10 +147,10 @@ impl<'a> Names<'a> {
                 Some(number) if number >= config.layers => above = above.max(number + 1),
                 _ if inside && !buffer => {
                     return Err(Error::data(format!(
-                        "the weights hold `{name}`, which has no place in the architecture `{}`",
+                        "the weights contain `{name}`, which the architecture `{}` does not support",
                         self.architecture.name()
                     ))
-                    .with_hint("leaving it out would give other vectors than the model was trained for"));
+                    .with_hint("without this tensor the vectors would be wrong; use a different model"));
                 }
                 _ => {}
             }
@@ -157,7 +158,7 @@ impl<'a> Names<'a> {
         Ok(match above {
             0 => Vec::new(),
             n => vec![format!(
-                "the weights hold {n} layers and config.json asks for {}: those above are left out",
+                "the weights have {n} layers, but config.json has {}; the last ones are ignored",
                 config.layers
             )],
         })

@@ -1,42 +1,42 @@
-//! Every parameter of a network, in one order and under one name: BERT's.
+//! All parameters of a network, in a fixed order and with BERT's names.
 
 use crate::network::{Embeddings, Layer, Linear, Network, Norm, Shape, Table};
 use turnwise_core::error::{Error, Result};
 
 use super::config::Architecture;
 
-/// A parameter's name and form.
+/// Name and shape of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
-    /// BERT's name for it.
+    /// BERT's name of the parameter.
     pub name: String,
-    /// Rows and columns, or the length.
+    /// Shape: rows and columns, or the length.
     pub dims: Vec<usize>,
 }
 
-/// How many rows the tables have, and how many layers there are.
+/// Numbers of embeddings and layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// By token id.
+    /// Number of word embeddings.
     pub words: usize,
-    /// By position.
+    /// Number of position embeddings.
     pub positions: usize,
-    /// By segment.
+    /// Number of segment embeddings.
     pub types: Option<usize>,
-    /// By turn.
+    /// Number of turn embeddings.
     pub turns: Option<usize>,
-    /// By role.
+    /// Number of role embeddings.
     pub roles: Option<usize>,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
 }
 
 const WORDS: &str = "embeddings.word_embeddings.weight";
 const POSITIONS: &str = "embeddings.position_embeddings.weight";
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
-/// The table of turns, where there is one.
+/// Name of the turn embeddings, which are optional.
 pub const TURNS: &str = "embeddings.turn_embeddings.weight";
-/// The table of roles, where there is one.
+/// Name of the role embeddings, which are optional.
 pub const ROLES: &str = "embeddings.role_embeddings.weight";
 const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
 
@@ -49,7 +49,7 @@ const INTERMEDIATE: &str = "intermediate.dense";
 const OUTPUT: &str = "output.dense";
 const OUTPUT_NORM: &str = "output.LayerNorm";
 
-/// DistilBERT's names for the parts of a layer.
+/// DistilBERT's names of the parts of a layer.
 const DISTIL: [(&str, &str); 8] = [
     (QUERY, "attention.q_lin"),
     (KEY, "attention.k_lin"),
@@ -61,7 +61,7 @@ const DISTIL: [(&str, &str); 8] = [
     (OUTPUT_NORM, "output_layer_norm"),
 ];
 
-/// The name that files of an architecture use, without a prefix.
+/// Name of a parameter in files of an architecture, without a prefix.
 pub fn name_in(architecture: Architecture, name: &str) -> String {
     let distil = || {
         let (number, part) = name.strip_prefix("encoder.layer.")?.split_once('.')?;
@@ -75,7 +75,7 @@ pub fn name_in(architecture: Architecture, name: &str) -> String {
     }
 }
 
-/// All parameters of a network of these sizes.
+/// Lists all parameters of a network with these sizes.
 pub fn list(shape: &Shape, counts: &Counts) -> Vec<Parameter> {
     let mut all = Vec::new();
     let mut list = |name: String, dims: Vec<usize>| all.push(Parameter { name, dims });
@@ -129,7 +129,7 @@ fn part(layer: usize, name: &str) -> String {
 
 type Take<'a> = dyn FnMut(&str) -> Result<Vec<f32>> + 'a;
 
-/// Builds a network of parameters that `take` gives by name.
+/// Builds a network from parameters; `take` returns a parameter by name.
 pub fn assemble(shape: &Shape, counts: &Counts, take: &mut Take) -> Result<Network> {
     let (h, i) = (shape.hidden, shape.intermediate);
     let layers = (0..counts.layers).map(|layer| {
@@ -169,7 +169,7 @@ fn norm(name: &str, take: &mut Take) -> Result<Norm> {
     Ok(Norm { weight: take(&format!("{name}.weight"))?, bias: take(&format!("{name}.bias"))? })
 }
 
-/// The numbers of all parameters of a network, in the order of [`list`].
+/// Returns the numbers of all parameters of a network, in the order of [`list`].
 pub fn of(network: &Network) -> Vec<(Parameter, &[f32])> {
     let e = &network.embeddings;
     let rows = |table: &Option<Table>| table.as_ref().map(|t| t.rows);

@@ -1,4 +1,4 @@
-//! What makes one vector of a network's hidden states, as a model's files say.
+//! The pipeline around a network: pooling, final steps, prompts and limits, as configured in a model's files.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::{Error, Result};
 
-/// What stands before and after the network.
+/// Settings of a model before and after the network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
-    /// How the vectors of the tokens become one.
+    /// How token vectors are reduced to one vector.
     pub pooling: Pooling,
-    /// What happens to that one, in this order.
+    /// Steps applied to the pooled vector, in this order.
     pub steps: Vec<Step>,
-    /// What is put in front of a text.
+    /// Texts added before a text.
     pub prompts: Prompts,
-    /// Tokens a text may have, special ones included.
+    /// Maximum number of tokens per text, with special tokens.
     pub max_tokens: usize,
-    /// How vectors are meant to be compared (`cosine`, `dot`, …), where the model says so.
+    /// Similarity function recommended by the model (`cosine`, `dot`, …), if given.
     pub similarity: Option<String>,
-    /// To how many numbers vectors are to be cut at the end, where the model says so.
+    /// Number of dimensions to truncate vectors to, if given.
     pub truncate_dim: Option<usize>,
 }
 
 impl Pipeline {
-    /// The width of the vectors, for a network of that hidden width.
+    /// Width of the vectors, for a network with this hidden size.
     pub fn dim(&self, hidden: usize) -> usize {
         let pooled = hidden * self.pooling.modes.len();
         let last = self.steps.iter().rev().find_map(|step| match step {
@@ -35,32 +35,32 @@ impl Pipeline {
         self.truncate_dim.map_or(dim, |cut| cut.min(dim))
     }
 
-    /// Whether the vectors have length 1 before they are cut.
+    /// Whether the vectors have length 1 before truncation.
     pub fn normalizes(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Normalize))
     }
 }
 
-/// How the vectors of the tokens become one.
+/// How token vectors are reduced to one vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pooling {
-    /// The results of several modes stand side by side, in this order.
+    /// Pooling modes; their results are concatenated in this order.
     pub modes: Vec<PoolingMode>,
-    /// Whether the tokens of a prompt (and what stands before it) take part.
+    /// Whether the tokens of a prompt (and the special tokens before it) are pooled.
     pub include_prompt: bool,
 }
 
-/// One way to pool.
+/// A pooling mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolingMode {
     /// The first token.
     Cls,
-    /// The largest of each column.
+    /// The maximum of each column.
     Max,
     /// The mean.
     Mean,
-    /// The sum, divided by the root of the number of tokens.
+    /// The sum, divided by the square root of the number of tokens.
     MeanSqrtLen,
     /// The mean with weights 1, 2, 3, … by position.
     WeightedMean,
@@ -69,7 +69,7 @@ pub enum PoolingMode {
 }
 
 impl PoolingMode {
-    /// All of them, in the order in which sentence-transformers joins those that old files switch on by flags.
+    /// All modes, in the order in which sentence-transformers concatenates modes enabled by flags.
     pub const ALL: [PoolingMode; 6] = [
         PoolingMode::Cls,
         PoolingMode::Max,
@@ -79,7 +79,7 @@ impl PoolingMode {
         PoolingMode::LastToken,
     ];
 
-    /// Its name in the files.
+    /// Name in the model's files.
     pub const fn name(self) -> &'static str {
         match self {
             PoolingMode::Cls => "cls",
@@ -91,7 +91,7 @@ impl PoolingMode {
         }
     }
 
-    /// The key that switches it on in files of old versions.
+    /// Key that enables the mode in files of old versions.
     pub const fn flag(self) -> &'static str {
         match self {
             PoolingMode::Cls => "pooling_mode_cls_token",
@@ -104,12 +104,12 @@ impl PoolingMode {
     }
 }
 
-/// What happens to a pooled vector.
+/// A step applied to a pooled vector.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// A linear layer and a function.
+    /// A linear layer with an activation function.
     Dense(Dense),
-    /// To length 1.
+    /// Scaling to length 1.
     Normalize,
 }
 
@@ -120,15 +120,15 @@ pub struct Dense {
     pub inputs: usize,
     /// Width of the result.
     pub outputs: usize,
-    /// `outputs` rows of `inputs`.
+    /// `outputs` rows of `inputs` numbers.
     pub weight: Vec<f32>,
-    /// One number an output.
+    /// One number per output.
     pub bias: Option<Vec<f32>>,
     /// `f`.
     pub activation: DenseActivation,
 }
 
-/// The function of a dense layer.
+/// Activation function of a dense layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseActivation {
     /// None.
@@ -146,7 +146,7 @@ pub enum DenseActivation {
 }
 
 impl DenseActivation {
-    /// All of them.
+    /// All activation functions.
     pub const ALL: [DenseActivation; 6] = [
         DenseActivation::Identity,
         DenseActivation::Tanh,
@@ -156,7 +156,7 @@ impl DenseActivation {
         DenseActivation::Silu,
     ];
 
-    /// The class of PyTorch that stands for it in the files.
+    /// Name of the PyTorch class in the model's files.
     pub const fn class(self) -> &'static str {
         match self {
             DenseActivation::Identity => "torch.nn.modules.linear.Identity",
@@ -169,17 +169,17 @@ impl DenseActivation {
     }
 }
 
-/// What a model wants in front of texts.
+/// Prompts of a model, which are added before texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompts {
-    /// By name; `query` and `document` are always there, if only as nothing.
+    /// Prompts by name. `query` and `document` always exist, but can be empty.
     pub texts: BTreeMap<String, String>,
-    /// The name of the one that is used if none is asked for.
+    /// Name of the default prompt.
     pub default: Option<String>,
 }
 
 impl Prompts {
-    /// The prompt of that name; without a name the default one; nothing if there is none.
+    /// Returns the prompt with a name; without a name, the default prompt; empty if there is none.
     pub fn text(&self, name: Option<&str>) -> Result<&str> {
         match name {
             Some(name) => match self.texts.get(name) {

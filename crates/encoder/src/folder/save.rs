@@ -1,4 +1,4 @@
-//! Writing a model, so that it opens here and in sentence-transformers and gives the same vectors.
+//! Saving of a model. turnwise and sentence-transformers can open it and compute the same vectors.
 
 use std::{
     borrow::Cow,
@@ -22,80 +22,80 @@ use turnwise_core::{
     files,
 };
 
-/// What makes up a model that is to be saved.
+/// A model to save.
 #[derive(Debug, Clone, Copy)]
 pub struct SavedModel<'a> {
-    /// The parameters.
+    /// Parameters of the network.
     pub network: &'a Network,
-    /// Under which names they are written.
+    /// Architecture, which determines the names of the parameters.
     pub architecture: Architecture,
-    /// What stands before and after the network.
+    /// Pipeline around the network.
     pub pipeline: &'a Pipeline,
-    /// Its tokenizer.
+    /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// What it was made of, for people: the name of the model that was trained further.
+    /// Name of the model that this model was trained from, for information.
     pub base: Option<&'a str>,
 }
 
-/// Writes the model into a new folder. It is written beside it first and then renamed: the folder is whole, or not
-/// there.
+/// Writes the model to a new folder. It is written to a temporary folder and then renamed, so the folder is
+/// never incomplete.
 pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
-    let taken = |entries: fs::ReadDir| entries.count() > 0;
-    if path.exists() && !fs::read_dir(path).is_ok_and(|entries| !taken(entries)) {
-        return Err(Error::input(format!("{} exists already", path.display()))
-            .with_hint("name another folder, or remove that one"));
+    let not_empty = |entries: fs::ReadDir| entries.count() > 0;
+    if path.exists() && !fs::read_dir(path).is_ok_and(|entries| !not_empty(entries)) {
+        return Err(Error::input(format!("{} already exists", path.display()))
+            .with_hint("choose another folder, or remove that one"));
     }
     let files = save_config::texts(model)?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).at("create", parent)?;
-    let beside = Beside(files::beside(path));
-    files::remove_folder(&beside.0)?;
-    fs::create_dir(&beside.0).at("create", &beside.0)?;
+    let temporary = TemporaryFolder(files::beside(path));
+    files::remove_folder(&temporary.0)?;
+    fs::create_dir(&temporary.0).at("create", &temporary.0)?;
     for (name, text) in files {
-        write_text(&beside.0.join(name), &text)?;
+        write_text(&temporary.0.join(name), &text)?;
     }
     let network = parameters::of(model.network);
     let named = network.iter().map(|(p, numbers)| {
         (parameters::name_in(model.architecture, &p.name), Numbers { dims: &p.dims, numbers })
     });
-    write_tensors(&beside.0.join("model.safetensors"), named)?;
+    write_tensors(&temporary.0.join("model.safetensors"), named)?;
     for (folder, step) in save_config::step_folders(model.pipeline) {
         if let Step::Dense(dense) = step {
-            write_dense(&beside.0.join(folder), dense)?;
+            write_dense(&temporary.0.join(folder), dense)?;
         }
     }
-    files::sync_folder(&beside.0)?;
+    files::sync_folder(&temporary.0)?;
     if path.exists() {
-        // Empty, as was seen above; Windows renames onto nothing only.
+        // The folder is empty, as checked above. Windows cannot rename to an existing folder.
         fs::remove_dir(path).at("replace", path)?;
     }
-    fs::rename(&beside.0, path).at("create", path)?;
+    fs::rename(&temporary.0, path).at("create", path)?;
     files::sync_folder(parent)
 }
 
-/// The folder that is being written; gone if the writing fails.
-struct Beside(PathBuf);
+/// Temporary folder that is being written; removed on drop.
+struct TemporaryFolder(PathBuf);
 
-impl Drop for Beside {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // After the renaming there is nothing; after an error that error is what counts.
+        // After the rename nothing is left. After an error, that error is reported, not one from this cleanup.
         files::remove_folder(&self.0).ok();
     }
 }
 
-/// Whether the network can be written under the names of that architecture, with numbers that can be read again.
+/// Checks that the network fits the architecture and that all numbers are finite.
 pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()> {
     let name = architecture.name();
     let misfit = |what: &str| Err(Error::Internal(format!("a {name} cannot be saved: {what}")));
     let shape = &network.shape;
     if network.embeddings.types.is_some() == (architecture == Architecture::DistilBert) {
-        return misfit("the table of segments is missing, or one too many");
+        return misfit("its segment embeddings do not fit the architecture");
     }
     if architecture.counts_from_padding() != (shape.first_position > 0) {
-        return misfit("its first position is another's");
+        return misfit("its first position does not fit the architecture");
     }
     if network.layers.is_empty() || !shape.hidden.is_multiple_of(shape.heads.max(1)) {
-        return misfit("it has no layers, or its heads do not divide its width");
+        return misfit("it has no layers, or its width is not divisible by its heads");
     }
     for (Parameter { name, dims }, numbers) in parameters::of(network) {
         if numbers.len() != dims.iter().product::<usize>() {
@@ -103,10 +103,10 @@ pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()>
         }
         if let Some(at) = numbers.iter().position(|v| !v.is_finite()) {
             return Err(Error::data(format!(
-                "the model is not saved: `{name}` holds {} at {at}",
+                "the model was not saved: `{name}` contains {} at index {at}",
                 numbers[at]
             ))
-            .with_hint("training has gone wrong; try a smaller learning rate"));
+            .with_hint("training diverged; try a smaller learning rate"));
         }
     }
     Ok(())
@@ -135,21 +135,22 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
 }
 
 fn write_tensors<'a>(path: &Path, tensors: impl Iterator<Item = (String, Numbers<'a>)>) -> Result<()> {
-    // transformers refuses files that do not say which library wrote them.
+    // transformers refuses files without the name of the library that wrote them.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    // It writes to a private file beside it and renames that; into one that is there, who may read it is as usual.
-    let beside = files::beside(path);
-    serialize_to_file(tensors, Some(metadata), &beside).map_err(|e| match e {
+    // safetensors writes to a private file and renames it. The permissions are changed to those of a normal new
+    // file.
+    let temporary = files::beside(path);
+    serialize_to_file(tensors, Some(metadata), &temporary).map_err(|e| match e {
         SafeTensorError::IoError(source) => Error::Io { action: "write", path: path.to_owned(), source },
         other => Error::Internal(format!("{} cannot be written: {other}", path.display())),
     })?;
     let as_usual = File::create(path).and_then(|file| file.metadata()).at("create", path)?.permissions();
-    fs::set_permissions(&beside, as_usual).at("change", &beside)?;
-    fs::rename(&beside, path).at("replace", path)?;
+    fs::set_permissions(&temporary, as_usual).at("change", &temporary)?;
+    fs::rename(&temporary, path).at("replace", path)?;
     flush(path)
 }
 
-/// Numbers on their way into a file: bytes are made of one tensor at a time.
+/// Tensor to be written. Converted to bytes one tensor at a time.
 struct Numbers<'a> {
     dims: &'a [usize],
     numbers: &'a [f32],

@@ -1,5 +1,5 @@
-//! The small files of a saved model. Where versions of sentence-transformers differ, the older spelling is written:
-//! new versions read it too.
+//! Configuration files of a saved model. Where versions of sentence-transformers differ, the older format is
+//! written, which new versions also read.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ use super::{
 use crate::network::Activation;
 use turnwise_core::error::Result;
 
-/// Every text file with its path in the folder.
+/// Returns all text files with their paths in the folder.
 pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     check(model.network, model.architecture)?;
     let mut files = Vec::new();
     let mut add = |path: PathBuf, value: Value| {
-        // The alternate form of `Value` is JSON over several lines.
+        // The alternate format of `Value` is indented JSON.
         files.push((path, format!("{value:#}\n")));
     };
     add("config.json".into(), config(model));
@@ -45,7 +45,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// The folders of what follows the pooling.
+/// Folders of the steps after pooling.
 pub fn step_folders(pipeline: &Pipeline) -> impl Iterator<Item = (PathBuf, &Step)> {
     (2..).zip(&pipeline.steps).map(|(n, step)| (PathBuf::from(format!("{n}_{}", kind(step))), step))
 }
@@ -99,7 +99,7 @@ fn config(model: &SavedModel) -> Value {
     config
 }
 
-/// The f64 that people mean by an f32: 1e-12, not 9.999999960041972e-13.
+/// Shortest decimal number for an f32: 1e-12, not 9.999999960041972e-13.
 fn decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::from(number))
 }
@@ -127,7 +127,7 @@ fn pooling(pooling: &Pooling, hidden: usize) -> Value {
         "word_embedding_dimension": hidden,
         "include_prompt": pooling.include_prompt,
     });
-    // Flags cannot say an order; only new versions know a list.
+    // Flags cannot give an order. Only new versions support a list.
     let in_order: Vec<_> = PoolingMode::ALL.into_iter().filter(|m| pooling.modes.contains(m)).collect();
     let modes = match in_order == pooling.modes {
         true => {
@@ -161,8 +161,7 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// The class is the one that reads `tokenizer.json` and does nothing else: what older settings and classes make of
-/// a tokenizer is in that file already.
+/// The class only reads `tokenizer.json`. That file already includes the effects of older settings and classes.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = model.tokenizer;
     let mut settings = tokenizer.settings.clone();

@@ -1,4 +1,4 @@
-//! `sentence_bert_config.json`: what sentence-transformers sets about the network and its tokenizer.
+//! `sentence_bert_config.json`: settings of sentence-transformers for the network and its tokenizer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::json::Object;
 use turnwise_core::error::Result;
 
-/// The file has been called after the network as well.
+/// Names of the file, which older versions chose by the architecture.
 const NAMES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -18,17 +18,17 @@ const NAMES: [&str; 7] = [
     "sentence_xlnet_config.json",
 ];
 
-/// What it says.
+/// Contents of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Tokens a text may have.
+    /// Maximum number of tokens per text.
     pub max_tokens: Option<usize>,
-    /// Whether texts are lower-cased in front of whatever the tokenizer does.
+    /// Whether texts are lower-cased before the tokenizer.
     pub lowercase: bool,
 }
 
 impl Settings {
-    /// Reads it from the folder of the network; nothing is set where there is no such file.
+    /// Reads the file from the folder of the network. Without a file, nothing is set.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {

@@ -1,4 +1,5 @@
-//! A token to divide the turns of a dialogue by, for models whose tokenizer puts nothing behind a text.
+//! Adds a separator token between the turns of a dialogue, for models whose tokenizer adds nothing after a
+//! text.
 
 use std::path::Path;
 
@@ -9,16 +10,18 @@ use super::{ModelFolder, SavedModel, Tokenizer, save, tokenizer::Parts};
 use crate::network::Table;
 use turnwise_core::error::{Error, Result};
 
-/// What it is called where the files name none.
+/// Default name of the separator.
 const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
-    /// The same tokenizer with a separator behind every text, and its id. None where there is something behind texts already.
+    /// Returns a tokenizer that adds a separator after every text, and the separator's id. Returns `None` if
+    /// this tokenizer already adds tokens after texts.
     pub fn divided(&self) -> Result<Option<(Self, u32)>> {
         if !self.after().is_empty() {
             return Ok(None);
         }
-        let unfit = |e: &dyn std::fmt::Display| Error::data(format!("the tokenizer takes no separator: {e}"));
+        let unfit =
+            |e: &dyn std::fmt::Display| Error::data(format!("cannot add a separator to the tokenizer: {e}"));
         let named = self.sep().and_then(|id| self.token(id));
         let separator = named.unwrap_or_else(|| SEPARATOR.to_owned());
         let mut inner = self.inner.clone();
@@ -55,8 +58,8 @@ impl Tokenizer {
     }
 }
 
-/// Writes a model that is another with a separator, into a folder; its name is given, and whether its vector is new. None,
-/// and nothing is written, where the model has one.
+/// Saves a copy of a model with a separator. Returns the separator and whether its embedding is new. Returns
+/// `None` and writes nothing if the model already has a separator.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
     let mut network = base.network()?;
@@ -73,7 +76,7 @@ pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Optio
     Ok(Some((tokenizer.token(id).unwrap_or_default(), is_new)))
 }
 
-/// Gives a table so many rows at least: new ones are the mean of the others, which means nothing in particular.
+/// Extends a table to at least `rows` rows. New rows are the mean of the others, which is a neutral value.
 fn add_rows(table: &mut Table, width: usize, rows: usize) -> bool {
     if table.rows >= rows {
         return false;

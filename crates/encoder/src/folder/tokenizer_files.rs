@@ -1,4 +1,4 @@
-//! The files of a tokenizer: `tokenizer.json`, or the vocabulary of one that was saved before there was such a file.
+//! Files of a tokenizer: `tokenizer.json`, or the vocabulary files of older models.
 
 use std::{
     collections::BTreeMap,
@@ -22,31 +22,31 @@ use super::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// The small files about a tokenizer, and where the large one is.
+/// Small files of a tokenizer, and the folder with the large one.
 #[derive(Debug)]
 pub struct TokenizerFiles {
     folder: PathBuf,
     settings: Object,
-    /// Names of special tokens by role (`cls_token`, …).
+    /// Names of the special tokens by role (`cls_token`, …).
     names: BTreeMap<String, String>,
     family: Family,
     lowercase: bool,
 }
 
-/// How a tokenizer's class builds it, where the class does more than to read `tokenizer.json`.
+/// Family of tokenizer classes, which determines settings that are not in `tokenizer.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
-    /// WordPiece behind BERT's normaliser.
+    /// WordPiece with BERT's normalizer.
     Bert,
-    /// BPE over bytes.
+    /// Byte-level BPE.
     Roberta,
-    /// Unigram behind SentencePiece's own normaliser.
+    /// Unigram with SentencePiece's normalizer.
     SentencePiece,
-    /// As the file says.
+    /// Only what the file contains.
     Other,
 }
 
-/// The roles of special tokens, with BERT's and RoBERTa's names for them.
+/// Roles of the special tokens, with their names in BERT and RoBERTa.
 const ROLES: [(&str, &str, &str); 5] = [
     ("pad_token", "[PAD]", "<pad>"),
     ("unk_token", "[UNK]", "<unk>"),
@@ -56,7 +56,7 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 impl TokenizerFiles {
-    /// Reads the small files and sees that the large one is there.
+    /// Reads the small files and checks that the large one exists.
     pub fn open(folder: &Path, architecture: Architecture, sentence: sentence::Settings) -> Result<Self> {
         let settings = Object::read(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
         let map = Object::read(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
@@ -94,9 +94,9 @@ impl TokenizerFiles {
         Ok(files)
     }
 
-    /// How many tokens the tokenizer's own settings allow; absent where they are silent.
+    /// Maximum number of tokens from the tokenizer's settings; `None` if there is no limit.
     pub fn max_tokens(&self) -> Result<Option<usize>> {
-        // "Very large", written as 1e30, is how transformers says that there is no limit.
+        // transformers writes a very large number such as 1e30 for no limit.
         let limit = self.settings.number("model_max_length")?;
         Ok(limit.filter(|n| *n >= 1.0 && *n < 1e9).map(|n| n as usize))
     }
@@ -113,20 +113,20 @@ impl TokenizerFiles {
         };
         let found = files.iter().map(|f| self.folder.join(f)).find(|f| f.exists());
         found.ok_or_else(|| {
-            let error = Error::data(format!("{} holds no {}", self.folder.display(), files.join(" and no ")));
+            let error = Error::data(format!("{} contains no {}", self.folder.display(), files.join(" and no ")));
             let piece = ["sentencepiece.bpe.model", "spiece.model"].iter().any(|f| self.folder.join(f).exists());
             match piece {
                 true => error.with_hint(format!(
-                    "its tokenizer is a SentencePiece model; turn it into a tokenizer.json once, in Python: \
+                    "its tokenizer is a SentencePiece model; convert it to a tokenizer.json with Python: \
                      from transformers import AutoTokenizer as T; T.from_pretrained({0:?}).save_pretrained({0:?})",
                     self.folder.display().to_string()
                 )),
-                false => error.with_hint("fetch the model again, all of its files"),
+                false => error.with_hint("download all files of the model again"),
             }
         })
     }
 
-    /// Builds the tokenizer, and checks that it fits the network.
+    /// Builds the tokenizer and checks that it fits the network.
     pub fn load(&self, config: &Config, max_tokens: usize) -> Result<Tokenizer> {
         let path = self.source()?;
         let mut notices = Vec::new();
@@ -169,8 +169,8 @@ impl TokenizerFiles {
         })
     }
 
-    /// The classes of transformers build their normaliser anew from `tokenizer_config.json`, whatever
-    /// `tokenizer.json` says; a model's vectors are the ones that come out of that.
+    /// Applies settings of `tokenizer_config.json`. The classes of transformers use them instead of the
+    /// normalizer in `tokenizer.json`, so the model's vectors depend on them.
     fn apply_class(
         &self,
         path: &Path,
@@ -178,12 +178,12 @@ impl TokenizerFiles {
         notices: &mut Vec<String>,
     ) -> Result<()> {
         let ignored = format!(
-            "{} is followed, though transformers 5 ignores its normaliser for that class of tokenizers",
+            "using the normalizer in {}, although transformers 5 ignores it for this tokenizer class",
             path.file_name().unwrap_or_default().display()
         );
         let differ = |what: &str| {
             format!(
-                "tokenizer_config.json and {} differ about {what}: the first is followed, as transformers does",
+                "tokenizer_config.json and {} differ in {what}: using the first, like transformers",
                 path.file_name().unwrap_or_default().display()
             )
         };
@@ -215,7 +215,7 @@ impl TokenizerFiles {
                 if let Some(PreTokenizerWrapper::ByteLevel(old)) = inner.get_pre_tokenizer()
                     && old.add_prefix_space != space
                 {
-                    notices.push(differ("a space in front of texts"));
+                    notices.push(differ("the space before a text"));
                     let new = old.add_prefix_space(space);
                     inner.with_pre_tokenizer(Some(new));
                 }
@@ -256,7 +256,7 @@ impl TokenizerFiles {
         normalize(path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
-    /// Tokenizers that were saved without a rule for special tokens get their class's.
+    /// Adds the class's special tokens to tokenizers that were saved without a rule for them.
     fn frame(&self, path: &Path, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
@@ -277,7 +277,7 @@ impl TokenizerFiles {
         Ok(())
     }
 
-    /// Whether this is the tokenizer the network was trained with, as far as that can be told.
+    /// Checks that the tokenizer fits the network, as far as possible.
     fn check(
         &self,
         path: &Path,
@@ -289,12 +289,12 @@ impl TokenizerFiles {
         let added = inner.get_added_tokens_decoder().keys().max().map_or(0, |id| *id as usize + 1);
         let wrong = |what: String| {
             Error::data(format!("{}: {what}", path.display())).with_hint(
-                "the tokenizer does not belong to this model; fetch the model again, all of its files",
+                "the tokenizer does not belong to this model; download all files of the model again",
             )
         };
         if size.max(added) > config.words {
             return Err(wrong(format!(
-                "the tokenizer has {} tokens, and the model's table of words has {} rows",
+                "the tokenizer has {} tokens, but the model has only {} word embeddings",
                 size.max(added),
                 config.words
             )));
@@ -302,7 +302,7 @@ impl TokenizerFiles {
         // Tables are padded to round sizes, but never to twice the vocabulary.
         if size * 2 < config.words {
             return Err(wrong(format!(
-                "the tokenizer has only {size} tokens, and the model's table of words has {} rows",
+                "the tokenizer has only {size} tokens, but the model has {} word embeddings",
                 config.words
             )));
         }
@@ -316,14 +316,14 @@ impl TokenizerFiles {
         match (specials.pad, config.padding) {
             (Some(pad), Some(expected)) if config.architecture.counts_from_padding() && pad != expected => {
                 Err(wrong(format!(
-                    "the tokenizer pads with id {pad}, and config.json says `pad_token_id` is {expected}"
+                    "the padding id of the tokenizer is {pad}, but `pad_token_id` in config.json is {expected}"
                 )))
             }
             _ => Ok(()),
         }
     }
 
-    /// The settings without what is about the place they were saved from.
+    /// Returns the settings without keys that depend on where they were saved.
     fn own_settings(&self, inner: &tokenizers::Tokenizer) -> Map<String, Value> {
         const PLACE: [&str; 12] = [
             "name_or_path",
@@ -354,14 +354,14 @@ fn normalize(path: &Path, inner: &mut tokenizers::Tokenizer, new: NormalizerWrap
 }
 
 fn lacks(path: &Path, role: &str, token: &str) -> Error {
-    Error::data(format!("{}: the vocabulary lacks the special token `{token}` ({role})", path.display()))
-        .with_hint("the tokenizer does not belong to this model; fetch the model again, all of its files")
+    Error::data(format!("{}: the special token `{token}` ({role}) is not in the vocabulary", path.display()))
+        .with_hint("the tokenizer does not belong to this model; download all files of the model again")
 }
 
 fn from_file(path: &Path) -> Result<tokenizers::Tokenizer> {
     let bytes = fs::read(path).at("read", path)?;
     serde_json::from_slice(&bytes).map_err(|e| {
-        Error::data(format!("{}:{}: not a tokenizer: {e}", path.display(), e.line()))
-            .with_hint("the file is damaged or cut; fetch the model again")
+        Error::data(format!("{}:{}: invalid tokenizer: {e}", path.display(), e.line()))
+            .with_hint("the file is damaged or truncated; download the model again")
     })
 }

@@ -1,4 +1,4 @@
-//! Tokenizers that were saved before there was a `tokenizer.json`: made of a vocabulary, as their classes make them.
+//! Builds tokenizers from the vocabulary files of older models without `tokenizer.json`.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::json;
 use turnwise_core::error::{Error, Result};
 
-/// WordPiece from `vocab.txt`, one token a line.
+/// Builds a WordPiece tokenizer from `vocab.txt`, with one token per line.
 pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<tokenizers::Tokenizer> {
     let text = fs::read_to_string(path).map_err(|e| unreadable(path, e))?;
     let mut lines: Vec<&str> = text.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l)).collect();
@@ -31,7 +31,7 @@ pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<toke
     })
 }
 
-/// BPE over bytes from `vocab.json` and `merges.txt`.
+/// Builds a byte-level BPE tokenizer from `vocab.json` and `merges.txt`.
 pub fn byte_pairs(
     path: &Path,
     names: &BTreeMap<String, String>,
@@ -54,7 +54,7 @@ pub fn byte_pairs(
     })
 }
 
-/// Makes a tokenizer of a vocabulary; the special tokens are those of it that have a role.
+/// Builds a tokenizer from a vocabulary. Special tokens that are in the vocabulary are added.
 fn build(
     path: &Path,
     names: &BTreeMap<String, String>,
@@ -81,14 +81,14 @@ fn build(
     whole["padding"] = Value::Null;
     whole["post_processor"] = Value::Null;
     serde_json::from_value(whole)
-        .map_err(|e| Error::data(format!("{}: not a vocabulary: {e}", path.display())))
+        .map_err(|e| Error::data(format!("{}: invalid vocabulary: {e}", path.display())))
 }
 
 fn unreadable(path: &Path, e: io::Error) -> Error {
     match e.kind() {
-        io::ErrorKind::InvalidData => Error::data(format!("{}: is not text in UTF-8", path.display())),
+        io::ErrorKind::InvalidData => Error::data(format!("{}: not valid UTF-8", path.display())),
         io::ErrorKind::NotFound => Error::data(format!("{} is missing", path.display()))
-            .with_hint("fetch the model again, all of its files"),
+            .with_hint("download all files of the model again"),
         _ => Error::Io { action: "read", path: path.to_owned(), source: e },
     }
 }

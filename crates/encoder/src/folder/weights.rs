@@ -1,4 +1,4 @@
-//! The safetensors files of a model: mapped, their headers checked, numbers read as f32.
+//! Safetensors files of a model: memory-mapped, with checked headers, read as f32.
 
 use std::{
     borrow::Cow,
@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::json;
 use turnwise_core::error::{Error, IoContext, Result, nearest};
 
-const FETCH: &str = "the file is damaged or its download ended early; fetch the model again";
+const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
-/// Tensors by name, over one file or several.
+/// Tensors by name, in one or more files.
 #[derive(Debug)]
 pub struct Weights {
     files: Vec<(PathBuf, Mmap)>,
@@ -33,7 +33,7 @@ struct Entry {
     bytes: Range<usize>,
 }
 
-/// One tensor, as it lies in its file.
+/// A tensor in its file.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor<'a> {
     name: &'a str,
@@ -44,7 +44,8 @@ pub struct Tensor<'a> {
 }
 
 impl Weights {
-    /// Opens the weights in a folder: `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
+    /// Opens the weights in a folder: `model.safetensors`, or the shards listed in
+    /// `model.safetensors.index.json`.
     pub fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         if single.exists() {
@@ -67,13 +68,13 @@ impl Weights {
 
     fn open_shards(folder: &Path, index: &json::Object) -> Result<Self> {
         let map = index.get("weight_map").and_then(Value::as_object);
-        let map = map.ok_or_else(|| index.wrong("`weight_map` is missing").with_hint(FETCH))?;
+        let map = map.ok_or_else(|| index.wrong("`weight_map` is missing").with_hint(DOWNLOAD_AGAIN))?;
         let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, shard) in map {
             let plain = |s: &&str| !s.contains(['/', '\\']) && s.ends_with(".safetensors");
             let shard = shard.as_str().filter(plain);
             let shard = shard.ok_or_else(|| {
-                index.wrong(format!("the tensor `{name}` is not in a safetensors file beside it"))
+                index.wrong(format!("the tensor `{name}` is not in a safetensors file of the same folder"))
             })?;
             shards.entry(shard).or_default().push(name);
         }
@@ -82,15 +83,15 @@ impl Weights {
             let path = folder.join(shard);
             if !path.exists() {
                 return Err(index
-                    .wrong(format!("the shard `{shard}` is missing, which holds {} tensors", names.len()))
-                    .with_hint("fetch the model again, all of its files"));
+                    .wrong(format!("the shard `{shard}` with {} tensors is missing", names.len()))
+                    .with_hint("download all files of the model again"));
             }
-            let mut held = weights.add(&path)?;
+            let mut in_shard = weights.add(&path)?;
             for name in names {
-                let entry = held.remove(name).ok_or_else(|| {
+                let entry = in_shard.remove(name).ok_or_else(|| {
                     index
-                        .wrong(format!("the tensor `{name}` is not in `{shard}`, where it should be"))
-                        .with_hint(FETCH)
+                        .wrong(format!("the tensor `{name}` is not in `{shard}` as listed"))
+                        .with_hint(DOWNLOAD_AGAIN)
                 })?;
                 weights.tensors.insert(name.to_owned(), entry);
             }
@@ -100,8 +101,8 @@ impl Weights {
 
     fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: the map is only read. A file of a model that another program cuts meanwhile ends the process, as
-        // it does in every program that maps its weights.
+        // SAFETY: the map is only read. If another program truncates the file meanwhile, the process ends with
+        // a signal. This holds for every program that maps its weights.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         let header = Header::read(path, &map)?;
         let tensors = header.metadata.tensors();
@@ -116,12 +117,12 @@ impl Weights {
         Ok(entries)
     }
 
-    /// The names of all tensors, in order.
+    /// Names of all tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// The tensor of that name.
+    /// Returns a tensor by name.
     pub fn get(&self, name: &str) -> Option<Tensor<'_>> {
         let (name, entry) = self.tensors.get_key_value(name)?;
         let (path, map) = &self.files[entry.file];
@@ -129,19 +130,17 @@ impl Weights {
         Some(Tensor { name, path, dtype: entry.dtype, dims: &entry.dims, bytes })
     }
 
-    /// The tensor of that name and form, or what is wrong.
+    /// Returns a tensor with a given name and shape, or an error.
     pub fn expect(&self, name: &str, dims: &[usize]) -> Result<Tensor<'_>> {
         let tensor = self.get(name).ok_or_else(|| self.missing(name))?;
         if tensor.dims != dims {
             return Err(Error::data(format!(
-                "{}: the tensor `{}` has the shape {:?}, and the configuration asks for {dims:?}",
+                "{}: the tensor `{}` has the shape {:?}, but the configuration requires {dims:?}",
                 tensor.path.display(),
                 tensor.name,
                 tensor.dims,
             ))
-            .with_hint(
-                "weights and configuration are of two models; fetch the model again, all of its files",
-            ));
+            .with_hint("weights and configuration do not match; download all files of the model again"));
         }
         tensor.number_type()?;
         Ok(tensor)
@@ -150,20 +149,20 @@ impl Weights {
     fn missing(&self, name: &str) -> Error {
         let path = self.files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
         let hint = match nearest(name, self.names()) {
-            Some(near) => format!("the nearest name in it is `{near}`"),
-            None => "its names are those of another architecture".to_owned(),
+            Some(near) => format!("the most similar name in the file is `{near}`"),
+            None => "the tensor names are those of a different architecture".to_owned(),
         };
         Error::data(format!("{path}: the tensor `{name}` is missing")).with_hint(hint)
     }
 }
 
 impl<'a> Tensor<'a> {
-    /// Rows and columns, or the length.
+    /// Shape: rows and columns, or the length.
     pub fn dims(&self) -> &'a [usize] {
         self.dims
     }
 
-    /// The numbers; every one is finite.
+    /// Reads the numbers. Fails if a number is not finite.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let bytes = self.part(0..self.len())?;
         let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
@@ -174,12 +173,12 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// How many numbers.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.dims.iter().product()
     }
 
-    /// Some of the numbers as the bytes of little-endian f32, whatever the file holds.
+    /// Returns a range of the numbers as little-endian f32 bytes, whatever their type in the file.
     pub fn part(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let width = self.number_type()?;
         let bytes = &self.bytes[range.start * width..range.end * width];
@@ -195,13 +194,13 @@ impl<'a> Tensor<'a> {
         })
     }
 
-    /// Bytes a number; an error if it is of a type that no network of the family is stored in.
+    /// Bytes per number. Fails if the type is not supported.
     fn number_type(&self) -> Result<usize> {
         match self.dtype {
             Dtype::F32 => Ok(4),
             Dtype::F16 | Dtype::BF16 => Ok(2),
             other => Err(Error::data(format!(
-                "{}: the tensor `{}` holds numbers of type {other:?}, which is not supported",
+                "{}: the tensor `{}` has the type {other:?}, which is not supported",
                 self.path.display(),
                 self.name
             ))
@@ -212,53 +211,54 @@ impl<'a> Tensor<'a> {
     fn not_finite(&self, at: usize, value: f32) -> Error {
         let place = match self.dims {
             [_, columns] => format!("row {}, column {}", at / columns, at % columns),
-            _ => format!("place {at}"),
+            _ => format!("index {at}"),
         };
         Error::data(format!(
-            "{}: the tensor `{}` holds {value} at {place} (counted from 0)",
+            "{}: the tensor `{}` contains {value} at {place} (counted from 0)",
             self.path.display(),
             self.name
         ))
-        .with_hint("training has gone wrong there; use an earlier checkpoint, or fetch the model again")
+        .with_hint("training diverged; use an earlier checkpoint, or download the model again")
     }
 }
 
 struct Header {
     metadata: Metadata,
-    /// Where the tensors begin.
+    /// Offset of the first tensor.
     data: usize,
 }
 
 impl Header {
     fn read(path: &Path, file: &[u8]) -> Result<Self> {
-        let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(FETCH);
+        let damaged =
+            |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
         if file.starts_with(b"version https://git-lfs") {
-            return Err(damaged("is a pointer of Git LFS, not the weights".to_owned())
-                .with_hint("run `git lfs pull` in the folder the model came from"));
+            return Err(damaged("the file is a Git LFS pointer, not the weights".to_owned())
+                .with_hint("run `git lfs pull` in the repository of the model"));
         }
         let Some((length, rest)) = file.split_first_chunk::<8>() else {
-            return Err(damaged(format!("is cut: it has only {} bytes", file.len())));
+            return Err(damaged(format!("the file is truncated: it has only {} bytes", file.len())));
         };
         let length = u64::from_le_bytes(*length);
         let header = usize::try_from(length).ok().and_then(|n| rest.get(..n));
         let Some(header) = header else {
             return Err(damaged(format!(
-                "its header says it is {length} bytes long, and the file has {}: it is cut, or no safetensors file",
+                "the header should have {length} bytes, but the file has {}: it is truncated or not a safetensors file",
                 file.len()
             )));
         };
         let metadata = serde_json::from_slice::<Metadata>(header);
         let metadata = metadata.map_err(|e| match unknown_type(header) {
-            Some((name, dtype)) => damaged(format!("the tensor `{name}` is of the unknown type `{dtype}`"))
+            Some((name, dtype)) => damaged(format!("the tensor `{name}` has the unknown type `{dtype}`"))
                 .with_hint("save the model as F32, F16 or BF16"),
-            None => damaged(format!("its header is damaged: {e}")),
+            None => damaged(format!("the header is damaged: {e}")),
         })?;
         let data = 8 + header.len();
         let whole = data + metadata.data_len();
         if whole != file.len() {
-            let state = if file.len() < whole { "is cut" } else { "is too long" };
+            let state = if file.len() < whole { "truncated" } else { "too long" };
             return Err(damaged(format!(
-                "{state}: its header says {whole} bytes, and the file has {}",
+                "the file is {state}: it should have {whole} bytes, but has {}",
                 file.len()
             )));
         }
@@ -266,7 +266,7 @@ impl Header {
     }
 }
 
-/// The tensor whose type made a header unreadable.
+/// Returns the tensor with an unknown type, and the type, after a header could not be parsed.
 fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     let header: BTreeMap<String, Value> = serde_json::from_slice(header).ok()?;
     header.into_iter().filter(|(name, _)| name != "__metadata__").find_map(|(name, tensor)| {
@@ -276,7 +276,7 @@ fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     })
 }
 
-/// Why a folder has no weights we read: most often they are there as a pickle.
+/// Error for a folder without safetensors weights. In most cases it has pickled weights.
 fn no_weights(folder: &Path) -> Error {
     let pickle = |name: &str| {
         [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))
@@ -288,15 +288,15 @@ fn no_weights(folder: &Path) -> Error {
     pickles.sort();
     match pickles.first() {
         Some(file) => Error::data(format!(
-            "{} holds its weights only as `{file}`: a pickle, and reading a pickle can run any code it brings",
+            "{} has weights only as a pickle (`{file}`); loading a pickle can run arbitrary code",
             folder.display()
         ))
         .with_hint(format!(
-            "if you trust where it came from, convert it once, in Python: from sentence_transformers import \
+            "if you trust the model, convert it with Python: from sentence_transformers import \
              SentenceTransformer; SentenceTransformer({:?}).save(\"converted\")",
             folder.display().to_string()
         )),
-        None => Error::data(format!("{} holds no model.safetensors", folder.display()))
-            .with_hint("fetch the model again, all of its files"),
+        None => Error::data(format!("{} contains no model.safetensors", folder.display()))
+            .with_hint("download all files of the model again"),
     }
 }

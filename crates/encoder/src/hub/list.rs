@@ -1,4 +1,4 @@
-//! Which models there are: the listed ones, and what the cache and the folder of imports hold.
+//! List of available models: built-in, cached and imported.
 
 use std::{
     fs,
@@ -16,48 +16,48 @@ use super::{
 use crate::folder::Architecture;
 use turnwise_core::error::Result;
 
-/// One model of the list.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The name to use.
+    /// Name to use.
     pub name: String,
-    /// Other names for it.
+    /// Aliases.
     pub aliases: Vec<&'static str>,
-    /// Its repository on the hub.
+    /// Repository on the hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// The width of its vectors, as far as it is known without opening it.
+    /// Width of its vectors, if it is known without opening the model.
     pub dim: Option<u64>,
-    /// Its languages, where it is listed.
+    /// Languages of a built-in model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub languages: Option<&'static str>,
-    /// One line about it, where it is listed.
+    /// Short description of a built-in model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<&'static str>,
-    /// Whether the digest of its weights is part of turnwise.
+    /// Whether the SHA-256 of its weights is built into turnwise.
     pub pinned: bool,
-    /// Where it is, if it is here.
+    /// Location on this machine, if the model is here.
     #[serde(flatten)]
     pub here: Option<Here>,
 }
 
-/// Where a model is.
+/// Location of a model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Here {
-    /// Which of the places.
+    /// Whether it is in the cache or among the imports.
     pub origin: Origin,
-    /// Its folder.
+    /// Folder of the model.
     pub path: PathBuf,
-    /// Its commit, in the cache.
+    /// Commit, if it is in the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The size of its files.
+    /// Total size of its files.
     pub bytes: u64,
-    /// What its weights were compared with when they were fetched, if by us.
+    /// How its weights were checked at download, if turnwise downloaded them.
     pub checked: Option<Checked>,
 }
 
-/// All models: first the listed ones, then those of the cache, then the imported ones.
+/// Lists all models: first the built-in ones, then other cached ones, then the imported ones.
 pub fn list(places: &Places) -> Result<Vec<Entry>> {
     let mut in_cache = cached(&places.cache)?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -65,7 +65,7 @@ pub fn list(places: &Places) -> Result<Vec<Entry>> {
         let (mut same, rest): (Vec<_>, Vec<_>) =
             in_cache.into_iter().partition(|(repository, _, _)| repository == known.repository);
         in_cache = rest;
-        // The revision that `main` means comes first.
+        // The revision of `main` comes first.
         let here = if same.is_empty() { None } else { Some(same.remove(0).2) };
         in_cache.extend(same);
         entries.push(listed(known, here));
@@ -111,7 +111,7 @@ fn plain(name: String, repository: Option<String>, here: Here) -> Entry {
     }
 }
 
-/// The whole models in the cache: repository, the name that means this revision, and where it is.
+/// Complete encoders in the cache: repository, name with revision, and location.
 fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
     let Ok(entries) = fs::read_dir(cache) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -121,7 +121,7 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
         let mut revisions = names_in(&folder.join("snapshots"));
         revisions.sort_by_key(|revision| (*revision != main.trim(), revision.clone()));
         for revision in revisions.into_iter().filter(|r| cache::is_commit(r)) {
-            // What is in the cache belongs to others too: a model that cannot be used is not ours to report.
+            // Other programs use the cache too, so unusable models are skipped silently.
             let Ok(Found::Whole(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
             if !is_encoder(&snapshot.path) {
                 continue;
@@ -149,7 +149,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 struct Config {
     #[serde(default)]
     model_type: String,
-    /// DistilBERT's name for the width comes second.
+    /// DistilBERT calls it `dim`.
     #[serde(alias = "dim")]
     hidden_size: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! Getting models: by name from the cache, from the folder of imports, or from any folder.
+//! Models by name: in the Hugging Face cache, in the folder of imported models, or in any folder.
 //!
-//! [`resolve()`] says where a model lies and never touches the network. What does is behind the feature `pull`, in
-//! the module of that name: it fills the cache, and nothing else does. The cache has the layout of the Hugging Face libraries, so
-//! that a model which Python has fetched is found here, and the other way round.
+//! [`resolve()`] finds the folder of a model without network access. Only the module `pull` (feature `pull`)
+//! downloads models and writes to the cache. The cache has the layout of the Hugging Face libraries, so
+//! turnwise and Python share downloaded models.
 
 pub mod cache;
 pub mod files;
@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 
 use turnwise_core::error::{IoContext, Result};
 
-/// The SHA-256 of a file, as 64 hexadecimal digits.
+/// Returns the SHA-256 of a file as 64 hexadecimal digits.
 pub fn sha256_of(path: &Path) -> Result<String> {
     let mut file = File::open(path).at("open", path)?;
     let mut hasher = Sha256::new();
@@ -41,7 +41,7 @@ pub fn sha256_of(path: &Path) -> Result<String> {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -1,28 +1,28 @@
-//! Where models are kept.
+//! Folders in which models are stored.
 
 use std::path::{Path, PathBuf};
 
-/// The two folders in which a model is looked for by its name.
+/// The two folders that are searched for a model by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// The hub's cache, shared with the Hugging Face libraries: `models--org--name/{blobs, refs, snapshots}`.
+    /// Hugging Face cache, shared with Python: `models--org--name/{blobs, refs, snapshots}`.
     pub cache: PathBuf,
-    /// Models that `model import` has taken in: one folder each, under its name.
+    /// Folder of imported models: one subfolder per model, with its name.
     pub imports: PathBuf,
 }
 
 impl Places {
-    /// The folder of a repository in the cache.
+    /// Folder of a repository in the cache.
     pub fn repository(&self, name: &str) -> PathBuf {
         self.cache.join(folder_name(name))
     }
 
-    /// The folder of the locks of a repository: the same files that the Hugging Face libraries lock.
+    /// Folder of the lock files of a repository. The Hugging Face libraries use the same lock files.
     pub fn locks(&self, name: &str) -> PathBuf {
         self.cache.join(".locks").join(folder_name(name))
     }
 
-    /// The folder of a model that was imported under this name.
+    /// Folder of an imported model.
     pub fn imported(&self, name: &str) -> PathBuf {
         self.imports.join(name)
     }
@@ -32,7 +32,7 @@ fn folder_name(repository: &str) -> String {
     format!("models--{}", repository.replace('/', "--"))
 }
 
-/// The repository that a folder of the cache stands for.
+/// The repository of a cache folder: `models--org--name` is `org/name`.
 pub(super) fn repository_of(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?.strip_prefix("models--")?;
     Some(name.replacen("--", "/", 1))

@@ -1,7 +1,7 @@
-//! What is remembered of a pull, beside the snapshot: which files belong to it and how they were checked.
+//! Record of a download, stored next to the snapshot: its files and how they were checked.
 //!
-//! The Hugging Face libraries fetch files one by one as they need them, so that a snapshot of theirs may lack what a
-//! model has. With a record there is no doubt.
+//! The Hugging Face libraries download files one by one on demand, so their snapshots can be incomplete. A
+//! snapshot with a record is known to be complete.
 
 use std::{
     fs, io,
@@ -15,29 +15,29 @@ use turnwise_core::{
     files::replace,
 };
 
-/// What a snapshot in the cache is.
+/// Description of a downloaded snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// `org/name`.
     pub repository: String,
-    /// The name of the snapshot: the commit, or for a wheel a digest of its content.
+    /// Name of the snapshot: the commit, or for a wheel a digest of its content.
     pub revision: String,
-    /// Where it came from.
+    /// Source of the model.
     pub source: Source,
-    /// Its files.
+    /// Files of the snapshot.
     pub files: Vec<FileRecord>,
 }
 
-/// Where a model came from.
+/// Source of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The hub, or what `HF_ENDPOINT` names in its place.
+    /// The hub, or a mirror set with `HF_ENDPOINT`.
     Hub {
-        /// Its address.
+        /// Base address.
         endpoint: String,
     },
-    /// The wheel of the default model.
+    /// The Python wheel of the default model.
     Wheel {
         /// Package and version.
         package: String,
@@ -47,35 +47,35 @@ pub enum Source {
 /// One file of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its path in the snapshot.
+    /// Path in the snapshot.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its digest.
+    /// SHA-256.
     pub sha256: String,
-    /// What the digest was compared with.
+    /// How the file was checked.
     pub checked: Checked,
 }
 
-/// What a file was compared with.
+/// How a file was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checked {
-    /// Only its length, because the hub tells no SHA-256 of small files.
+    /// Only its length. The hub reports no SHA-256 of small files.
     Length,
-    /// The SHA-256 that the hub tells.
+    /// Its SHA-256, compared with the one that the hub reports.
     Hub,
-    /// The SHA-256 that is part of turnwise.
+    /// Its SHA-256, compared with the one built into turnwise.
     Pinned,
 }
 
 impl Record {
-    /// How the weights were checked: as the least checked of their files.
+    /// How the weights were checked; the weakest check of all weight files.
     pub fn weights_checked(&self) -> Option<Checked> {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }
 
-    /// The record of a snapshot; `None` where another program has made it.
+    /// Reads the record of a snapshot; `None` if another program downloaded it.
     pub fn read(repository: &Path, revision: &str) -> Result<Option<Self>> {
         let path = place(repository, revision);
         let text = match fs::read(&path) {
@@ -84,11 +84,11 @@ impl Record {
         };
         serde_json::from_slice(&text).map(Some).map_err(|e| Error::Data {
             message: format!("{} is damaged: {e}", path.display()),
-            hint: Some("remove the file and pull the model again; what is there is kept".to_owned()),
+            hint: Some("remove the file and pull the model again; downloaded files are kept".to_owned()),
         })
     }
 
-    /// Writes it beside the snapshots.
+    /// Writes the record to the repository's folder.
     pub fn write(&self, repository: &Path) -> Result<()> {
         let path = place(repository, &self.revision);
         if let Some(folder) = path.parent() {
@@ -99,7 +99,7 @@ impl Record {
     }
 }
 
-/// A folder of our own, which the Hugging Face libraries pass over.
+/// Path of a record. The Hugging Face libraries ignore this folder.
 fn place(repository: &Path, revision: &str) -> PathBuf {
     repository.join(".turnwise").join(format!("{revision}.json"))
 }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_a_damaged_one_is_told() {
+    fn a_record_is_read_back_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let file =
             |path: &str, checked| FileRecord { path: path.into(), bytes: 3, sha256: "ab".into(), checked };

@@ -1,4 +1,4 @@
-//! From what the user types to a folder. Never touches the network.
+//! Resolves a model name or path to a folder. Never uses the network.
 
 use std::path::{Path, PathBuf};
 
@@ -13,20 +13,20 @@ use super::{
 use crate::folder::name_of;
 use turnwise_core::error::{Error, Result};
 
-/// A model that is there.
+/// A model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Resolved {
-    /// Its folder.
+    /// Folder of the model.
     pub path: PathBuf,
-    /// Its name, for people and for an index.
+    /// Name, for display and for indexes.
     pub name: String,
-    /// Its repository on the hub, where it is in the hub's cache.
+    /// Repository on the hub, if the model is in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// The commit, where it is in the hub's cache.
+    /// Commit, if the model is in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Where it was found.
+    /// Where the model was found.
     pub origin: Origin,
 }
 
@@ -34,16 +34,16 @@ pub struct Resolved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// In a folder that was named by its path.
+    /// A folder given by its path.
     Folder,
-    /// In the hub's cache.
+    /// The Hugging Face cache.
     Cache,
-    /// Among the imported models.
+    /// The imported models.
     Imported,
 }
 
-/// Finds the folder of a model: of a path (`.`, or anything with a slash that is a folder), a listed name or alias,
-/// `org/name`, `org/name@revision`, or the name of an import.
+/// Finds the folder of a model. `spec` is a path (`.`, or a folder with a slash in its path), a built-in name
+/// or alias, `org/name`, `org/name@revision`, or the name of an imported model.
 pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
     let path = Path::new(spec);
     if looks_like_a_path(spec) && path.is_dir() {
@@ -58,7 +58,7 @@ pub fn resolve(spec: &str, places: &Places) -> Result<Resolved> {
         let name = spec.to_owned();
         return Ok(Resolved { path, name, repository: None, revision: None, origin: Origin::Imported });
     }
-    Err(nowhere(spec, places))
+    Err(not_found(spec, places))
 }
 
 fn looks_like_a_path(text: &str) -> bool {
@@ -76,24 +76,26 @@ fn in_cache(spec: &Spec, places: &Places) -> Result<Resolved> {
                 origin: Origin::Cache,
             });
         }
-        Found::Part(why) => format!("the cache has only a part of the model `{spec}`: {why}"),
+        Found::Part(why) => format!("the model `{spec}` is incomplete in the cache: {why}"),
         Found::Nothing => format!("the model `{spec}` is not in the cache ({})", places.cache.display()),
     };
-    Err(Error::Input { message, hint: Some(format!("`turnwise model pull {spec}` fetches it")) })
+    Err(Error::Input { message, hint: Some(format!("download it with `turnwise model pull {spec}`")) })
 }
 
-fn nowhere(spec: &str, places: &Places) -> Error {
+fn not_found(spec: &str, places: &Places) -> Error {
     let path = Path::new(spec);
     if path.is_file() {
         return Error::Input {
-            message: format!("{spec} is a file, and a model is a folder"),
-            hint: Some(format!("name the folder that holds it, with its {}", files::CONFIG)),
+            message: format!("{spec} is a file; a model is a folder"),
+            hint: Some(format!("use the folder that contains it and its {}", files::CONFIG)),
         };
     }
     if looks_like_a_path(spec) {
         return Error::Input {
-            message: format!("there is no folder {spec}"),
-            hint: Some("a model is a folder, a listed name (`turnwise model list`) or org/name".to_owned()),
+            message: format!("folder {spec} does not exist"),
+            hint: Some(
+                "a model is a folder, a built-in name (see `turnwise model list`) or org/name".to_owned(),
+            ),
         };
     }
     let imported = import::names(&places.imports);
@@ -101,7 +103,7 @@ fn nowhere(spec: &str, places: &Places) -> Error {
     names.extend(imported.iter().map(String::as_str));
     let e = Error::unknown_name("model", spec, names);
     match path.is_dir() {
-        true => e.with_hint(format!("for the folder {spec}, write ./{spec}")),
+        true => e.with_hint(format!("to use the folder {spec}, write ./{spec}")),
         false => e,
     }
 }
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_name_a_model_leads_to_its_folder() {
+    fn paths_and_imported_names_resolve_to_folders() {
         let dir = tempfile::tempdir().unwrap();
         let places = places(dir.path());
         let folder = dir.path().join("mine");
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_the_command_that_fetches_it() {
+    fn a_missing_model_is_reported_with_the_command_to_download_it() {
         let dir = tempfile::tempdir().unwrap();
         let places = places(dir.path());
         let fails = |spec: &str| {
@@ -139,14 +141,14 @@ mod tests {
         };
         let (message, hint) = fails("default");
         assert!(message.starts_with("the model `all-MiniLM-L6-v2` is not in the cache ("), "{message}");
-        assert_eq!(hint, "`turnwise model pull all-MiniLM-L6-v2` fetches it");
-        assert_eq!(fails("o/m@v2").1, "`turnwise model pull o/m@v2` fetches it");
+        assert_eq!(hint, "download it with `turnwise model pull all-MiniLM-L6-v2`");
+        assert_eq!(fails("o/m@v2").1, "download it with `turnwise model pull o/m@v2`");
         assert_eq!(fails("all-minilm-l6-v3").1, "did you mean `all-MiniLM-L6-v2`?");
         assert!(fails("xyz").1.contains("known: default, all-MiniLM-L6-v2"));
-        assert_eq!(fails("./none").0, "there is no folder ./none");
+        assert_eq!(fails("./none").0, "folder ./none does not exist");
         assert_eq!(fails("..x").0, "unknown model `..x`");
         let file = dir.path().join("model.safetensors");
         fs::write(&file, "").unwrap();
-        assert!(fails(file.to_str().unwrap()).0.ends_with("is a file, and a model is a folder"));
+        assert!(fails(file.to_str().unwrap()).0.ends_with("is a file; a model is a folder"));
     }
 }

@@ -1,11 +1,11 @@
-//! How a model is named: a listed name, `org/name`, either with `@revision`.
+//! Model specifications: a built-in name or `org/name`, optionally with `@revision`.
 
 use std::fmt;
 
 use super::known::Known;
 use turnwise_core::error::{Error, Result};
 
-/// The revision that is meant where none is named.
+/// The default revision.
 pub const MAIN: &str = "main";
 
 /// A model on the hub.
@@ -13,14 +13,15 @@ pub const MAIN: &str = "main";
 pub struct Spec {
     /// `org/name`.
     pub repository: String,
-    /// The branch, tag or commit, if one was named.
+    /// Branch, tag or commit, if one was given.
     pub revision: Option<String>,
-    /// The listed model that this is.
+    /// The built-in model, if it is one.
     pub known: Option<&'static Known>,
 }
 
 impl Spec {
-    /// Reads a listed name, an alias or `org/name`, with or without `@revision`. `None` if it is neither.
+    /// Parses a built-in name, an alias or `org/name`, optionally with `@revision`. Returns `None` for other
+    /// texts.
     pub fn parse(text: &str) -> Result<Option<Self>> {
         let (name, revision) = match text.split_once('@') {
             Some((name, revision)) => (name, Some(revision)),
@@ -36,28 +37,28 @@ impl Spec {
         revision.map_or(Ok(spec.clone()), |r| spec.at(r)).map(Some)
     }
 
-    /// The same model at another revision.
+    /// Returns the same model at another revision.
     pub fn at(self, revision: &str) -> Result<Self> {
         if !is_revision(revision) {
             return Err(Error::Input {
-                message: format!("`{revision}` cannot be a revision"),
+                message: format!("invalid revision `{revision}`"),
                 hint: Some("a revision is a branch, a tag or a commit, such as main or v1.0".to_owned()),
             });
         }
         Ok(Spec { revision: Some(revision.to_owned()), ..self })
     }
 
-    /// The revision that is meant.
+    /// The given revision, or the default one.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// The short name of a listed model, else the repository.
+    /// Name of a built-in model; otherwise the repository.
     pub fn name(&self) -> &str {
         self.known.map_or(self.repository.as_str(), |known| known.name)
     }
 
-    /// The pinned SHA-256 of `model.safetensors`. Another revision that was asked for may hold other weights.
+    /// Pinned SHA-256 of `model.safetensors`; `None` if a revision was given, because its weights may differ.
     pub fn pin(&self) -> Option<&'static str> {
         self.known.filter(|_| self.revision.is_none()).and_then(|known| known.sha256)
     }
@@ -70,7 +71,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// What may become part of a path and of an address.
+/// Whether the text is safe as one component of a path and a URL.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
@@ -80,7 +81,7 @@ fn is_word(text: &str) -> bool {
 }
 
 fn is_repository(text: &str) -> bool {
-    // Two dashes divide organisation and name in the cache.
+    // The cache separates organization and name with two dashes.
     text.split_once('/').is_some_and(|(org, name)| is_word(org) && is_word(name)) && !text.contains("--")
 }
 
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_repositories_are_told_from_anything_else() {
+    fn only_names_and_repositories_are_parsed() {
         let spec = parse("DEFAULT").unwrap();
         assert_eq!((spec.name(), spec.revision()), ("all-MiniLM-L6-v2", "main"));
         assert!(spec.pin().is_some());
@@ -112,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_never_leaves_the_folder_of_revisions() {
+    fn a_revision_cannot_leave_the_folder_of_revisions() {
         for revision in ["", "../x", "a//b", "/a", "a/../b", ".", "a?b", "a%2f"] {
             assert!(Spec::parse(&format!("a/b@{revision}")).is_err(), "{revision}");
         }
     }
 
     #[test]
-    fn a_pin_holds_for_the_revision_that_we_have_seen() {
+    fn a_pin_applies_only_to_the_default_revision() {
         assert_eq!(parse("default@v1").unwrap().pin(), None);
         assert_eq!(parse("e5-small-v2").unwrap().pin(), None);
     }

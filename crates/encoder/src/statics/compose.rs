@@ -1,4 +1,4 @@
-//! What static encoders share: a vector is made of words, and a dialogue's of the words or the utterances in it.
+//! Code shared by static encoders: building vectors of texts and dialogues from words.
 
 use rayon::prelude::*;
 
@@ -6,30 +6,30 @@ use crate::{DialogueMode, DialogueOptions, Encoded, Spent, Vectors};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, Turn};
 
-/// A vector and how many words it is made of; where there are none, it is all zeros.
+/// A vector, and the number of known words in it. Without known words the vector is zero.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
 }
 
-/// Makes vectors of words.
+/// Builds vectors from words.
 pub(super) trait Compose: Sync {
-    /// The width of its vectors.
+    /// Width of the vectors.
     fn width(&self) -> usize;
 
-    /// The vector of some texts that belong together, as if they were one.
+    /// Computes the vector of several texts, as if they were one text.
     fn compose(&self, texts: &[&str]) -> Composed;
 
-    /// The last step to the vector of an input of which something was known.
+    /// Applies the final step to the vector of an input with known words.
     fn finish(&self, vector: &mut [f64]);
 }
 
-/// One vector a text.
+/// Encodes each text to one vector.
 pub(super) fn encode(of: &impl Compose, texts: &[&str]) -> Encoded {
     gather(of, texts.par_iter().map(|text| of.compose(&[text])))
 }
 
-/// One vector a dialogue.
+/// Encodes each dialogue to one vector.
 pub(super) fn encode_dialogues(
     of: &impl Compose,
     dialogues: &[&Dialogue],
@@ -38,7 +38,7 @@ pub(super) fn encode_dialogues(
     gather(of, dialogues.par_iter().map(|dialogue| whole(of, dialogue, options)))
 }
 
-/// Scales a vector to length 1; one of zeros stays.
+/// Scales a vector to length 1. A zero vector stays unchanged.
 pub(super) fn to_length_one(vector: &mut [f64]) {
     let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -46,13 +46,13 @@ pub(super) fn to_length_one(vector: &mut [f64]) {
     }
 }
 
-/// Static encoders have no prompts.
+/// Fails if a prompt is given, because static encoders have none.
 pub(super) fn refuse_prompt(prompt: Option<&str>) -> Result<()> {
     match prompt {
         None => Ok(()),
         Some(name) => {
-            Err(Error::input(format!("a static encoder has no prompts, and `{name}` was asked for"))
-                .with_hint("leave the prompt out"))
+            Err(Error::input(format!("a static encoder does not support prompts, such as `{name}`"))
+                .with_hint("remove the prompt"))
         }
     }
 }
@@ -75,7 +75,7 @@ fn gather(of: &impl Compose, parts: impl IndexedParallelIterator<Item = Composed
     encoded
 }
 
-/// Sums of finite numbers may leave the range of `f32`; a vector must not.
+/// Converts to `f32` without overflow: a vector must be finite.
 fn narrow(value: f64) -> f32 {
     value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
@@ -102,7 +102,7 @@ fn whole(of: &impl Compose, dialogue: &Dialogue, options: &DialogueOptions) -> C
     sum
 }
 
-/// The mean over the utterances of which something is known.
+/// Mean over the utterances with known words.
 fn mean_of_utterances(of: &impl Compose, texts: &[&str]) -> Composed {
     let mut mean = Composed { vector: vec![0.0; of.width()], words: 0 };
     let mut known = 0.0;
@@ -125,7 +125,8 @@ fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
 }
 
-/// The number of each turn's speaker, by name or else by role, in the order in which they first speak.
+/// Returns the speaker of each turn, numbered in the order in which they first speak. Speakers are identified
+/// by name, or by role if there is no name.
 fn speakers(dialogue: &Dialogue) -> Vec<usize> {
     let mut names: Vec<&str> = Vec::new();
     dialogue
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_make_one_vector_of_a_dialogue() {
+    fn all_dialogue_modes_and_poolings() {
         let d = dialogue(&[
             ("", Role::User, "aaa"),
             ("", Role::Agent, "b"),
@@ -188,9 +189,9 @@ mod tests {
             [e.vectors.row(0)[0], e.vectors.row(0)[1]]
         };
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Mean), [0.6, 0.4]);
-        // The user's words are aaab, the agent's b.
+        // The user's words are aaab, the agent's are b.
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Interlocutors), [0.75, 1.25]);
-        // Three utterances are known.
+        // Three utterances have known words.
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Mean), [1.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Interlocutors), [0.5, 1.5]);
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::FirstSpeaker), [0.75, 0.25]);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_speakers_apart_and_roles_where_there_are_none() {
+    fn speakers_are_identified_by_name_or_else_by_role() {
         let d = dialogue(&[
             ("Ann", Role::User, "1"),
             ("Bo", Role::User, "2"),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_counted_and_zero() {
+    fn unknown_inputs_are_counted_and_have_zero_vectors() {
         let e = encode(&Letters, &["?", "a", ""]);
         assert_eq!((e.spent.unknown, e.spent.tokens, e.vectors.len()), (2, 1, 3));
         assert_eq!(e.vectors.row(0), [0.0, 0.0]);

@@ -1,19 +1,20 @@
-//! Eigenvalues of small symmetric matrices, by Jacobi rotations: slow for large ones, but exact and always convergent.
+//! Eigendecomposition of small symmetric matrices by Jacobi rotations: slow for large matrices, but exact and
+//! always convergent.
 
-/// More sweeps are never needed; quadratic convergence ends after six to ten.
+/// Maximum number of sweeps. Convergence is quadratic and takes six to ten.
 const SWEEPS: usize = 60;
 
-/// What a symmetric matrix does along its own axes.
+/// Eigenvalues and eigenvectors of a symmetric matrix.
 pub struct Eigen {
-    /// Falling.
+    /// Eigenvalues, in descending order.
     pub values: Vec<f64>,
-    /// One vector a value, each of length 1.
+    /// One eigenvector per value, each of length 1.
     pub vectors: Vec<Vec<f64>>,
 }
 
-/// Takes apart a symmetric matrix of `n` rows, given row after row.
+/// Decomposes a symmetric matrix with `n` rows, in row-major order.
 pub fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
-    // Row k of `v` becomes eigenvector k, so that a rotation touches two rows that each lie together.
+    // Row k of `v` becomes eigenvector k. So a rotation changes two contiguous rows.
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);
     let total: f64 = a.iter().map(|x| x * x).sum();
@@ -36,7 +37,7 @@ pub fn symmetric(mut a: Vec<f64>, n: usize) -> Eigen {
     }
 }
 
-/// Makes the number at (p, q) zero.
+/// Applies the rotation that makes the element at (p, q) zero.
 fn rotate(a: &mut [f64], v: &mut [f64], n: usize, p: usize, q: usize) {
     let apq = a[p * n + q];
     if apq == 0.0 {
@@ -79,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_make_up_the_matrix(n in 1usize..9, numbers in prop::collection::vec(-5.0f64..5.0, 81)) {
+        fn the_decomposition_reconstructs_the_matrix(n in 1usize..9, numbers in prop::collection::vec(-5.0f64..5.0, 81)) {
             let at = |i: usize, j: usize| numbers[i.min(j) * 9 + i.max(j)];
             let a: Vec<f64> = (0..n * n).map(|k| at(k / n, k % n)).collect();
             let e = symmetric(a.clone(), n);

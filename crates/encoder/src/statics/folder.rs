@@ -1,5 +1,5 @@
-//! A static encoder on the disk: a folder with `turnwise.json`, which says what it is and has the digests of the other
-//! two, `words.txt`, a word a line, and `model.safetensors`, the numbers.
+//! Folder of a static encoder. `turnwise.json` describes the encoder and has the digests of the other files.
+//! `words.txt` has one word per line, and `model.safetensors` has the numbers.
 
 use std::{
     collections::BTreeMap,
@@ -23,22 +23,22 @@ const DESCRIPTION: &str = "turnwise.json";
 const WORDS: &str = "words.txt";
 const MODEL: &str = "model.safetensors";
 
-/// The version of this layout.
+/// Version of the folder format.
 const VERSION: u32 = 1;
 
-/// A description is a few hundred bytes; a file that is larger than this is none.
+/// Maximum size of a description. Real ones have a few hundred bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// How damage is mended.
-pub(super) const FIT_AGAIN: &str = "fit the encoder again, or take its folder from a backup";
+/// Hint for damaged folders.
+pub(super) const FIT_AGAIN: &str = "fit the encoder again, or restore its folder from a backup";
 
-/// What an encoder says of itself.
+/// Description of an encoder.
 pub(super) struct Description {
     pub kind: String,
-    /// The analysis of words that it was made with.
+    /// Text analyzer used to fit it.
     pub analysis: String,
     pub settings: Value,
-    /// What it was made from.
+    /// Data that the encoder was fitted on.
     pub about: Value,
 }
 
@@ -49,11 +49,11 @@ struct Written {
     analysis: String,
     settings: Value,
     about: Value,
-    /// BLAKE3 of the other files.
+    /// BLAKE3 digests of the other files.
     files: BTreeMap<String, String>,
 }
 
-/// What was read from a folder.
+/// Contents of an encoder's folder.
 pub(super) struct Contents {
     pub kind: String,
     pub words: Vec<Box<str>>,
@@ -63,7 +63,7 @@ pub(super) struct Contents {
     tensors: Mapped,
 }
 
-/// The kind that the folder's description names, if the folder has one.
+/// Returns the kind in the folder's description, if there is one.
 pub(super) fn kind(folder: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Kind {
@@ -76,12 +76,12 @@ pub(super) fn kind(folder: &Path) -> Option<String> {
     Some(serde_json::from_slice::<Kind>(&fs::read(path).ok()?).ok()?.kind)
 }
 
-/// As JSON; fails only if a type cannot be written at all.
+/// Converts a value to JSON. Fails only if the type cannot be serialized.
 pub(super) fn to_json(value: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be written: {e}")))
+    serde_json::to_value(value).map_err(|e| Error::Internal(format!("settings cannot be serialized: {e}")))
 }
 
-/// Writes an encoder beside the folder, then puts it in its place, so that the folder is never half written.
+/// Writes an encoder to a new folder, then replaces `folder` with it. So the folder is never incomplete.
 pub(super) fn save<'a>(
     folder: &Path,
     description: Description,
@@ -89,7 +89,7 @@ pub(super) fn save<'a>(
     tensors: &[Tensor],
 ) -> Result<()> {
     refuse_to_replace(folder)?;
-    let new = beside(folder, "new");
+    let new = sibling(folder, "new");
     files::remove_folder(&new)?;
     fs::create_dir_all(&new).at("create", &new)?;
     let digests = BTreeMap::from([
@@ -99,33 +99,34 @@ pub(super) fn save<'a>(
     let Description { kind, analysis, settings, about } = description;
     let written = Written { kind, version: VERSION, analysis, settings, about, files: digests };
     let mut text = serde_json::to_vec_pretty(&written)
-        .map_err(|e| Error::Internal(format!("the description cannot be written: {e}")))?;
+        .map_err(|e| Error::Internal(format!("the description cannot be serialized: {e}")))?;
     text.push(b'\n');
     files::replace(&new.join(DESCRIPTION), &text)?;
     files::sync_folder(&new)?;
-    files::replace_folder(&new, folder, &beside(folder, "old"))
+    files::replace_folder(&new, folder, &sibling(folder, "old"))
 }
 
-/// A folder beside another, under a name that is surely ours: what is left of it by a kill is removed.
-fn beside(folder: &Path, what: &str) -> PathBuf {
+/// Path of a temporary folder next to `folder`. The name is turnwise's own, so leftovers of an interrupted run
+/// can be removed.
+fn sibling(folder: &Path, what: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(format!(".turnwise-{what}"));
     folder.with_file_name(name)
 }
 
-/// Only an encoder of ours, or nothing, is replaced.
+/// Fails if the folder contains anything other than a static encoder.
 fn refuse_to_replace(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
-        return Err(Error::input(format!("{} has no name of its own", folder.display()))
-            .with_hint("name a folder that may be made new"));
+        return Err(Error::input(format!("{} has no folder name", folder.display()))
+            .with_hint("give the path of a folder that can be replaced"));
     }
     let known = kind(folder).is_some_and(|k| super::KINDS.contains(&k.as_str()));
     let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     if known || !folder.exists() || empty() {
         return Ok(());
     }
-    Err(Error::input(format!("{} is there already, and it is no static encoder", folder.display()))
-        .with_hint("name another folder, or remove it first"))
+    Err(Error::input(format!("{} already exists and is not a static encoder", folder.display()))
+        .with_hint("choose another folder, or remove it first"))
 }
 
 fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<blake3::Hash> {
@@ -142,16 +143,17 @@ fn write_words<'a>(path: &Path, words: impl Iterator<Item = &'a str>) -> Result<
     Ok(hasher.finalize())
 }
 
-/// Reads a folder and checks that its files are whole.
+/// Reads a folder and checks the digests of its files.
 pub(super) fn open(folder: &Path) -> Result<Contents> {
     let path = folder.join(DESCRIPTION);
     if !path.exists() {
-        return Err(Error::input(format!("there is no static encoder at {}", folder.display()))
-            .with_hint(format!("its folder holds {DESCRIPTION}, {WORDS} and {MODEL}")));
+        return Err(Error::input(format!("{} is not a static encoder", folder.display())).with_hint(
+            format!("the folder of a static encoder contains {DESCRIPTION}, {WORDS} and {MODEL}"),
+        ));
     }
     let bytes = fs::read(&path).at("read", &path)?;
     let damaged = |path: &Path, what: String| Error::corrupt(path, what).with_hint(FIT_AGAIN);
-    // The version comes first: what another version writes may look different.
+    // Check the version first, because other versions can have different fields.
     #[derive(Deserialize)]
     struct Version {
         version: u32,
@@ -159,7 +161,7 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
     let version: Version = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
     if version.version != VERSION {
         let message = format!(
-            "{} has version {}, and this turnwise reads version {VERSION}",
+            "{} has version {}, but this turnwise supports version {VERSION}",
             path.display(),
             version.version
         );
@@ -170,7 +172,7 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
     let written: Written = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
     if written.analysis != ANALYZER {
         let message = format!(
-            "{} was fitted with the text analysis `{}`, and this turnwise has `{ANALYZER}`",
+            "{} was fitted with the text analyzer `{}`, but this turnwise uses `{ANALYZER}`",
             folder.display(),
             written.analysis
         );
@@ -180,7 +182,7 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
         Some(known) if *known == digest.to_string() => Ok(()),
         _ => Err(damaged(
             &folder.join(name),
-            format!("the file is damaged: its digest is not the one in {DESCRIPTION}"),
+            format!("the file is damaged: its digest differs from the one in {DESCRIPTION}"),
         )),
     };
     let words_path = folder.join(WORDS);
@@ -201,12 +203,12 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
 }
 
 impl Contents {
-    /// The settings of the encoder.
+    /// Settings of the encoder.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.settings)
     }
 
-    /// What it was made from.
+    /// Data that the encoder was fitted on.
     pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.about)
     }
@@ -216,7 +218,7 @@ impl Contents {
             .map_err(|e| Error::corrupt(self.folder.join(DESCRIPTION), e.to_string()).with_hint(FIT_AGAIN))
     }
 
-    /// So many numbers in a row.
+    /// Reads a tensor with one dimension of `length` numbers.
     pub fn vector(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let path = self.folder.join(MODEL);
         let (shape, numbers) = self.tensors.get(&path, name)?;
@@ -226,7 +228,7 @@ impl Contents {
         }
     }
 
-    /// So many rows of numbers, and their width.
+    /// Reads a tensor with `rows` rows. Returns the width and the numbers.
     pub fn rows(&self, name: &str, rows: usize) -> Result<(usize, Vec<f32>)> {
         let path = self.folder.join(MODEL);
         let (shape, numbers) = self.tensors.get(&path, name)?;
@@ -236,21 +238,18 @@ impl Contents {
         }
     }
 
-    /// Whether there is a tensor of this name.
+    /// Whether the file has a tensor with this name.
     pub fn has(&self, name: &str) -> Result<bool> {
         self.tensors.has(&self.folder.join(MODEL), name)
     }
 
-    /// Something that its parts contradict each other in.
+    /// Error for contents that contradict each other.
     pub fn damaged(&self, what: String) -> Error {
         Error::corrupt(&self.folder, what).with_hint(FIT_AGAIN)
     }
 
     fn misshapen(path: &Path, name: &str, shape: &[usize], wanted: &str) -> Error {
-        Error::corrupt(
-            path,
-            format!("the tensor `{name}` has the shape {shape:?}, and it must have [{wanted}]"),
-        )
-        .with_hint(FIT_AGAIN)
+        Error::corrupt(path, format!("the tensor `{name}` has the shape {shape:?} instead of [{wanted}]"))
+            .with_hint(FIT_AGAIN)
     }
 }

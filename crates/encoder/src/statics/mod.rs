@@ -1,10 +1,10 @@
-//! Static encoders: a text's vector is made of its words, and nothing needs to be downloaded.
+//! Static encoders: the vector of a text is computed from its words, without a downloaded model.
 //!
 //! * [`TfidfSvd`]: TF-IDF and truncated SVD, fitted on the corpus itself ([`fit_tfidf`]).
-//! * [`WordEncoder`]: word vectors from a file in GloVe's or word2vec's formats, averaged, or weighted by how rare a
-//!   word is (SIF).
+//! [`WordEncoder`]: word vectors from a file in a GloVe or word2vec format. They are averaged, or weighted by
+//! smooth inverse frequency (SIF).
 //!
-//! Either is saved as one folder; [`open`] gives it back.
+//! Both kinds are saved as a folder, and [`open`] opens it.
 
 use std::path::Path;
 
@@ -28,15 +28,15 @@ use crate::Encoder;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// The kinds that a folder may hold.
+/// Kinds of static encoders.
 const KINDS: [&str; 2] = [tfidf::KIND, words::KIND];
 
-/// Whether a folder holds a static encoder.
+/// Whether a folder contains a static encoder.
 pub fn is_static(folder: &Path) -> bool {
     folder::kind(folder).is_some_and(|kind| KINDS.contains(&kind.as_str()))
 }
 
-/// Opens a saved encoder, whichever kind it is.
+/// Opens a saved encoder of either kind.
 pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     let contents = folder::open(folder)?;
     match contents.kind.as_str() {
@@ -46,7 +46,7 @@ pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     }
 }
 
-/// The text of a whole dialogue as one document, for fitting on dialogues.
+/// Joins the turns of a dialogue to one document, for fitting on dialogues.
 pub fn document(dialogue: &Dialogue) -> String {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
     texts.join("\n")

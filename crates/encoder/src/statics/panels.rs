@@ -1,20 +1,20 @@
-//! Tall matrices in panels of eight columns.
+//! Tall matrices, stored in panels of eight columns.
 //!
-//! A row of a panel is one cache line, and no panel needs another for a product with a sparse matrix: so panels are
-//! what threads share out, and the order in which numbers are added never depends on how many threads there are.
+//! A row of a panel is one cache line. A product with a sparse matrix can process each panel independently, so
+//! threads work on separate panels. The order of additions does not depend on the number of threads.
 
 use rayon::prelude::*;
 
-/// Columns of a panel.
+/// Number of columns of a panel.
 pub(super) const WIDTH: usize = 8;
 
-/// One panel: eight numbers a row.
+/// One panel: eight numbers per row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Below this part of a column's length, what is left of it after the columns before it is rounding.
+/// Threshold for dependent columns, relative to the column's length. A smaller residual is rounding error.
 const DEPENDENT: f64 = 1e-12;
 
-/// A tall matrix. Columns that fill up the last panel are zero.
+/// A tall matrix. The last panel is padded with zero columns.
 pub(super) struct Panels {
     rows: usize,
     cols: usize,
@@ -22,7 +22,7 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Makes each number from its row and column.
+    /// Builds a matrix from a function of row and column.
     pub fn from_fn(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f64 + Sync + Send) -> Self {
         let panels = (0..cols.div_ceil(WIDTH))
             .into_par_iter()
@@ -36,27 +36,28 @@ impl Panels {
         Panels { rows, cols, panels }
     }
 
-    /// What `f` makes of every panel, which must have the same rows as each other.
+    /// Applies `f` to every panel. All results must have `rows` rows.
     pub fn map(&self, rows: usize, f: impl Fn(&Panel) -> Panel + Sync + Send) -> Self {
         Panels { rows, cols: self.cols, panels: self.panels.par_iter().map(f).collect() }
     }
 
-    /// How many columns.
+    /// Number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// One number.
+    /// Element at a row and column.
     pub fn at(&self, row: usize, col: usize) -> f64 {
         self.panels[col / WIDTH][row][col % WIDTH]
     }
 
-    /// Its transpose times another of as many rows and columns: square, row after row.
+    /// Product of the transpose with another matrix of the same shape. The result is square, in row-major
+    /// order.
     pub fn transposed_times(&self, other: &Panels) -> Vec<f64> {
         let n = self.panels.len();
         let blocks: Vec<[[f64; WIDTH]; WIDTH]> = (0..n * n)
@@ -76,7 +77,7 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// This times a small matrix, which has a row for every column of this and is given column after column.
+    /// Product with a small matrix, given by its columns. It must have one row per column of `self`.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)
@@ -98,22 +99,22 @@ impl Panels {
         Panels { rows: self.rows, cols: columns.len(), panels }
     }
 
-    /// Columns of length 1 at right angles that span the same; those that depend on others are dropped.
+    /// Returns orthonormal columns that span the same space; dependent columns are dropped.
     ///
-    /// Gram–Schmidt by way of the Cholesky factor of the columns' products, twice: the second time takes away what
-    /// rounding left of the first.
+    /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the
+    /// second pass removes the rounding errors of the first.
     pub fn orthonormal(&self) -> Self {
         let once = self.times(&orthonormalizer(&self.transposed_times(self), self.cols));
         once.times(&orthonormalizer(&once.transposed_times(&once), once.cols))
     }
 }
 
-/// The columns which, multiplied with a matrix of these products, make its columns orthonormal: the inverse of the
-/// Cholesky factor, without the columns that depend on those before.
+/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. Multiplying a matrix
+/// with them makes its columns orthonormal.
 fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut columns: Vec<Vec<f64>> = Vec::new();
     for j in 0..n {
-        // Column j as it is, less its part along each column that is kept; done in the space of coefficients.
+        // Subtracts from column j its projection on each kept column, in coefficient space.
         let mut column = vec![0.0; n];
         column[j] = 1.0;
         let of = |a: &[f64]| -> f64 { (0..=j).map(|i| a[i] * products[i * n + j]).sum() };
@@ -138,7 +139,7 @@ mod tests {
     use crate::statics::random::normal;
 
     #[test]
-    fn products_are_those_of_the_definition() {
+    fn products_match_the_definition() {
         let a = Panels::from_fn(30, 11, |r, c| normal(1, (r * 11 + c) as u64));
         let gram = a.transposed_times(&a);
         let columns: Vec<Vec<f64>> =
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn dependent_columns_are_dropped_and_the_rest_is_orthonormal() {
-        // Columns of very different lengths, one nearly along another, one a sum, one zero.
+        // Columns of very different lengths: one nearly parallel to another, one a sum, one zero.
         let number = |r: usize, c: usize| normal(3, (r * 20 + c) as u64);
         let a = Panels::from_fn(50, 12, |r, c| match c {
             4 => 1e6 * number(r, 0) + 1e2 * number(r, 4),
@@ -176,7 +177,7 @@ mod tests {
             let want = f64::from(u8::from(k / 10 == k % 10));
             assert!((value - want).abs() < 1e-12, "{k}: {value}");
         }
-        // Every column of the one is a combination of those of the other.
+        // Every original column is a linear combination of the new columns.
         for c in 0..12 {
             let along: Vec<f64> = (0..10).map(|k| (0..50).map(|r| q.at(r, k) * a.at(r, c)).sum()).collect();
             for r in 0..50 {

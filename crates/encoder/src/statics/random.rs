@@ -1,10 +1,10 @@
-//! Random numbers that depend on a seed and a place alone, so that threads can draw them in any order.
+//! Random numbers that depend only on a seed and an index, so threads can draw them in any order.
 
 use turnwise_core::random::mixed;
 
-/// The number at a place, from a normal distribution of mean 0 and deviation 1 (Box–Muller).
+/// Standard normal number at an index (Box–Muller transform).
 pub(super) fn normal(seed: u64, place: u64) -> f64 {
-    // 53 bits, and never 0, whose logarithm is not finite.
+    // 53 bits, and never 0, whose logarithm is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (a, b) = (unit(mixed(seed, 2 * place)), unit(mixed(seed, 2 * place + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_normal_and_belong_to_seed_and_place() {
+    fn numbers_are_normal_and_depend_on_seed_and_index() {
         let of = |seed| (0..20_000).map(|n| normal(seed, n)).collect::<Vec<_>>();
         let (one, two) = (of(1), of(2));
         let mean = |v: &[f64], f: &dyn Fn(f64) -> f64| v.iter().map(|x| f(*x)).sum::<f64>() / v.len() as f64;

@@ -1,11 +1,13 @@
 //! Truncated singular value decomposition of a sparse matrix.
 //!
-//! The randomised range finder with power iterations of Halko, Martinsson and Tropp, on the side of the columns: a
-//! random basis is multiplied again and again with the matrix and its transpose, and made orthonormal in between, until
-//! it spans what the greatest singular vectors span; there an exact small decomposition finds them. Nothing as tall as
-//! the matrix has rows is ever kept, so that a million rows take the memory of their entries alone. The same seed gives
-//! the same bits on any number of threads. A matrix with no more columns or rows than the basis needs no iterations:
-//! its whole range is known.
+//! This is the randomized range finder with power iterations of Halko, Martinsson and Tropp, applied to the
+//! columns. A random basis is repeatedly multiplied with the matrix and its transpose, and orthonormalized in
+//! between. It converges to the space of the largest singular vectors, and an exact small decomposition finds
+//! them there.
+//!
+//! No dense matrix with as many rows as the input is stored, so even a million rows need only memory for their
+//! entries. The result is bitwise the same for a seed, on any number of threads. If the matrix has no more rows
+//! or columns than the basis, no iterations are needed, because its whole range is known.
 
 use rayon::prelude::*;
 
@@ -15,69 +17,70 @@ use super::{
     random::normal,
 };
 
-/// How near the result comes to the exact decomposition.
+/// Accuracy of the decomposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Directions more than are asked for: the fewer there are, the later the last ones that are asked for come right.
+    /// Number of extra basis vectors. More of them make the last components converge faster.
     pub oversampling: usize,
-    /// Times that the basis goes through the matrix and its transpose; the last time for the small decomposition.
+    /// Number of multiplications with the matrix and its transpose, including the one for the small
+    /// decomposition.
     pub iterations: usize,
 }
 
 impl Effort {
-    /// As near as it makes no difference.
+    /// Accurate enough that the difference from the exact result does not matter.
     pub const THOROUGH: Effort = Effort { oversampling: 32, iterations: 10 };
-    /// As scikit-learn's `TruncatedSVD` unasked: ten directions more, five times forth and back, and once more where the
-    /// basis of the rows becomes vectors of the columns. The last components are mixed with what comes after them.
+    /// Like the defaults of scikit-learn's `TruncatedSVD`: ten extra vectors and five power iterations. The
+    /// last components are less accurate.
     pub const SCIKIT: Effort = Effort { oversampling: 10, iterations: 7 };
 }
 
-/// Singular values below this part of the greatest are rounding.
+/// Singular values below this fraction of the largest are rounding errors.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// A matrix of which most numbers are zero, row after row.
+/// A sparse matrix in row-major order (CSR).
 #[derive(Debug, Clone, Default)]
 pub struct Sparse {
     cols: usize,
-    /// Where each row ends in the two lists below.
+    /// End of each row in `indices` and `values`.
     ends: Vec<usize>,
     indices: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Sparse {
-    /// No rows yet, and so many columns.
+    /// Creates a matrix without rows.
     pub fn new(cols: usize) -> Self {
         Sparse { cols, ..Sparse::default() }
     }
 
-    /// Adds a row; its columns must be below the number of columns.
+    /// Adds a row. Its column indices must be less than the number of columns.
     pub fn push(&mut self, row: impl IntoIterator<Item = (u32, f32)>) {
         for (index, value) in row {
-            assert!((index as usize) < self.cols, "a column beyond the last");
+            assert!((index as usize) < self.cols, "column index out of range");
             self.indices.push(index);
             self.values.push(value);
         }
         self.ends.push(self.indices.len());
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many columns.
+    /// Number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The columns and numbers of row `n`.
+    /// Column indices and values of row `n`.
     pub fn row(&self, n: usize) -> (&[u32], &[f32]) {
         let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
         (&self.indices[start..self.ends[n]], &self.values[start..self.ends[n]])
     }
 
-    /// Its rows as columns, the zeros written out: for a matrix of few rows.
+    /// Dense transpose, for a matrix with few rows.
     fn transposed(&self) -> Panels {
         let mut dense = vec![0.0; self.rows() * self.cols];
         for (n, row) in dense.chunks_exact_mut(self.cols.max(1)).enumerate() {
@@ -87,7 +90,7 @@ impl Sparse {
         Panels::from_fn(self.cols, self.rows(), |r, c| dense[c * self.cols + r])
     }
 
-    /// Its transpose times itself times one panel.
+    /// Product of the Gram matrix (transpose times matrix) with one panel.
     fn gram_times(&self, panel: &Panel) -> Panel {
         let mut out = vec![[0.0; WIDTH]; self.cols];
         for n in 0..self.rows() {
@@ -106,23 +109,23 @@ impl Sparse {
     }
 }
 
-/// The greatest singular values of a matrix and where they lie.
+/// The largest singular values and their right singular vectors.
 #[derive(Debug, Clone)]
 pub struct Svd {
-    /// Falling; as many as were asked for, or fewer where the matrix has no more.
+    /// Singular values in descending order; fewer than requested if the matrix has a smaller rank.
     pub values: Vec<f64>,
-    /// Right singular vectors: a row for every column of the matrix, as wide as there are values.
+    /// Right singular vectors in row-major order: one row per column of the matrix, one column per value.
     pub components: Vec<f32>,
 }
 
-/// Finds the `dim` greatest. The greatest number of every component is positive.
+/// Computes the `dim` largest singular values. The largest element of every component is positive.
 pub fn truncated(matrix: &Sparse, dim: usize, seed: u64) -> Svd {
     truncated_with(matrix, dim, Effort::THOROUGH, seed)
 }
 
-/// The same with less or more effort.
+/// Like [`truncated`], with a given accuracy.
 pub fn truncated_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
-    // A matrix has no more singular vectors than rows or columns.
+    // The rank is at most the number of rows or columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols());
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
     let y = q.map(matrix.cols(), |panel| matrix.gram_times(panel));
@@ -140,7 +143,8 @@ pub fn truncated_with(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) ->
     Svd { components: components.map(|v| v as f32).collect(), values: values[..kept].to_vec() }
 }
 
-/// Columns at right angles, at most so many, that span what the matrix' greatest right singular vectors span.
+/// Orthonormal basis with at most `most` columns, which approximates the space of the largest right singular
+/// vectors.
 fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     if matrix.rows() <= most.min(matrix.cols()) {
         return matrix.transposed().orthonormal();
@@ -156,7 +160,7 @@ fn range(matrix: &Sparse, most: usize, iterations: usize, seed: u64) -> Panels {
     q
 }
 
-/// The sign of a column's greatest number. Without a rule, rounding would choose.
+/// Sign of a column's largest element. Without this rule the sign would depend on rounding.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows())
         .map(|r| matrix.at(r, col))
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn less_effort_finds_the_first_and_comes_short_of_the_last() {
+    fn less_effort_is_exact_for_the_first_and_lower_for_the_last_value() {
         let m = sparse(300, 400, text_like);
         let (some, all) = (truncated_with(&m, 30, Effort::SCIKIT, 1), truncated(&m, 30, 1));
         assert!((some.values[0] / all.values[0] - 1.0).abs() < 1e-9);
@@ -186,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn more_dimensions_than_there_are_cost_nothing() {
+    fn dim_is_limited_by_the_rank() {
         let m = sparse(5, 4000, |r, c| if c % 5 <= r { (c % 7) as f32 } else { 0.0 });
         let (few, many) = (truncated(&m, 5, 1), truncated(&m, usize::MAX / 2, 1));
         assert_eq!((few.values.len(), &few.components), (5, &many.components));
     }
 
-    /// Exactly, by way of the small dense product.
+    /// Exact decomposition, from the small dense Gram matrix.
     fn exact(m: &Sparse) -> eigen::Eigen {
         let n = m.cols();
         let mut gram = vec![0.0; n * n];
@@ -214,24 +218,24 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_the_exact_one() {
+    fn it_agrees_with_the_exact_decomposition() {
         let m = sparse(120, 60, text_like);
         let (found, exact) = (truncated(&m, 10, 7), exact(&m));
         assert_eq!(found.values.len(), 10);
         for k in 0..10 {
             assert!((found.values[k] / exact.values[k].sqrt() - 1.0).abs() < 1e-6, "value {k}");
-            // The part of the exact vector that lies in the space of the found ones.
+            // Projection of the exact vector on the space of the computed ones.
             let along = |f: usize| {
                 (0..60).map(|r| f64::from(found.components[r * 10 + f]) * exact.vectors[k][r]).sum::<f64>()
             };
             let within: f64 = (0..10).map(|f| along(f).powi(2)).sum();
-            assert!((within - 1.0).abs() < 1e-5, "vector {k} lies outside: {within}");
+            assert!((within - 1.0).abs() < 1e-5, "vector {k} is outside the space: {within}");
             assert!((along(k).abs() - 1.0).abs() < 1e-4, "vector {k}");
         }
     }
 
     #[test]
-    fn threads_change_no_bit_and_seeds_little() {
+    fn results_do_not_depend_on_threads_and_little_on_the_seed() {
         let m = sparse(200, 90, text_like);
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_of_low_rank_gives_no_more_than_it_has() {
+    fn a_matrix_of_low_rank_has_few_values() {
         let m = sparse(40, 30, |r, c| ((r % 3 + 1) * (c + 1)) as f32);
         assert_eq!(truncated(&m, 8, 0).values.len(), 1);
         assert_eq!(truncated(&sparse(1, 5, |_, c| c as f32), 8, 0).values.len(), 1);
@@ -258,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_are_those_of_the_exact_one(rows in 1usize..14, cols in 1usize..12, dim in 1usize..14, seed: u64) {
+        fn values_agree_with_the_exact_decomposition(rows in 1usize..14, cols in 1usize..12, dim in 1usize..14, seed: u64) {
             let m = sparse(rows, cols, |r, c| normal(seed, (r * cols + c) as u64).max(0.0) as f32);
             let (found, exact) = (truncated(&m, dim, seed), exact(&m));
             prop_assert!(found.values.len() <= dim.min(rows).min(cols));

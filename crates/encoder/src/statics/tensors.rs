@@ -1,4 +1,4 @@
-//! Numbers in a file in the safetensors format.
+//! Reading and writing of tensors in safetensors files.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Numbers under a name.
+/// A named tensor.
 pub(super) struct Tensor<'a> {
     name: &'static str,
     shape: Vec<usize>,
@@ -25,12 +25,12 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// The bytes of numbers in files: little endian on every machine.
+/// Converts numbers to bytes, little-endian on every machine.
 pub(super) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// Writes tensors, streaming, and gives the digest of the file.
+/// Writes tensors to a file and returns its digest.
 pub(super) fn write(path: &Path, tensors: &[Tensor]) -> Result<blake3::Hash> {
     let mut header = serde_json::Map::new();
     let mut at = 0;
@@ -41,7 +41,7 @@ pub(super) fn write(path: &Path, tensors: &[Tensor]) -> Result<blake3::Hash> {
         at = end;
     }
     let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    // The format wants the numbers to begin at a multiple of eight.
+    // The data must start at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
 
     let mut hasher = blake3::Hasher::new();
@@ -60,7 +60,7 @@ pub(super) fn write(path: &Path, tensors: &[Tensor]) -> Result<blake3::Hash> {
     Ok(hasher.finalize())
 }
 
-/// A file of tensors, mapped.
+/// A memory-mapped safetensors file.
 pub(super) struct Mapped {
     map: Mmap,
 }
@@ -78,22 +78,24 @@ impl Mapped {
     }
 
     fn all(&self, path: &Path) -> Result<SafeTensors<'_>> {
-        SafeTensors::deserialize(&self.map)
-            .map_err(|e| wrong(path, format!("this is no safetensors file: {e}")))
+        SafeTensors::deserialize(&self.map).map_err(|e| wrong(path, format!("invalid safetensors file: {e}")))
     }
 
-    /// Whether there is a tensor of this name.
+    /// Whether the file has a tensor with this name.
     pub fn has(&self, path: &Path, name: &str) -> Result<bool> {
         Ok(self.all(path)?.tensor(name).is_ok())
     }
 
-    /// The shape and the numbers of a tensor; they are all finite.
+    /// Returns the shape and the numbers of a tensor. Fails if a number is not finite.
     pub fn get(&self, path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>)> {
         let wrong = |what: String| wrong(path, what);
         let all = self.all(path)?;
-        let tensor = all.tensor(name).map_err(|_| wrong(format!("there is no tensor `{name}`")))?;
+        let tensor = all.tensor(name).map_err(|_| wrong(format!("the tensor `{name}` is missing")))?;
         if tensor.dtype() != Dtype::F32 {
-            return Err(wrong(format!("the tensor `{name}` is {:?}, and it must be F32", tensor.dtype())));
+            return Err(wrong(format!(
+                "the tensor `{name}` has the type {:?} instead of F32",
+                tensor.dtype()
+            )));
         }
         let number = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let numbers: Vec<f32> = tensor.data().chunks_exact(4).map(number).collect();

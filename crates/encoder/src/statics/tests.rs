@@ -1,4 +1,4 @@
-//! What every static encoder promises, whichever kind it is; and what becomes of damaged folders.
+//! Tests of all static encoders, and of damaged folders.
 
 use std::{fs, path::Path};
 
@@ -33,7 +33,7 @@ fn tfidf(settings: &TfidfSettings) -> TfidfSvd {
     fit_tfidf(corpus(), settings).unwrap()
 }
 
-/// Words whose vectors have a direction in common, more or less so.
+/// Word vectors that share a common direction with this strength.
 fn table_with(common: f32) -> WordTable {
     let mut table = WordTable::new(6);
     let words = [
@@ -100,7 +100,7 @@ fn vector(encoder: &dyn Encoder, text: &str) -> Vec<f32> {
 }
 
 #[test]
-fn what_is_said_of_lengths_is_true() {
+fn normalizes_matches_the_length_of_vectors() {
     for encoder in all() {
         let vector = vector(encoder.as_ref(), TEXTS[0]);
         let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_emoji_and_control_characters_have_vectors() {
+fn texts_without_words_have_zero_vectors() {
     for encoder in all() {
         let texts = ["", " ", "😀🏳️‍🌈", "\u{0}\u{1b}[31m\u{200d}", "zzzz"];
         let e = encoder.encode(&texts, &TextOptions::default()).unwrap();
@@ -152,7 +152,7 @@ fn nothing_emoji_and_control_characters_have_vectors() {
 }
 
 #[test]
-fn threads_change_no_bit() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let with = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
@@ -164,7 +164,7 @@ fn threads_change_no_bit() {
 }
 
 #[test]
-fn alike_texts_have_alike_vectors() {
+fn similar_texts_have_similar_vectors() {
     for settings in [TfidfSettings::default(), TfidfSettings { centre: false, ..TfidfSettings::default() }] {
         let e = tfidf(&TfidfSettings { dim: 5, ..settings });
         let like = |a: &str, b: &str| cosine(&vector(&e, a), &vector(&e, b));
@@ -186,8 +186,8 @@ fn a_whole_dialogue_is_one_document() {
 }
 
 #[test]
-fn sif_takes_away_what_all_share() {
-    // Each of these texts has other words than the rest.
+fn sif_removes_the_common_component() {
+    // Each of these texts has different words.
     let texts = ["card", "new", "train", "station", "restaurant", "退款"];
     let shared = |e: &WordEncoder| {
         let v = e.encode(&texts, &TextOptions::default()).unwrap().vectors;
@@ -204,7 +204,7 @@ fn sif_takes_away_what_all_share() {
 }
 
 #[test]
-fn an_average_is_that_of_the_definition() {
+fn averages_match_the_definition() {
     let t = table();
     let want: Vec<f32> = (0..6)
         .map(|k| {
@@ -216,12 +216,12 @@ fn an_average_is_that_of_the_definition() {
 }
 
 #[test]
-fn a_small_corpus_gives_fewer_dimensions_and_says_so() {
+fn a_small_corpus_gives_fewer_dimensions_and_a_note() {
     let e = fit_tfidf(["one two".to_owned(), "one three".to_owned()].into_iter(), &TfidfSettings::default())
         .unwrap();
     assert!(e.dim() <= 2);
     assert!(e.notes()[0].contains("not 128"), "{:?}", e.notes());
-    // No term stands in two documents: all are taken.
+    // No term is in two documents, so all terms are kept.
     let e = fit_tfidf(["one".to_owned(), "two".to_owned()].into_iter(), &TfidfSettings::default()).unwrap();
     assert_eq!(e.fit().terms, 2);
     for documents in [vec![], vec!["…".to_owned()]] {
@@ -230,7 +230,7 @@ fn a_small_corpus_gives_fewer_dimensions_and_says_so() {
     }
 }
 
-/// Saves one encoder of each kind and hands over the folder and the encoder.
+/// Saves one encoder of each kind and passes the folder and the encoder to `check`.
 fn saved(check: impl Fn(&Path, &dyn Encoder)) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("encoder");
@@ -250,7 +250,7 @@ fn saved(check: impl Fn(&Path, &dyn Encoder)) {
 }
 
 #[test]
-fn what_is_saved_is_opened_and_the_same() {
+fn saved_encoders_are_opened_unchanged() {
     saved(|folder, encoder| {
         assert!(is_static(folder));
         let opened = open(folder).unwrap();
@@ -261,12 +261,12 @@ fn what_is_saved_is_opened_and_the_same() {
         }
         let names: Vec<_> =
             fs::read_dir(folder.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(names, ["encoder"], "nothing is left beside it");
+        assert_eq!(names, ["encoder"], "no other folder is left");
     });
 }
 
 #[test]
-fn fingerprints_tell_encoders_apart() {
+fn different_encoders_have_different_fingerprints() {
     let mut prints: Vec<_> = all().iter().map(|e| e.fingerprint()).collect();
     prints.push(tfidf(&TfidfSettings { sublinear: false, ..TfidfSettings::default() }).fingerprint());
     prints.push(tfidf(&TfidfSettings { dim: 4, ..TfidfSettings::default() }).fingerprint());
@@ -279,7 +279,7 @@ fn fingerprints_tell_encoders_apart() {
 }
 
 #[test]
-fn every_damaged_byte_and_cut_is_an_error() {
+fn damaged_and_truncated_files_are_errors() {
     saved(|folder, _| {
         for name in ["words.txt", "model.safetensors", "turnwise.json"] {
             let path = folder.join(name);
@@ -316,11 +316,11 @@ fn only_encoders_are_replaced() {
     let e = encoder.save(&other).unwrap_err();
     assert_eq!(e.class(), Class::Input);
     assert!(other.join("thesis.txt").exists() && !is_static(&other));
-    assert!(open(&other).map(drop).unwrap_err().to_string().contains("no static encoder"));
+    assert!(open(&other).map(drop).unwrap_err().to_string().contains("is not a static encoder"));
     assert!(!is_static(&temporary.path().join("nowhere")));
 }
 
-/// Whoever looks for it while it is replaced finds the one or the other.
+/// A reader sees the old or the new encoder at any time.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_encoder_is_there_while_it_is_replaced() {
@@ -338,11 +338,11 @@ fn an_encoder_is_there_while_it_is_replaced() {
             assert!(folder.join("turnwise.json").exists());
         }
     });
-    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1, "no other folder is left");
 }
 
 #[test]
-fn other_versions_and_analyses_are_told() {
+fn other_versions_and_analyzers_are_errors() {
     saved(|folder, _| {
         let path = folder.join("turnwise.json");
         let text = fs::read_to_string(&path).unwrap();
@@ -360,11 +360,11 @@ fn other_versions_and_analyses_are_told() {
 }
 
 #[test]
-fn words_out_of_context_are_no_token_vectors() {
+fn static_encoders_have_no_token_vectors() {
     for encoder in all() {
         let refused = encoder.encode_tokens(&TEXTS, &TextOptions::default()).unwrap_err();
         assert_eq!(refused.class(), Class::Input);
-        assert_eq!(refused.to_string(), format!("{} has no vectors of single tokens", encoder.name()));
-        assert!(refused.hint().unwrap().contains("transformers have them"));
+        assert_eq!(refused.to_string(), format!("{} has no token vectors", encoder.name()));
+        assert!(refused.hint().unwrap().contains("use a transformer"));
     }
 }

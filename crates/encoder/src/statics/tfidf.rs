@@ -1,8 +1,8 @@
-//! TF-IDF and truncated SVD (latent semantic analysis): fitted on the corpus itself, with nothing to download.
+//! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
-//! The defaults (words without pairs, sublinear counts, centred projections) were the best of a few trials on SGD dev and
-//! BANKING77. What they give there, `cargo test --test corpora static_encoders -- --nocapture` prints. Fewer dimensions
-//! suit dialogues, more suit utterances.
+//! The defaults (single words, sublinear counts, centered projections) were the best of a few trials on SGD dev
+//! and BANKING77. To see the results, run `cargo test --test corpora static_encoders -- --nocapture`. Dialogues
+//! need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};
 
@@ -23,29 +23,29 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_text::ANALYZER;
 
-/// The name of this kind in the folder of an encoder.
+/// Name of this kind in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
-/// A projection that is shorter says nothing of the text but rounding.
-const NOTHING: f64 = 1e-6;
+/// Minimum length of a projection. Shorter ones are rounding errors.
+const MIN_LENGTH: f64 = 1e-6;
 
-/// How an encoder is fitted.
+/// Settings for fitting an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TfidfSettings {
-    /// The width of the vectors; a small corpus gives fewer.
+    /// Width of the vectors. A small corpus gives fewer dimensions.
     pub dim: usize,
-    /// A term must stand in so many documents. If none does, all are taken.
+    /// Minimum number of documents that contain a term. If no term reaches it, all terms are kept.
     pub min_documents: u32,
-    /// Of more terms, those that stand in most documents are kept.
+    /// Maximum number of terms. The terms in the most documents are kept.
     pub max_terms: usize,
-    /// Whether a term's count enters as 1 + ln(count) instead of as it is.
+    /// Whether a term's count is replaced with 1 + ln(count).
     pub sublinear: bool,
-    /// Whether projections are scaled to length 1 and the corpus' mean is taken away from them.
+    /// Whether projections are scaled to length 1 and centered on the mean of the corpus.
     pub centre: bool,
-    /// Whether vectors have length 1.
+    /// Whether vectors are scaled to length 1.
     pub normalize: bool,
-    /// Another seed gives slightly different vectors.
+    /// Random seed of the SVD. Different seeds give slightly different vectors.
     pub seed: u64,
 }
 
@@ -63,20 +63,20 @@ impl Default for TfidfSettings {
     }
 }
 
-/// What an encoder was fitted on.
+/// Statistics of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TfidfFit {
-    /// Documents.
+    /// Number of documents.
     pub documents: usize,
-    /// Those without any of the terms that were kept.
+    /// Number of documents without any kept term.
     pub without_terms: usize,
-    /// Different terms in the documents.
+    /// Number of different terms in the documents.
     pub terms_seen: usize,
-    /// Those that were kept.
+    /// Number of kept terms.
     pub terms: usize,
 }
 
-/// A fitted encoder.
+/// A fitted TF-IDF encoder.
 pub struct TfidfSvd {
     settings: TfidfSettings,
     fit: TfidfFit,
@@ -84,32 +84,32 @@ pub struct TfidfSvd {
     terms: Vec<Box<str>>,
     columns: HashMap<Box<str>, u32>,
     idf: Vec<f32>,
-    /// A row a term.
+    /// One row per term.
     components: Vec<f32>,
     mean: Vec<f32>,
     fingerprint: Fingerprint,
 }
 
-/// Fits an encoder on documents: whole dialogues (see [`super::document`]) or utterances, whichever it will be used
-/// for. The documents are gone through once; what is kept of them is a few bytes for each of their terms.
+/// Fits an encoder on documents. Use whole dialogues (see [`super::document`]) or utterances, depending on what
+/// it will encode. The documents are read once; only a few bytes per term occurrence stay in memory.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
     if settings.dim == 0 || settings.max_terms == 0 {
-        return Err(Error::input("an encoder needs at least one dimension and one term"));
+        return Err(Error::input("at least one dimension and one term are required"));
     }
     let counted = vocabulary::count(documents);
     let documents = counted.rows.len();
     if counted.terms.is_empty() {
         let message = match documents {
-            0 => "there are no documents to fit an encoder on".to_owned(),
-            n => format!("there is not one word in {n} documents, so that no encoder can be fitted on them"),
+            0 => "no documents to fit an encoder on".to_owned(),
+            n => format!("no encoder can be fitted: the {n} documents contain no words"),
         };
-        return Err(Error::Data { message, hint: Some("give a corpus with texts".to_owned()) });
+        return Err(Error::Data { message, hint: Some("use a corpus with texts".to_owned()) });
     }
     let mut kept = vocabulary::keep(&counted, settings.min_documents, settings.max_terms);
     if kept.terms.is_empty() {
         kept = vocabulary::keep(&counted, 1, settings.max_terms);
     }
-    // Smoothed, as if one more document held every term.
+    // Smoothed, as if one more document contained every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
     let idf: Vec<f32> = kept.documents_with.iter().map(idf).collect();
     let terms_seen = counted.terms.len();
@@ -122,7 +122,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     let mut encoder = TfidfSvd::new(*settings, fit, kept.terms, idf, svd.components, vec![0.0; dim]);
     if settings.centre {
         encoder.mean = encoder.mean_over(&matrix);
-        encoder.fingerprint = encoder.take_fingerprint();
+        encoder.fingerprint = encoder.compute_fingerprint();
     }
     Ok(encoder)
 }
@@ -140,39 +140,39 @@ impl TfidfSvd {
         let fingerprint = Fingerprinter::new(KIND).finish();
         let dim = mean.len();
         let mut encoder = TfidfSvd { settings, fit, dim, terms, columns, idf, components, mean, fingerprint };
-        encoder.fingerprint = encoder.take_fingerprint();
+        encoder.fingerprint = encoder.compute_fingerprint();
         encoder
     }
 
-    /// How it was fitted.
+    /// Settings of the fit.
     pub fn settings(&self) -> &TfidfSettings {
         &self.settings
     }
 
-    /// What it was fitted on.
+    /// Statistics of the fit.
     pub fn fit(&self) -> &TfidfFit {
         &self.fit
     }
 
-    /// What a user should be told about the fit, if anything.
+    /// Notes about the fit for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim < self.settings.dim {
             notes.push(format!(
-                "the vectors have {} dimensions, not {}: {} documents with {} terms have no more in them",
+                "the vectors have {} dimensions, not {}: {} documents with {} terms do not support more",
                 self.dim, self.settings.dim, self.fit.documents, self.fit.terms
             ));
         }
         if self.fit.without_terms > 0 {
             notes.push(format!(
-                "{} of {} documents hold none of the terms that were kept",
+                "{} of {} documents contain none of the kept terms",
                 self.fit.without_terms, self.fit.documents
             ));
         }
         notes
     }
 
-    /// Writes it into a folder, which is replaced if it holds an encoder of this kind of encoders.
+    /// Saves the encoder to a folder. An existing static encoder in the folder is replaced.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let description = folder::Description {
             kind: KIND.to_owned(),
@@ -198,7 +198,7 @@ impl TfidfSvd {
         Ok(TfidfSvd::new(settings, fit, contents.words, idf, components, mean))
     }
 
-    fn take_fingerprint(&self) -> Fingerprint {
+    fn compute_fingerprint(&self) -> Fingerprint {
         let mut f = Fingerprinter::new(KIND);
         f.text("analysis", ANALYZER).text("dim", self.dim);
         f.text("sublinear", self.settings.sublinear).text("centre", self.settings.centre);
@@ -210,7 +210,8 @@ impl TfidfSvd {
         f.finish()
     }
 
-    /// The projection of a weighted row, scaled to length 1 where it will be centred; `None` if nothing is left of it.
+    /// Projects a weighted row, and scales it to length 1 if it will be centered. Returns `None` if the
+    /// projection is zero.
     fn project(&self, indices: &[u32], values: &[f32]) -> Option<Vec<f64>> {
         let mut out = vec![0.0; self.dim];
         for (column, value) in indices.iter().zip(values) {
@@ -218,7 +219,7 @@ impl TfidfSvd {
             out.iter_mut().zip(row).for_each(|(o, c)| *o += f64::from(*value) * f64::from(*c));
         }
         let length = out.iter().map(|v| v * v).sum::<f64>().sqrt();
-        if length < NOTHING {
+        if length < MIN_LENGTH {
             return None;
         }
         if self.settings.centre {
@@ -227,7 +228,8 @@ impl TfidfSvd {
         Some(out)
     }
 
-    /// The mean of all projections; added up in chunks of fixed size, so that threads change nothing.
+    /// Mean of all projections. It is summed in chunks of fixed size, so it does not depend on the number of
+    /// threads.
     fn mean_over(&self, matrix: &Sparse) -> Vec<f32> {
         let starts: Vec<usize> = (0..matrix.rows()).step_by(4096).collect();
         let sums: Vec<Vec<f64>> = starts
@@ -248,7 +250,7 @@ impl TfidfSvd {
     }
 }
 
-/// TF-IDF weights of length 1.
+/// TF-IDF weights, scaled to length 1.
 fn weigh(row: &[(u32, u32)], idf: &[f32], sublinear: bool) -> Vec<(u32, f32)> {
     let weight = |column: u32, count: u32| {
         let count = f64::from(count);

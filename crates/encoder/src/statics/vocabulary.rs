@@ -1,4 +1,4 @@
-//! Counting the terms of a corpus.
+//! Counting of the terms of a corpus.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use rayon::prelude::*;
 use super::svd::Sparse;
 use turnwise_text as text;
 
-/// Documents that are analysed at a time.
+/// Number of documents analyzed at a time.
 const CHUNK: usize = 4096;
 
-/// The terms of documents: a row a document, a column a term, counts.
+/// Term counts: one row per document, one column per term.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct TermCounts {
     /// Terms in the order of their columns.
     pub terms: Vec<Box<str>>,
-    /// Documents in which each stands.
+    /// Number of documents that contain each term.
     pub documents_with: Vec<u32>,
-    /// Counts of the terms of every document, an empty row where it has none.
+    /// Term counts of every document. A document without terms has an empty row.
     pub rows: Rows,
 }
 
-/// Column and count, document after document.
+/// Pairs of column and count, for all documents.
 #[derive(Default)]
 pub(super) struct Rows {
     ends: Vec<usize>,
@@ -29,19 +29,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// How many documents.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Those of every document.
+    /// Iterates over the rows.
     pub fn iter(&self) -> impl Iterator<Item = &[(u32, u32)]> {
         let mut start = 0;
         self.ends.iter().map(move |end| &self.entries[std::mem::replace(&mut start, *end)..*end])
     }
 }
 
-/// The terms of some texts that are one document, with their counts, in the order of the alphabet.
+/// Returns the terms of one document (given as several texts) with their counts, in alphabetical order.
 pub(super) fn counts(texts: &[&str]) -> Vec<(String, u32)> {
     let mut terms: Vec<String> = texts.iter().flat_map(|t| text::analyze(t)).map(|t| t.term).collect();
     terms.sort_unstable();
@@ -56,16 +56,16 @@ pub(super) fn counts(texts: &[&str]) -> Vec<(String, u32)> {
 }
 
 /// Counts the terms of all documents.
-pub(super) fn count(mut documents: impl Iterator<Item = String>) -> Counted {
+pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
     let mut columns: HashMap<Box<str>, u32> = HashMap::new();
-    let mut counted = Counted::default();
+    let mut counted = TermCounts::default();
     loop {
         let chunk: Vec<String> = documents.by_ref().take(CHUNK).collect();
         if chunk.is_empty() {
             break;
         }
-        let analysed: Vec<_> = chunk.par_iter().map(|text| counts(&[text])).collect();
-        for terms in analysed {
+        let analyzed: Vec<_> = chunk.par_iter().map(|text| counts(&[text])).collect();
+        for terms in analyzed {
             for (term, count) in terms {
                 let column = match columns.get(term.as_str()) {
                     Some(column) => *column,
@@ -87,19 +87,19 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> Counted {
     counted
 }
 
-/// The terms that are kept, best known first.
+/// The kept terms, the most frequent first.
 pub(super) struct Kept {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
-    /// The new column of every old one.
+    /// New column of each old one.
     new: Vec<Option<u32>>,
 }
 
-/// Keeps terms of at least `least` documents, and of those the `most` that stand in most documents.
-pub(super) fn keep(counted: &Counted, least: u32, most: usize) -> Kept {
+/// Keeps the terms in at least `least` documents; if there are more than `most`, those in the most documents.
+pub(super) fn keep(counted: &TermCounts, least: u32, most: usize) -> Kept {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= least).collect();
-    // Neither the order of the documents nor that of a hash map may show in the columns.
+    // The columns must not depend on the order of the documents or of the hash map.
     order.sort_unstable_by(|a, b| {
         let known = |c: &usize| counted.documents_with[*c];
         known(b).cmp(&known(a)).then_with(|| counted.terms[*a].cmp(&counted.terms[*b]))
@@ -115,7 +115,7 @@ pub(super) fn keep(counted: &Counted, least: u32, most: usize) -> Kept {
 }
 
 impl Kept {
-    /// The rows of these terms, weighed by `weigh`, which gets columns and counts in the order of the columns.
+    /// Rows with the kept terms. `weigh` gets columns and counts in the order of the columns.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_counted_by_documents_and_kept_by_how_many() {
+    fn terms_are_counted_and_kept_by_document_frequency() {
         let texts = ["b a b", "a c", "", "A d d d"];
         let counted = count(texts.iter().map(|t| (*t).to_owned()));
         assert_eq!((counted.terms.len(), counted.rows.len()), (4, 4));

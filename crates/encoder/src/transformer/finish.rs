@@ -1,4 +1,4 @@
-//! From pooled states to the vector that is given out: the model's dense layers and norms, the cut, the length.
+//! Final steps from pooled states to vectors: the model's dense layers, normalization and truncation.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,8 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// The width of the vectors, from that of the pooled ones; an error if the model's steps do not fit.
+/// Returns the width of the vectors for a width of pooled vectors. Fails if the model's dense layers do not
+/// fit.
 pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<usize> {
     let mut width = pooled;
     for step in &pipeline.steps {
@@ -16,10 +17,10 @@ pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<us
             if dense.inputs != width {
                 return Err(Error::Input {
                     message: format!(
-                        "{name} has a dense layer for vectors of {} numbers, and this pooling gives {width}",
+                        "{name} has a dense layer for vectors of {} dimensions, but this pooling produces {width}",
                         dense.inputs
                     ),
-                    hint: Some("leave the pooling to the model".to_owned()),
+                    hint: Some("use the model's own pooling".to_owned()),
                 });
             }
             width = dense.outputs;
@@ -49,10 +50,8 @@ pub(super) fn finish(
     match wrong {
         None => Ok(vectors),
         Some(n) => Err(Error::Data {
-            message: format!("the model gives numbers that are not finite for input {}", n + 1),
-            hint: Some(
-                "take --precision f32; if that fails too, the model's weights are at fault".to_owned(),
-            ),
+            message: format!("the model computed values that are not finite for input {}", n + 1),
+            hint: Some("use --precision f32; if that fails too, the model's weights are damaged".to_owned()),
         }),
     }
 }

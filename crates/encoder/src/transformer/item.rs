@@ -1,20 +1,20 @@
-//! What goes through the network for one input, and what is taken of it.
+//! Items: sequences for the network, with the parts of their states to pool.
 
 use std::ops::Range;
 
 use crate::{Part, Reduction, Sequence, folder::PoolingMode};
 
-/// One sequence on its way to the vector of an input.
+/// One sequence of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
-    /// Which input it belongs to; an input may have several, whose vectors are joined.
+    /// Index of the input. An input can have several items; their results are combined.
     pub(super) input: usize,
     pub(super) sequence: Sequence,
-    /// For each pool, what is taken.
+    /// Parts to pool, for each pool.
     pub(super) pools: Vec<Vec<Part>>,
 }
 
-/// How the rows of a pooling mode become one.
+/// How the rows of a pooling mode are reduced to one.
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     match mode {
         PoolingMode::Max => Reduction::Max,
@@ -22,9 +22,11 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
     }
 }
 
-/// The parts of a window of an input that has `total` pooled tokens in all its windows, `before` of them in earlier
-/// ones; `rows` are those of this window. Summed over the windows, the result is the pooling of the whole: for the
-/// means exactly, for single tokens their mean by the windows' sizes.
+/// Returns the parts to pool in one window of an input. `rows` are the pooled tokens of this window. All
+/// windows have `total` pooled tokens, `before` of them in earlier windows.
+///
+/// The sum over the windows is exactly the pooling of the whole input for the mean modes. For single tokens it
+/// is their mean, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;
@@ -46,9 +48,9 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
     }
 }
 
-/// Which items go through the network together: similar lengths beside each other, at most `budget` tokens (one
-/// item may have more). Items without tokens do not: some tokenizers give an empty text none at all. The longest come
-/// first, so that no thread begins the largest piece last.
+/// Groups items into packs of similar length and at most `budget` tokens; a longer item gets its own pack. The
+/// longest items come first, because a long pack at the end would keep one thread busy alone. Items without
+/// tokens are left out: some tokenizers encode an empty text to no tokens.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));
@@ -79,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Windows that are summed are the whole that was not cut.
+        /// The sum over windows equals the pooling of the whole.
         #[test]
         fn windows_add_up(lengths in proptest::collection::vec(1usize..6, 1..5)) {
             let total: usize = lengths.iter().sum();

@@ -1,4 +1,4 @@
-//! Encoders that are transformers: tokenizer, network, pooling and what the model does afterwards, put together.
+//! Transformer encoders: a tokenizer, a network, pooling and the model's final steps.
 
 mod finish;
 mod item;
@@ -29,31 +29,31 @@ pub struct Transformer {
     name: String,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
-    /// How token states become vectors; what stands side by side in the result.
+    /// Pooling modes of tokens; their results are concatenated.
     modes: Vec<PoolingMode>,
     layers: Vec<(usize, f32)>,
     normalize: bool,
     dim: usize,
-    /// The width before anything is cut off.
+    /// Width of the vectors before truncation.
     full: usize,
     max_tokens: usize,
-    /// Rows of the tables of turns and roles, where the network has them.
+    /// Number of turn embeddings, if the network has them.
     turns: Option<usize>,
     roles: Option<usize>,
     fingerprint: Fingerprint,
     notices: Vec<String>,
     backend: Box<dyn Backend>,
-    /// Tokens a batch; shrinks where a device runs out of memory.
+    /// Tokens per batch; reduced when a device runs out of memory.
     budget: AtomicUsize,
 }
 
 impl Transformer {
-    /// Loads a model under the name by which it was asked for. `engine` brings its network to where it is to run.
+    /// Loads a model. `name` is its display name; `engine` creates the backend for its network.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// The same, with another network of the same shape in the place of the folder's.
+    /// Like [`Transformer::load`], with a different network of the same shape.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -77,8 +77,8 @@ impl Transformer {
             }
             Some(n) => {
                 return Err(Error::Input {
-                    message: format!("{name} cannot take texts of {n} tokens"),
-                    hint: Some(format!("it takes 3 to {}", network.max_tokens())),
+                    message: format!("{name} does not support a maximum of {n} tokens"),
+                    hint: Some(format!("use 3 to {}", network.max_tokens())),
                 });
             }
         };
@@ -89,8 +89,8 @@ impl Transformer {
             Some(dim) if (1..=full).contains(&dim) => dim,
             Some(dim) => {
                 return Err(Error::Input {
-                    message: format!("{name} cannot give vectors of {dim} numbers"),
-                    hint: Some(format!("it gives {full}, which can be cut to fewer")),
+                    message: format!("{name} does not support vectors of {dim} dimensions"),
+                    hint: Some(format!("its vectors have {full} dimensions and can be truncated to fewer")),
                 });
             }
         };
@@ -120,7 +120,7 @@ impl Transformer {
         })
     }
 
-    /// The tokens of a text as an item, and how many were cut off.
+    /// Tokenizes a text. Returns the item and the number of tokens cut off.
     fn text_item(&self, input: usize, text: &str, prompt: &Prompt) -> Result<(Item, usize)> {
         let tokens = match prompt.text.is_empty() {
             true => self.tokenizer.encode(text)?,
@@ -129,16 +129,14 @@ impl Transformer {
         Ok((self.item(input, tokens.ids, prompt), tokens.cut))
     }
 
-    /// The same of a text that was cut into tokens elsewhere.
+    /// Like [`Transformer::text_item`], for a text that is already tokenized.
     fn ids_item(&self, input: usize, ids: &[u32], prompt: &Prompt) -> Result<(Item, usize)> {
         let (before, after) = (self.tokenizer.before(), self.tokenizer.after());
         let known = self.tokenizer.vocabulary() as u32;
         if let Some(id) = ids.iter().find(|id| **id >= known) {
             return Err(Error::Input {
-                message: format!("there is no token {id}: {} has {known}", self.name),
-                hint: Some(
-                    "token ids are those of this model's own tokenizer; others are sent as text".to_owned(),
-                ),
+                message: format!("invalid token id {id}: {} has {known} tokens", self.name),
+                hint: Some("token ids must come from this model's tokenizer; otherwise send text".to_owned()),
             });
         }
         let own = ids.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or(ids);
@@ -178,13 +176,14 @@ impl Transformer {
         let text = self.pipeline.prompts.text(name)?.to_owned();
         let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
             true => 0,
-            // The tokens of the prompt alone and what stands in front of them, as sentence-transformers counts.
+            // Number of tokens of the prompt alone and of the special tokens before it, as
+            // sentence-transformers counts.
             false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
         };
         Ok(Prompt { text, pooled_from })
     }
 
-    /// The windows of a dialogue as items.
+    /// Returns the windows of a dialogue as items.
     fn dialogue_items(
         &self,
         input: usize,
@@ -230,7 +229,7 @@ impl Transformer {
         let tokens = items.iter().map(|i| i.sequence.len() as u64).sum();
         let reduction = match options.pooling {
             DialoguePooling::Mean => self.reductions(),
-            // A sum over speakers, whatever the model pools texts by.
+            // A sum over speakers, independent of the model's pooling of texts.
             _ => vec![crate::Reduction::Sum; self.modes.len()],
         };
         let pooled =
@@ -240,13 +239,13 @@ impl Transformer {
     }
 
     fn of_utterances(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
-        let said = |d: &&Dialogue| -> Vec<usize> {
+        let spoken_turns = |d: &&Dialogue| -> Vec<usize> {
             let spoken: Vec<usize> =
                 (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
-            // A dialogue of nothing but silence still has a vector: that of its silence.
+            // A dialogue with only empty turns is encoded from its empty turns.
             if spoken.is_empty() { (0..d.turns.len()).collect() } else { spoken }
         };
-        let chosen: Vec<Vec<usize>> = dialogues.iter().map(said).collect();
+        let chosen: Vec<Vec<usize>> = dialogues.iter().map(spoken_turns).collect();
         let texts: Vec<&str> = dialogues
             .iter()
             .zip(&chosen)
@@ -282,20 +281,20 @@ impl Transformer {
     }
 }
 
-/// What stands in front of a text.
+/// Prompt, added before a text.
 struct Prompt {
     text: String,
-    /// The first token that is pooled.
+    /// Position of the first token that is pooled.
     pooled_from: usize,
 }
 
-/// Makes what runs a model's network, of which the fingerprint is told.
+/// Creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// What the caller changed belongs to the encoder's identity as the files do; device and precision do not.
+/// Fingerprint of the model with the caller's changes. Device and precision are not part of it.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
-    // Asking for the last layer is asking for nothing else.
+    // The last layer is the default.
     let tokens =
         Tokens { layers: Some(layers.clone()).filter(|l| *l != Layers::Last), ..settings.tokens.clone() };
     let plain = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
@@ -352,9 +351,9 @@ impl Encoder for Transformer {
 
     fn chunk_bytes(&self) -> usize {
         match self.backend.wants_threads() {
-            // Two or three seconds for every thread.
+            // Two or three seconds of work for every thread.
             true => (32 << 10) * rayon::current_num_threads().max(2),
-            // A few of a device's batches, so that each has sequences of similar length.
+            // Several batches, so each can have sequences of similar length.
             false => 512 << 10,
         }
     }
@@ -362,7 +361,7 @@ impl Encoder for Transformer {
     fn encode(&self, texts: &[&str], options: &TextOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let item = |(n, text): (usize, &&str)| self.text_item(n, text, &prompt);
-        // One query is not worth waking other threads for.
+        // Using other threads does not pay off for a few texts.
         let made: Vec<(Item, usize)> = match texts.len() {
             0..4 => texts.iter().enumerate().map(item).collect::<Result<_>>()?,
             _ => texts.par_iter().enumerate().map(item).collect::<Result<_>>()?,

@@ -1,5 +1,5 @@
-//! Items through the network: in packs, on all threads where the network runs on the CPU, and in smaller packs where
-//! a device has no memory for large ones.
+//! Runs items through the network in packs. Packs run in parallel on the CPU, and are split where a device runs
+//! out of memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use super::item::{Item, packs};
 use crate::{Backend, Batch, Part, Pool, Reduction, Sequence, Vectors, Wanted};
 use turnwise_core::error::{Error, Result};
 
-/// The pooled vectors of `inputs` inputs, pools side by side.
+/// Returns the pooled vectors of all inputs, with the pools concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -37,7 +37,7 @@ pub(super) fn run(
             (0..inputs).for_each(|n| vectors.row_mut(n)[columns.clone()].fill(f32::NEG_INFINITY));
         }
     }
-    // In the order of the items, so that sums over windows do not depend on which pack was done first.
+    // In the order of the items: sums over windows must not depend on which pack finished first.
     let mut place = vec![(0, 0); items.len()];
     for (r, (pack, _)) in results.iter().enumerate() {
         pack.iter().enumerate().for_each(|(row, n)| place[*n] = (r, row));
@@ -52,18 +52,18 @@ pub(super) fn run(
             }
         }
     }
-    // An input without any token has no maximum; like a sum over nothing, its vector is all zeros.
+    // An input without tokens has no maximum. Its vector is zero, like a sum over nothing.
     vectors.replace(f32::NEG_INFINITY, 0.0);
     Ok(vectors)
 }
 
-/// What is done with the items of a pack.
+/// Function that processes the items of a pack.
 pub(super) type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
-/// The items that went through together, by number, and what became of them.
+/// Indices of items that were processed together, and the result.
 pub(super) type Piece<T> = (Vec<usize>, T);
 
-/// Does some work with all items that have tokens, in packs.
+/// Runs `work` on all items that have tokens, in packs.
 pub(super) fn in_packs<T: Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -72,7 +72,7 @@ pub(super) fn in_packs<T: Send>(
 ) -> Result<Vec<Piece<T>>> {
     let threads = if backend.wants_threads() { rayon::current_num_threads() } else { 1 };
     let packs = packs(items, pack_tokens(items, budget.load(Ordering::Relaxed), threads));
-    // Threads for which there is no pack help with those of others: a single query is on all of them.
+    // With fewer packs than threads, several threads share a pack. A single query uses all threads.
     let each = (threads / packs.len().max(1)).max(1);
     let job = Job { budget, items, threads: each, work };
     let pieces: Vec<Vec<Piece<T>>> = match threads > 1 {
@@ -82,7 +82,7 @@ pub(super) fn in_packs<T: Send>(
     Ok(pieces.into_iter().flatten().collect())
 }
 
-/// How many tokens go into a pack. Small ones keep all threads busy to the end; a device takes what it can.
+/// Tokens per pack. Small packs keep all threads busy until the end; a GPU gets packs as large as possible.
 fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
     let tokens: usize = items.iter().map(|i| i.sequence.len()).sum();
     match threads {
@@ -94,20 +94,20 @@ fn pack_tokens(items: &[Item], budget: usize, threads: usize) -> usize {
 struct Job<'a, T> {
     budget: &'a AtomicUsize,
     items: &'a [Item],
-    /// How many threads may share a pack.
+    /// Number of threads per pack.
     threads: usize,
     work: &'a Work<'a, T>,
 }
 
 impl<T> Job<'_, T> {
-    /// What becomes of a pack, in pieces: one, or more where the device's memory asks for it.
+    /// Processes a pack. Splits it in halves when the device runs out of memory.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
         let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
         match (self.work)(&items, &Batch { sequences: &sequences, threads: self.threads }) {
             Err(Error::DeviceMemory { .. }) if pack.len() > 1 => {
                 let tokens: usize = pack.iter().map(|n| self.items[*n].sequence.len()).sum();
-                // Later packs begin with what fitted now.
+                // Later packs start with a size that fits.
                 self.budget.fetch_min((tokens / 2).max(1), Ordering::Relaxed);
                 let (a, b) = pack.split_at(pack.len() / 2);
                 let mut pieces = self.pack(a)?;
@@ -123,7 +123,7 @@ impl<T> Job<'_, T> {
 mod tests {
     use super::*;
 
-    /// Gives each token its id as its state, and has memory for so many tokens.
+    /// Backend that returns each token's id as its state, with memory for `tokens` tokens.
     struct Small {
         tokens: usize,
         threads: bool,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_device_gives_what_a_large_one_gives() {
+    fn results_do_not_depend_on_the_device_memory() {
         let (whole, budget) = vectors(usize::MAX, false).unwrap();
         assert_eq!(budget, 1000);
         for tokens in [11, 20, 100] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_not_even_alone_is_an_error() {
+    fn an_item_that_does_not_fit_alone_is_an_error() {
         assert!(matches!(vectors(10, false), Err(Error::DeviceMemory { .. })));
     }
 }

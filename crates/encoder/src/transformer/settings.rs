@@ -1,41 +1,41 @@
-//! What a caller may want otherwise than a model's files say.
+//! Settings of a transformer that override the model's configuration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{DeviceChoice, Precision, folder::PoolingMode};
 
-/// How a transformer is to run. The defaults are the model's own.
+/// Settings of a transformer. The defaults are the model's own.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
-    /// Where it runs.
+    /// Device to run on.
     pub device: DeviceChoice,
-    /// In which numbers; without it the fastest that costs no quality on that device.
+    /// Numeric precision. The default is the fastest one that costs no quality on the device.
     pub precision: Option<Precision>,
-    /// What becomes of a text's tokens.
+    /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,
-    /// Scale vectors to length 1 even if the model does not.
+    /// Scale vectors to length 1, even if the model does not.
     pub normalize: bool,
-    /// Cut vectors to their first numbers, for models that were trained for it.
+    /// Truncate vectors to this many dimensions, for models trained for it.
     pub dim: Option<usize>,
 }
 
-/// What becomes of a text's tokens. The defaults are the model's own.
+/// How the tokens of a text become a vector. The defaults are the model's own.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tokens {
-    /// How they become one vector.
+    /// Pooling mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pooling: Option<PoolingMode>,
-    /// Which layers are pooled, and what each counts.
+    /// Layers to pool, with their weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<Layers>,
-    /// How many a text or a window of a dialogue may have, within what the model takes.
+    /// Maximum number of tokens per text or window of a dialogue, within the model's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<usize>,
 }
 
 impl Tokens {
-    /// These, and where they say nothing, the others.
+    /// Returns these settings, with missing ones taken from `others`.
     pub fn or(self, others: &Tokens) -> Self {
         Tokens {
             pooling: self.pooling.or(others.pooling),
@@ -46,32 +46,33 @@ impl Tokens {
 }
 
 impl std::fmt::Display for Tokens {
-    /// What is asked for, for people; nothing if nothing is.
+    /// Formats the given settings for display; empty if none is given.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let asked = [
+        let given = [
             self.pooling.map(|mode| format!("{} pooling", mode.name())),
             self.layers.as_ref().map(|layers| format!("layers {layers}")),
             self.max.map(|max| format!("at most {max} tokens")),
         ];
-        f.write_str(&asked.into_iter().flatten().collect::<Vec<_>>().join(", "))
+        f.write_str(&given.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 
-/// Which layers are pooled.
+/// Layers to pool.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Layers {
-    /// The last.
+    /// The last layer.
     #[default]
     Last,
-    /// One of them; 0 is the embeddings.
+    /// One layer; 0 is the embeddings.
     One(usize),
-    /// The first (not the embeddings) and the last, with weights.
+    /// The first layer (not the embeddings) and the last one, with weights.
     FirstLast(f32, f32),
 }
 
 impl Layers {
-    /// Layers and weights for a network of `count` layers, growing; `None` if there is no such layer.
+    /// Layers and weights for a network of `count` layers, in ascending order; `None` if the layer does not
+    /// exist.
     pub(super) fn weights(&self, count: usize) -> Option<Vec<(usize, f32)>> {
         match *self {
             Layers::Last => Some(vec![(count, 1.0)]),
@@ -85,11 +86,11 @@ impl Layers {
 impl std::str::FromStr for Layers {
     type Err = turnwise_core::Error;
 
-    /// `last`, `first-last`, `first-last=0.4,0.6` or a number.
+    /// Parses `last`, `first-last`, `first-last=0.4,0.6` or a number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || turnwise_core::Error::Input {
-            message: format!("`{text}` names no layers"),
-            hint: Some("write last, a number (0 is the embeddings), or first-last=0.4,0.6".to_owned()),
+            message: format!("invalid layers `{text}`"),
+            hint: Some("use last, a number (0 is the embeddings), or first-last=0.4,0.6".to_owned()),
         };
         match text {
             "last" => return Ok(Layers::Last),
@@ -100,7 +101,7 @@ impl std::str::FromStr for Layers {
             let (first, last) = weights.split_once(',').ok_or_else(wrong)?;
             let number = |t: &str| t.trim().parse::<f32>().ok().filter(|n| n.is_finite());
             let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
-            // Nothing of either layer is no vector.
+            // Two zero weights would give a zero vector.
             return if (first, last) == (0.0, 0.0) {
                 Err(wrong())
             } else {
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_told_as_they_are_printed() {
+    fn layers_are_parsed_as_they_are_printed() {
         for text in ["last", "0", "6", "first-last=0.4,0.6"] {
             assert_eq!(text.parse::<Layers>().unwrap().to_string(), text);
         }

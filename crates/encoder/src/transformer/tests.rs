@@ -1,4 +1,4 @@
-//! A small network in a folder of its own; the default model is compared with Python in `tests/agreement`.
+//! Tests with a small network in a temporary folder. `tests/agreement` compares the default model with Python.
 
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn assert_near(a: &[f32], b: &[f32]) {
 }
 
 #[test]
-fn our_kernels_give_what_candle_gives() {
+fn our_kernels_agree_with_candle() {
     let mut builder = Builder::bert();
     let folder = builder.open().unwrap();
     for layers in [Layers::Last, Layers::One(0), Layers::FirstLast(0.4, 0.6)] {
@@ -78,7 +78,7 @@ fn our_kernels_give_what_candle_gives() {
 }
 
 #[test]
-fn company_and_order_change_nothing() {
+fn vectors_do_not_depend_on_other_inputs() {
     let encoder = plain();
     let all = vectors(&encoder, &TEXTS);
     for (n, text) in TEXTS.iter().enumerate() {
@@ -87,7 +87,7 @@ fn company_and_order_change_nothing() {
 }
 
 #[test]
-fn what_is_cut_is_counted() {
+fn cut_texts_and_tokens_are_counted() {
     let settings = tokens(Tokens { max: Some(4), ..Tokens::default() });
     let encoded = with(&settings).unwrap().encode(&TEXTS, &TextOptions::default()).unwrap();
     assert!(encoded.spent.cut_texts >= 2 && encoded.spent.cut_tokens > encoded.spent.cut_texts);
@@ -124,7 +124,7 @@ fn interlocutors_are_the_sum_of_each_ones_mean() {
 }
 
 #[test]
-fn one_speaker_alone_and_all_others_have_vectors_too() {
+fn first_speaker_and_other_speakers_are_pooled_separately() {
     let encoder = plain();
     let d = dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c"), ("cy", "你好")]);
     let said = vectors(&encoder, &["hello", "world a", "c", "你好"]);
@@ -134,7 +134,7 @@ fn one_speaker_alone_and_all_others_have_vectors_too() {
     let of = |mode, pooling| of_dialogue(&encoder, &d, mode, pooling);
     assert_near(&of(DialogueMode::Utterances, DialoguePooling::FirstSpeaker), &half(0, 2));
     assert_near(&of(DialogueMode::Utterances, DialoguePooling::OtherSpeakers), &half(1, 3));
-    // Of two speakers the sum of both is interlocutor-level pooling, in one sequence and in several windows.
+    // With two speakers, the sum of both is interlocutor-level pooling, in one sequence and in several windows.
     for d in [
         dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c")]),
         dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]),
@@ -145,14 +145,14 @@ fn one_speaker_alone_and_all_others_have_vectors_too() {
         assert_near(&of(DialoguePooling::Interlocutors), &sum);
         assert!(first.iter().zip(&others).any(|(a, b)| (a - b).abs() > 1e-3));
     }
-    // Nobody else said anything.
+    // There are no other speakers.
     let alone = dialogue(&[("ann", "hello")]);
     let others = of_dialogue(&encoder, &alone, DialogueMode::Sequence, DialoguePooling::OtherSpeakers);
     assert!(others.iter().all(|v| *v == 0.0), "{others:?}");
 }
 
 #[test]
-fn vectors_are_cut_and_scaled_as_asked() {
+fn vectors_are_truncated_and_normalized_on_request() {
     let settings = Settings { dim: Some(3), normalize: true, ..Settings::default() };
     let cut = vectors(&with(&settings).unwrap(), &TEXTS);
     let whole = vectors(&plain(), &TEXTS);
@@ -165,14 +165,14 @@ fn vectors_are_cut_and_scaled_as_asked() {
 }
 
 #[test]
-fn what_a_model_cannot_do_is_said() {
+fn unsupported_settings_are_reported() {
     let message = |settings: Settings| with(&settings).err().unwrap().to_string();
     let no_layer = tokens(Tokens { layers: Some(Layers::One(3)), ..Tokens::default() });
     assert_eq!(message(no_layer), "small has no layer 3");
     let too_wide = Settings { dim: Some(9), ..Settings::default() };
-    assert_eq!(message(too_wide), "small cannot give vectors of 9 numbers");
+    assert_eq!(message(too_wide), "small does not support vectors of 9 dimensions");
     let too_long = tokens(Tokens { max: Some(19), ..Tokens::default() });
-    assert_eq!(message(too_long), "small cannot take texts of 19 tokens");
+    assert_eq!(message(too_long), "small does not support a maximum of 19 tokens");
     let unknown = TextOptions { prompt: Some("querry".to_owned()) };
     assert_eq!(plain().encode(&["a"], &unknown).err().unwrap().hint().unwrap(), "did you mean `query`?");
 }
@@ -198,7 +198,7 @@ fn settings_that_change_vectors_change_the_fingerprint() {
     }
 }
 
-/// The mean over the rows of each text, through what the model does afterwards.
+/// Mean of the token vectors of each text, after the model's final steps.
 fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
     let mut means = Vectors::zeros(tokens.len(), 8);
     for (n, text) in tokens.iter().enumerate() {
@@ -210,7 +210,7 @@ fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
     encoder.finish(means).unwrap()
 }
 
-/// A model that knows a prompt, whose tokens it pools or does not.
+/// A model with a prompt, whose tokens are pooled or not.
 fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
     let mut builder = Builder::bert();
     builder.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "hello: " } }));
@@ -242,7 +242,7 @@ fn the_mean_of_the_tokens_is_the_text() {
 }
 
 #[test]
-fn tokens_are_the_same_in_any_company_and_on_candle() {
+fn token_vectors_do_not_depend_on_other_inputs_or_the_backend() {
     let encoder = plain();
     let all = encoder.encode_tokens(&TEXTS, &TextOptions::default()).unwrap();
     let mut builder = Builder::bert();
@@ -260,7 +260,7 @@ fn tokens_are_the_same_in_any_company_and_on_candle() {
 }
 
 #[test]
-fn tokens_know_what_they_stand_for() {
+fn tokens_have_byte_ranges_in_the_text() {
     let said = |include_prompt: bool, prompt: Option<&str>| -> Vec<Vec<&str>> {
         let options = TextOptions { prompt: prompt.map(str::to_owned) };
         let encoder = with_prompt(include_prompt, &Settings::default());
@@ -275,7 +275,7 @@ fn tokens_know_what_they_stand_for() {
     assert_eq!(bare[1], ["", ""]);
     assert_eq!(bare[2], ["", "a", "b", "c", "hello", "world", "s", "!", ""]);
     assert_eq!(bare[3], ["", "你", "好", ""]);
-    // The words of a prompt are none of the text's, and are there only where they are pooled.
+    // Tokens of the prompt have empty ranges, and appear only if the prompt is pooled.
     assert_eq!(said(true, Some("query"))[0], ["", "", "", "hello", "world", ""]);
     assert_eq!(said(false, Some("query"))[0], ["hello", "world", ""]);
 }

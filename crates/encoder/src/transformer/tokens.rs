@@ -1,4 +1,4 @@
-//! The vectors of single tokens, as they are before pooling makes one of them.
+//! Token vectors, as they are before pooling.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use super::{Prompt, Transformer, item::Item, run::in_packs};
 use crate::{Sequence, TextOptions, TokenVectors, Vectors};
 use turnwise_core::error::{Error, Result};
 
-/// A text on its way to the vectors of its tokens.
+/// A text to encode to token vectors.
 struct Wanted {
     item: Item,
-    /// The tokens that would be pooled.
+    /// Positions of the tokens to return.
     rows: Range<usize>,
-    /// What each of them stands for.
+    /// Byte range of each token in the text.
     ranges: Vec<Range<usize>>,
     cut: usize,
 }
@@ -52,10 +52,10 @@ impl Transformer {
         for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
             if vectors.iter().any(|v| !v.is_finite()) {
                 return Err(Error::data(format!(
-                    "the model gives numbers that are not finite for the tokens of input {}",
+                    "the model computed values that are not finite for the tokens of input {}",
                     n + 1
                 ))
-                .with_hint("take --precision f32; if that fails too, the model's weights are at fault"));
+                .with_hint("use --precision f32; if that fails too, the model's weights are damaged"));
             }
             made[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
         }
@@ -69,7 +69,7 @@ impl Transformer {
         };
         let rows = prompt.pooled_from.min(tokens.ids.len())..tokens.ids.len();
         ranges.drain(..rows.start);
-        // What belongs to the prompt stands for nothing in the text.
+        // Tokens of the prompt have an empty range.
         let shift = |at: usize| at.saturating_sub(prompt.text.len());
         ranges.iter_mut().for_each(|range| *range = shift(range.start)..shift(range.end));
         let item = Item { input, sequence: Sequence::new(tokens.ids), pools: Vec::new() };

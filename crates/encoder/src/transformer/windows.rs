@@ -1,4 +1,4 @@
-//! A dialogue as sequences: its turns divided by separators, in windows of whole turns where it is too long for one.
+//! Dialogues as sequences: turns joined by separators, split into windows of whole turns if too long.
 
 use std::collections::HashMap;
 
@@ -8,33 +8,33 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 
 /// Consecutive tokens of one speaker in one window, separator included.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Span {
     pub(super) speaker: usize,
     pub(super) rows: std::ops::Range<usize>,
 }
 
-/// As much of a dialogue as fits into the network at once.
+/// Part of a dialogue that fits into the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,
-    pub(super) said: Vec<Said>,
+    pub(super) spans: Vec<Span>,
 }
 
-/// How sequences of dialogues are made for a model.
+/// Settings for building the sequences of dialogues.
 pub(super) struct Framing<'a> {
-    /// In front of every window (`[CLS]`).
+    /// Special tokens before every window (`[CLS]`).
     pub(super) before: &'a [u32],
-    /// Behind every turn (`[SEP]`).
+    /// Special tokens after every turn (`[SEP]`).
     pub(super) after: &'a [u32],
-    /// Tokens a window may have.
+    /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Rows of the model's table of turns; positions begin anew in every turn where it has one.
+    /// Number of turn embeddings, if the model has them. With them, positions restart in every turn.
     pub(super) turns: Option<usize>,
-    /// Rows of its table of roles.
+    /// Number of role embeddings, if the model has them.
     pub(super) roles: Option<usize>,
 }
 
-/// The speakers of a dialogue, numbered in the order in which they first speak.
+/// Returns the speaker of each turn, numbered in the order in which they first speak.
 pub(super) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
     let mut known = HashMap::new();
     dialogue
@@ -47,13 +47,13 @@ pub(super) fn speakers(dialogue: &Dialogue) -> Vec<usize> {
         .collect()
 }
 
-/// Who speaks: by name, or by role where there is none.
+/// Identifies a speaker by name, or by role if there is no name.
 fn speaker(turn: &Turn) -> (&str, Option<&Role>) {
     if turn.speaker.is_empty() { ("", turn.role.as_ref()) } else { (turn.speaker.as_str(), None) }
 }
 
 impl Framing<'_> {
-    /// The windows of a dialogue, at least one. `pieces` gives the tokens of a text; `prompt` goes in front of the
+    /// Splits a dialogue into windows, at least one. `pieces` tokenizes a text; `prompt` is added before the
     /// first turn.
     pub(super) fn windows(
         &self,
@@ -61,7 +61,7 @@ impl Framing<'_> {
         prompt: &str,
         pieces: &dyn Fn(&str) -> Result<Vec<u32>>,
     ) -> Result<Vec<Window>> {
-        // A turn takes its tokens and what stands behind it; at least one token of it must fit.
+        // Space for the tokens of a turn, without its separator; at least one token.
         let room = self.max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let mut windows = Vec::new();
         let mut window = self.open();
@@ -70,7 +70,7 @@ impl Framing<'_> {
                 0 if !prompt.is_empty() => pieces(&format!("{prompt}{}", turn.text))?,
                 _ => pieces(&turn.text)?,
             };
-            // A turn that is longer than a window is the one thing that is divided; nothing of it is lost.
+            // A turn that is longer than a window is split, and no token is lost.
             while tokens.len() > room {
                 let rest = tokens.split_off(room);
                 self.add(&mut window, &mut windows, &tokens, n, speaker);
@@ -85,7 +85,7 @@ impl Framing<'_> {
     }
 
     fn open(&self) -> Window {
-        let mut window = Window { sequence: Sequence::new(self.before.to_vec()), said: Vec::new() };
+        let mut window = Window { sequence: Sequence::new(self.before.to_vec()), spans: Vec::new() };
         let filled = || Some(vec![0; self.before.len()]);
         window.sequence.turns = self.turns.and_then(|_| filled());
         window.sequence.roles = self.roles.and_then(|_| filled());
@@ -95,7 +95,7 @@ impl Framing<'_> {
 
     fn add(&self, window: &mut Window, done: &mut Vec<Window>, tokens: &[u32], turn: usize, speaker: usize) {
         let needed = tokens.len() + self.after.len();
-        if window.sequence.len() + needed > self.max_tokens && !window.said.is_empty() {
+        if window.sequence.len() + needed > self.max_tokens && !window.spans.is_empty() {
             done.push(std::mem::replace(window, self.open()));
         }
         let sequence = &mut window.sequence;
@@ -113,24 +113,24 @@ impl Framing<'_> {
         if let Some(positions) = &mut sequence.positions {
             positions.extend(0..needed as u32);
         }
-        window.said.push(Said { speaker, rows: start..start + needed });
+        window.spans.push(Span { speaker, rows: start..start + needed });
     }
 }
 
-/// For each window, the parts whose sum over all windows is the sum over groups of speakers of the mean of each one's
-/// tokens.
+/// Returns the parts to pool for each window. Their sum over all windows is the sum, over groups of speakers,
+/// of the mean of each group's tokens.
 pub(super) fn by_speakers(windows: &[Window], by: DialoguePooling) -> Vec<Vec<Part>> {
     let mut tokens: HashMap<usize, usize> = HashMap::new();
-    for said in windows.iter().flat_map(|w| &w.said) {
-        if let Some(group) = by.group(said.speaker) {
-            *tokens.entry(group).or_default() += said.rows.len();
+    for span in windows.iter().flat_map(|w| &w.spans) {
+        if let Some(group) = by.group(span.speaker) {
+            *tokens.entry(group).or_default() += span.rows.len();
         }
     }
-    let part = |said: &Said| -> Option<Part> {
-        let tokens = tokens.get(&by.group(said.speaker)?).copied().unwrap_or(1);
-        Some(Part { rows: said.rows.clone(), weight: 1.0 / tokens.max(1) as f32 })
+    let part = |span: &Span| -> Option<Part> {
+        let tokens = tokens.get(&by.group(span.speaker)?).copied().unwrap_or(1);
+        Some(Part { rows: span.rows.clone(), weight: 1.0 / tokens.max(1) as f32 })
     };
-    windows.iter().map(|w| w.said.iter().filter_map(part).collect()).collect()
+    windows.iter().map(|w| w.spans.iter().filter_map(part).collect()).collect()
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
         dialogue
     }
 
-    /// A token a letter.
+    /// Tokenizes to one token per letter.
     fn letters(text: &str) -> Result<Vec<u32>> {
         Ok(vec![7; text.len()])
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_stay_whole_and_long_ones_are_divided() {
+    fn turns_stay_whole_and_long_ones_are_split() {
         let d = dialogue(&[("a", 2), ("b", 1), ("a", 3), ("c", 9)]);
         let windows = framing(7).windows(&d, "", &letters).unwrap();
         let ids: Vec<_> = windows.iter().map(|w| w.sequence.ids.clone()).collect();
@@ -166,12 +166,12 @@ mod tests {
             ids,
             [vec![1, 7, 7, 2, 7, 2], vec![1, 7, 7, 7, 2], vec![1, 7, 7, 7, 7, 7, 2], vec![1, 7, 7, 7, 7, 2]]
         );
-        assert_eq!(windows[0].said[1], Said { speaker: 1, rows: 4..6 });
-        assert_eq!(windows[3].said[0], Said { speaker: 2, rows: 1..6 });
+        assert_eq!(windows[0].spans[1], Span { speaker: 1, rows: 4..6 });
+        assert_eq!(windows[3].spans[0], Span { speaker: 2, rows: 1..6 });
     }
 
     #[test]
-    fn interlocutors_count_alike_however_much_they_say() {
+    fn interlocutors_have_equal_weight_whatever_their_length() {
         let windows = framing(6).windows(&dialogue(&[("a", 1), ("b", 9)]), "", &letters).unwrap();
         let weights: f32 = by_speakers(&windows, DialoguePooling::Interlocutors)
             .iter()
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nameless_speakers_are_told_by_role() {
+    fn speakers_without_names_are_identified_by_role() {
         let mut d = Dialogue::new(DialogueId::new("d").unwrap());
         d.push("", Role::User, "x");
         d.push("", Role::Agent, "x");
@@ -210,8 +210,8 @@ mod tests {
             prop_assert_eq!(tokens, lengths.iter().sum::<usize>());
             for w in &windows {
                 prop_assert!(w.sequence.len() <= max && !w.sequence.is_empty());
-                let said: usize = w.said.iter().map(|s| s.rows.len()).sum();
-                prop_assert_eq!(said + 1, w.sequence.len());
+                let in_spans: usize = w.spans.iter().map(|s| s.rows.len()).sum();
+                prop_assert_eq!(in_spans + 1, w.sequence.len());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Every architecture, every spelling of names, every type of numbers: the parameters land in their places.
+//! Architectures, tensor names and number types: every parameter is read correctly.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn check_norm(norm: &Norm, name: &str) {
     assert_eq!(norm.bias, numbers(&format!("{name}.bias"), HIDDEN), "{name}");
 }
 
-/// Every parameter against the name that the numbers were made from.
+/// Compares every parameter with the numbers generated from its name.
 fn check(network: &Network, layers: &str, names: &[(&str, &[usize])]) {
     let e = &network.embeddings;
     assert_eq!(e.words.data, numbers("embeddings.word_embeddings.weight", WORDS * HIDDEN));
@@ -89,7 +89,7 @@ fn half_precision_and_shards() {
     check_bert(&mut builder);
 }
 
-/// Replaces the one file by two.
+/// Replaces the weight file by two shards.
 pub fn shard(builder: &mut Builder) {
     builder.finish();
     builder.remove("model.safetensors");
@@ -105,7 +105,7 @@ pub fn shard(builder: &mut Builder) {
 }
 
 #[test]
-fn roberta_counts_positions_from_the_padding() {
+fn roberta_positions_start_after_the_padding_id() {
     for (kind, architecture) in [
         ("roberta", Architecture::Roberta),
         ("xlm-roberta", Architecture::XlmRoberta),
@@ -173,10 +173,10 @@ fn tables_of_turns_and_roles() {
 }
 
 #[test]
-fn layers_above_the_configured_ones_are_told() {
+fn extra_layers_are_reported() {
     let mut builder = Builder::bert();
     builder.set("num_hidden_layers", json!(1));
     let folder = builder.open().unwrap();
     assert_eq!(folder.network().unwrap().layers.len(), 1);
-    assert!(folder.notices().iter().any(|n| n.contains("hold 2 layers")), "{:?}", folder.notices());
+    assert!(folder.notices().iter().any(|n| n.contains("have 2 layers")), "{:?}", folder.notices());
 }

@@ -1,5 +1,5 @@
-//! Writes model folders with the names that transformers gives to things, spelled out here once more, so that a
-//! wrong name in the reader cannot hide.
+//! Builder of model folders. The tensor names of transformers are repeated here, so a wrong name in the reader
+//! is detected.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -17,7 +17,7 @@ pub const LAYERS: usize = 2;
 pub const WORDS: usize = 24;
 pub const POSITIONS: usize = 18;
 
-/// A model folder that is still being put together.
+/// A model folder under construction.
 pub struct Builder {
     folder: TempDir,
     pub config: Value,
@@ -26,10 +26,10 @@ pub struct Builder {
     written: bool,
 }
 
-/// The numbers of a tensor follow from its name, so that one in the wrong place is seen.
+/// Numbers of a tensor, derived from its name, so a swapped tensor is detected.
 pub fn numbers(name: &str, count: usize) -> Vec<f32> {
     let seed = name.bytes().fold(17u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
-    // Multiples of 1/64 between -1 and 1 are the same in f32, f16 and bf16.
+    // Multiples of 1/64 between -1 and 1 are exact in f32, f16 and bf16.
     (0..count as u32)
         .map(|n| (seed.wrapping_add(n.wrapping_mul(2_654_435_761)) >> 25) as f32 / 64.0 - 1.0)
         .collect()
@@ -106,7 +106,7 @@ impl Builder {
         self.tensors.insert(name.to_owned(), (dims.to_vec(), numbers(name, dims.iter().product())));
     }
 
-    /// Spells all names anew; the numbers stay those of the old names.
+    /// Renames all tensors; their numbers stay the same.
     pub fn rename(&mut self, spell: impl Fn(&str) -> String) {
         self.tensors =
             std::mem::take(&mut self.tensors).into_iter().map(|(name, t)| (spell(&name), t)).collect();
@@ -142,7 +142,7 @@ impl Builder {
         self.json("modules.json", &entries.collect());
     }
 
-    /// What sentence-transformers sets, in a folder of its own kind: with a list of modules.
+    /// Writes settings of sentence-transformers, and the modules.json that they require.
     pub fn sentence(&self, settings: &Value) {
         self.json("sentence_bert_config.json", settings);
         let class = |name: &str| format!("sentence_transformers.models.{name}");
@@ -150,7 +150,7 @@ impl Builder {
         self.json("1_Pooling/config.json", &json!({}));
     }
 
-    /// The bytes of a safetensors file with some of the tensors.
+    /// Bytes of a safetensors file with the selected tensors.
     pub fn safetensors(&self, pick: impl Fn(&str) -> bool) -> Vec<u8> {
         let bytes: BTreeMap<&str, (Vec<u8>, &[usize])> = self
             .tensors
@@ -164,7 +164,7 @@ impl Builder {
         safetensors::serialize(views, None).unwrap()
     }
 
-    /// Writes what is not there yet; afterwards single files can be spoilt.
+    /// Writes the files that are still missing. After that, tests can damage single files.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.written, true) {
             self.json("config.json", &self.config);
@@ -177,7 +177,7 @@ impl Builder {
         ModelFolder::open(&self.path())
     }
 
-    /// The first error of opening, reading and tokenising: its class, message and hint.
+    /// Returns the class, message and hint of the first error from opening, reading and tokenizing.
     pub fn error(&mut self) -> (Class, String, String) {
         let all = self.open().and_then(|f| {
             f.network()?;
@@ -188,7 +188,7 @@ impl Builder {
         (error.class(), error.to_string(), error.hint().unwrap_or_default())
     }
 
-    /// Checks that the error is one of data, and that its message holds all the parts.
+    /// Checks that the error is a data error, and that its message contains all parts. Returns the hint.
     #[track_caller]
     pub fn refused(&mut self, parts: &[&str]) -> String {
         let (class, message, hint) = self.error();

@@ -1,4 +1,4 @@
-//! Small folders, written by the tests themselves: one of every kind that opens, one of every kind that does not.
+//! Tests with small model folders, valid and invalid.
 
 mod architectures;
 pub mod builder;

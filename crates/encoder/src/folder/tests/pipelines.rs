@@ -1,4 +1,4 @@
-//! What follows the network: poolings old and new, dense layers, prompts, lengths.
+//! Pipelines: pooling modes in old and new files, dense layers, prompts and lengths.
 
 use std::fs;
 
@@ -23,17 +23,17 @@ fn modes(config: Value) -> Vec<PoolingMode> {
 }
 
 #[test]
-fn without_modules_it_is_a_mean_and_says_so() {
+fn without_modules_mean_pooling_is_used_with_a_notice() {
     let folder = Builder::bert().open().unwrap();
     assert_eq!(folder.pipeline().pooling.modes, [PoolingMode::Mean]);
     assert!(folder.pipeline().steps.is_empty() && !folder.pipeline().normalizes());
-    assert!(folder.notices()[0].contains("averaged"));
+    assert!(folder.notices()[0].contains("mean pooling"));
 }
 
 #[test]
 fn poolings() {
     use PoolingMode::*;
-    // Flags of old files, joined in the order of sentence-transformers, whatever the order of the keys.
+    // Flags of old files, in the order of sentence-transformers, not in that of the keys.
     assert_eq!(modes(json!({ "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false })), [Cls]);
     assert_eq!(
         modes(json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true })),
@@ -45,7 +45,7 @@ fn poolings() {
         [Max, MeanSqrtLen, WeightedMean, LastToken]
     );
     assert_eq!(modes(json!({ "pooling_mode_mean_tokens": false })), [Mean]);
-    // The key of new files, which wins, and may give an order.
+    // The key of new files has precedence, and can give an order.
     assert_eq!(modes(json!({ "pooling_mode": "lasttoken", "pooling_mode_cls_token": true })), [LastToken]);
     assert_eq!(modes(json!({ "pooling_mode": ["mean", "cls"], "embedding_dimension": 8 })), [Mean, Cls]);
     let folder = pooled(json!({ "pooling_mode": ["mean", "cls"], "include_prompt": false })).open().unwrap();
@@ -55,7 +55,7 @@ fn poolings() {
     pooled(json!({ "pooling_mode": "median" })).refused(&["the pooling `median`"]);
     pooled(json!({ "pooling_mode_new_thing": true })).refused(&["`pooling_mode_new_thing`"]);
     pooled(json!({ "pooling_mode": 3 })).refused(&["`pooling_mode`"]);
-    pooled(json!({ "word_embedding_dimension": 9 })).refused(&["is 9", "hidden width is 8"]);
+    pooled(json!({ "word_embedding_dimension": 9 })).refused(&["is 9", "hidden size of the network is 8"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_module_paths_of_all_versions() {
 }
 
 #[test]
-fn the_network_may_have_a_folder_of_its_own() {
+fn the_network_can_be_in_a_subfolder() {
     let mut builder = Builder::bert();
     builder.finish();
     let inner = builder.path().join("0_Transformer");
@@ -91,7 +91,7 @@ fn the_network_may_have_a_folder_of_its_own() {
     folder.network().unwrap();
 }
 
-/// A folder with a dense layer, whose file is written from the tensors of another builder.
+/// A folder with a dense layer. Its weights are written with a second builder.
 fn with_dense(config: Value, bias: bool) -> Builder {
     let builder = pooled(json!({}));
     builder.modules(&[T, P, ("2_Dense", "sentence_transformers.models.Dense"), N]);
@@ -136,7 +136,7 @@ fn dense_layers() {
     with_dense(class("torch.nn.modules.activation.Hardswish"), true).refused(&["Hardswish"]);
     with_dense(class("my_code.Tanh"), true).refused(&["`my_code.Tanh`"]);
     with_dense(json!({ "in_features": 16, "out_features": 3 }), true)
-        .refused(&["`in_features` is 16", "8 wide"]);
+        .refused(&["`in_features` is 16", "8 dimensions"]);
     with_dense(json!({ "in_features": 8, "out_features": 4 }), true).refused(&["linear.", "[3", "[4"]);
     with_dense(json!({ "in_features": 8, "out_features": 3 }), false).refused(&["`linear.bias` is missing"]);
     with_dense(json!({ "in_features": 8, "out_features": 3, "use_residual": true }), true)
@@ -164,7 +164,7 @@ fn prompts_and_the_rest() {
     let pipeline = folder.pipeline();
     let prompt = |name| pipeline.prompts.text(name).unwrap();
     assert_eq!((prompt(Some("query")), prompt(None), prompt(Some("none"))), ("query: ", "passage: ", ""));
-    // sentence-transformers always knows these two.
+    // sentence-transformers always defines these two.
     assert_eq!(prompt(Some("document")), "");
     let error = pipeline.prompts.text(Some("pasage")).unwrap_err();
     assert_eq!(error.hint().as_deref(), Some("did you mean `passage`?"));
@@ -176,7 +176,7 @@ fn prompts_and_the_rest() {
 }
 
 #[test]
-fn the_length_is_decided_as_sentence_transformers_decides() {
+fn the_maximum_length_is_that_of_sentence_transformers() {
     let length = |sentence: Value, tokenizer: Value| {
         let mut builder = Builder::bert();
         builder.sentence(&sentence);
@@ -191,11 +191,11 @@ fn the_length_is_decided_as_sentence_transformers_decides() {
     assert_eq!(length(none(), json!({ "model_max_length": 1e30 })), (POSITIONS, false));
     assert_eq!(length(json!({ "max_seq_length": 12 }), json!({ "model_max_length": 9 })), (12, false));
     assert_eq!(length(json!({ "max_seq_length": null }), json!({ "model_max_length": 9 })), (9, false));
-    // More than there are positions: sentence-transformers would fail on a long text.
+    // More tokens than positions: sentence-transformers would fail on a long text.
     assert_eq!(length(json!({ "max_seq_length": 99 }), none()), (POSITIONS, true));
     let folder = Builder::roberta().open().unwrap();
     assert_eq!(folder.max_tokens(), POSITIONS - 2);
-    // Where there is no list of modules, it does not look for settings of its own.
+    // Without modules.json, sentence_bert_config.json is ignored.
     let mut builder = Builder::bert();
     builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 5 }));
     assert_eq!(builder.open().unwrap().max_tokens(), POSITIONS);

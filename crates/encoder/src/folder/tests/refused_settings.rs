@@ -1,4 +1,4 @@
-//! Settings that would give other vectors than the model's own, and files that say nothing sensible.
+//! Unsupported settings that would change the vectors, and invalid files.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn no_folder_and_no_model() {
     assert_eq!((error.class(), error.to_string().contains("is a file")), (Class::Input, true));
     builder.remove("config.json");
     let error = open("");
-    assert_eq!((error.class(), error.to_string().contains("there is no config.json")), (Class::Input, true));
+    assert_eq!((error.class(), error.to_string().contains("config.json is missing")), (Class::Input, true));
     assert!(error.hint().is_some());
 }
 
@@ -42,11 +42,11 @@ fn other_architectures() {
     builder.set("architectures", json!(["BertGenerationEncoder"]));
     builder.refused(&["`BertGenerationEncoder` is not supported"]);
     builder.json("config.json", &json!({ "hidden_size": 8 }));
-    builder.refused(&["names no architecture"]);
+    builder.refused(&["no architecture"]);
 }
 
 #[test]
-fn variants_we_do_not_compute() {
+fn unsupported_variants() {
     refuses("hidden_act", json!("silu"), &["activation `silu`"]);
     refuses("position_embedding_type", json!("relative_key_query"), &["`relative_key_query`"]);
     refuses("is_decoder", json!(true), &["`is_decoder`"]);
@@ -58,12 +58,12 @@ fn variants_we_do_not_compute() {
     refuses(
         "auto_map",
         json!({ "AutoModel": "modeling_x.X" }),
-        &["code that comes with the model", "modeling_x.X"],
+        &["the model uses its own code", "modeling_x.X"],
     );
     let mut builder = Builder::bert();
     builder.json("adapter_config.json", &json!({}));
     builder.refused(&["adapter"]);
-    // What says nothing is no variant.
+    // Keys with empty or default values are accepted.
     for (key, value) in [
         ("is_decoder", json!(false)),
         ("embedding_size", json!(HIDDEN)),
@@ -78,28 +78,28 @@ fn variants_we_do_not_compute() {
 }
 
 #[test]
-fn sizes_that_cannot_be() {
-    refuses("num_attention_heads", json!(3), &["3 heads", "8"]);
+fn invalid_sizes() {
+    refuses("num_attention_heads", json!(3), &["heads 3", "8"]);
     refuses("num_attention_heads", json!(0), &["`num_attention_heads` is 0"]);
     refuses("hidden_size", Value::Null, &["`hidden_size` is missing"]);
-    refuses("hidden_size", json!("8"), &["`hidden_size` must be a whole number, and is \"8\""]);
+    refuses("hidden_size", json!("8"), &["`hidden_size` must be a whole number, but is \"8\""]);
     refuses("hidden_size", json!(-8), &["`hidden_size` must be a whole number"]);
-    refuses("max_position_embeddings", json!(0), &["leaves no room"]);
+    refuses("max_position_embeddings", json!(0), &["is too small"]);
     refuses("layer_norm_eps", json!(0.0), &["layer_norm_eps"]);
     refuses("type_vocab_size", json!(3), &["token_type_embeddings", "[2, 8]", "[3, 8]"]);
-    // Sizes beyond any memory must not be multiplied out.
+    // Huge sizes must not overflow.
     refuses("vocab_size", json!(u64::MAX), &["word_embeddings"]);
 }
 
 #[test]
-fn json_that_is_none() {
+fn invalid_json() {
     for file in ["config.json", "modules.json", "sentence_bert_config.json", "tokenizer_config.json"] {
         let mut builder = Builder::bert();
         builder.sentence(&json!({}));
         builder.finish();
         let begin = if file == "modules.json" { "[\n" } else { "{\n\"a\": 1," };
         builder.write(file, &format!("{begin}\n  oh\n"));
-        builder.refused(&[&format!("{file}:3"), "not the JSON it should be"]);
+        builder.refused(&[&format!("{file}:3"), "invalid JSON"]);
     }
     let mut builder = Builder::bert();
     builder.finish();
@@ -108,19 +108,19 @@ fn json_that_is_none() {
 }
 
 #[test]
-fn modules_we_do_not_have() {
+fn unsupported_modules() {
     const T: (&str, &str) = ("", "sentence_transformers.models.Transformer");
     const P: (&str, &str) = ("1_Pooling", "sentence_transformers.models.Pooling");
     for (modules, part) in [
         (vec![T, P, ("2", "sentence_transformers.models.LSTM")], "`sentence_transformers.models.LSTM`"),
         (vec![T, P, ("2", "my_code.Dense")], "`my_code.Dense`"),
         (vec![("", "sentence_transformers.models.StaticEmbedding")], "StaticEmbedding"),
-        (vec![T], "not in an order"),
-        (vec![P, T], "not in an order"),
-        (vec![], "not in an order"),
+        (vec![T], "order of the modules is not supported"),
+        (vec![P, T], "order of the modules is not supported"),
+        (vec![], "order of the modules is not supported"),
         (vec![T, P, P], "more than one"),
-        (vec![T, ("../elsewhere", P.1)], "leads out of the folder"),
-        (vec![T, ("/etc", P.1)], "leads out of the folder"),
+        (vec![T, ("../elsewhere", P.1)], "is outside the folder"),
+        (vec![T, ("/etc", P.1)], "is outside the folder"),
         (vec![T, P], "1_Pooling/config.json is missing"),
     ] {
         let mut builder = Builder::bert();
@@ -146,5 +146,5 @@ fn settings_of_sentence_transformers() {
     with(file, json!({ "model_type": "SparseEncoder" }), "SparseEncoder");
     with(file, json!({ "truncate_dim": 0 }), "`truncate_dim` is 0");
     with(file, json!({ "prompts": { "a": 1 } }), "the prompt `a`");
-    with(file, json!({ "default_prompt_name": "passage" }), "no such prompt");
+    with(file, json!({ "default_prompt_name": "passage" }), "this prompt does not exist");
 }

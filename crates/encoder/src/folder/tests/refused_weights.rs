@@ -1,4 +1,4 @@
-//! Weights that are missing, damaged or another's: each says so in its own words.
+//! Missing, damaged or mismatched weights, each with its own error.
 
 use std::fs;
 
@@ -17,8 +17,8 @@ fn only_a_pickle() {
         builder.remove(FILE);
         builder.write(file, "never read");
         builder.write("training_args.bin", "a pickle that holds no weights");
-        let hint = builder.refused(&[file, "can run any code"]);
-        assert!(hint.contains("in Python: "), "{hint}");
+        let hint = builder.refused(&[file, "can run arbitrary code"]);
+        assert!(hint.contains("with Python: "), "{hint}");
     }
 }
 
@@ -27,7 +27,7 @@ fn missing() {
     let mut builder = Builder::bert();
     builder.finish();
     builder.remove(FILE);
-    builder.refused(&["holds no model.safetensors"]);
+    builder.refused(&["contains no model.safetensors"]);
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn truncated() {
     let path = builder.path().join(FILE);
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 100]).unwrap();
-    builder.refused(&["is cut", &whole.len().to_string(), &(whole.len() - 100).to_string()]);
+    builder.refused(&["is truncated", &whole.len().to_string(), &(whole.len() - 100).to_string()]);
     fs::write(&path, &whole[..50]).unwrap();
-    builder.refused(&["its header says", "has 50"]);
+    builder.refused(&["the header should have", "has 50"]);
     for short in [0, 5] {
         fs::write(&path, &whole[..short]).unwrap();
         builder.refused(&[&format!("has only {short} bytes")]);
@@ -56,14 +56,14 @@ fn a_damaged_header() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[9] = b'!';
     fs::write(&path, &bytes).unwrap();
-    builder.refused(&["its header is damaged"]);
+    builder.refused(&["the header is damaged"]);
     fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n").unwrap();
-    let hint = builder.refused(&["pointer of Git LFS"]);
+    let hint = builder.refused(&["Git LFS pointer"]);
     assert!(hint.contains("git lfs pull"));
 }
 
 #[test]
-fn every_byte_of_a_header_may_be_wrong_and_nothing_panics() {
+fn a_damaged_header_never_panics() {
     let mut builder = Builder::bert();
     builder.finish();
     let path = builder.path().join(FILE);
@@ -72,16 +72,16 @@ fn every_byte_of_a_header_may_be_wrong_and_nothing_panics() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x15;
         fs::write(&path, &bytes).unwrap();
-        // It may still open (a letter of a tensor nobody needs); it must not panic.
+        // It can still open (for example with a changed name of an unused tensor), but must not panic.
         let _ = builder.open().and_then(|f| f.network());
     }
 }
 
 #[test]
-fn unknown_types_of_numbers() {
+fn unsupported_number_types() {
     let mut builder = Builder::bert();
     builder.dtype = Dtype::F64;
-    builder.refused(&["of type F64", "embeddings."]);
+    builder.refused(&["the type F64", "embeddings."]);
     let mut builder = Builder::bert();
     builder.finish();
     let path = builder.path().join(FILE);
@@ -118,7 +118,7 @@ fn a_shape_that_does_not_fit() {
 }
 
 #[test]
-fn numbers_that_are_none() {
+fn numbers_that_are_not_finite() {
     for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
         for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
             let mut builder = Builder::bert();
@@ -130,7 +130,7 @@ fn numbers_that_are_none() {
     }
     let mut builder = Builder::bert();
     builder.tensors.get_mut("embeddings.LayerNorm.bias").unwrap().1[5] = f32::NAN;
-    builder.refused(&["embeddings.LayerNorm.bias", "place 5"]);
+    builder.refused(&["embeddings.LayerNorm.bias", "index 5"]);
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn shards() {
     let mut builder = Builder::bert();
     shard(&mut builder);
     builder.remove("model-00002-of-00002.safetensors");
-    builder.refused(&["the shard `model-00002-of-00002.safetensors` is missing"]);
+    builder.refused(&["the shard `model-00002-of-00002.safetensors` with"]);
     for outside in ["../secret.safetensors", "pytorch_model-00001-of-00002.bin"] {
         let map = json!({ "weight_map": { "embeddings.word_embeddings.weight": outside } });
         builder.json("model.safetensors.index.json", &map);
-        builder.refused(&["is not in a safetensors file beside it"]);
+        builder.refused(&["is not in a safetensors file of the same folder"]);
     }
     let map = json!({ "weight_map": { "pooler.dense.weight": "model-00001-of-00002.safetensors" } });
     builder.json("model.safetensors.index.json", &map);
@@ -150,10 +150,10 @@ fn shards() {
 }
 
 #[test]
-fn parameters_without_a_place() {
+fn unexpected_tensors() {
     let mut builder = Builder::bert();
     builder.tensor("encoder.layer.0.attention.self.distance_embedding.weight", &[35, 4]);
-    builder.refused(&["distance_embedding", "no place", "`bert`"]);
+    builder.refused(&["distance_embedding", "does not support", "`bert`"]);
     let mut builder = Builder::bert();
     for name in ["embeddings.word_embeddings.weight", "embeddings.position_ids"] {
         builder.tensor(&format!("model.{name}"), &[WORDS, HIDDEN]);

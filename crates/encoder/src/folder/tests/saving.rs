@@ -1,4 +1,4 @@
-//! A saved model is the same model.
+//! Saving: a saved model is opened unchanged.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 use turnwise_core::error::Class;
 
-/// Opens a folder, saves it beside, opens that, and compares everything.
+/// Opens a folder, saves it to a second folder, opens that, and compares everything.
 fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFolder {
     let folder = builder.open().unwrap();
     let (network, tokenizer) = (folder.network().unwrap(), folder.tokenizer().unwrap());
@@ -109,7 +109,7 @@ fn pipelines_survive() {
 }
 
 #[test]
-fn a_fingerprint_is_of_the_vectors_and_nothing_else() {
+fn a_fingerprint_depends_only_on_what_changes_vectors() {
     let of = |change: &dyn Fn(&mut Builder)| {
         let mut builder = Builder::bert();
         change(&mut builder);
@@ -146,7 +146,7 @@ fn a_fingerprint_is_of_the_vectors_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_read_again_is_not_written() {
+fn unreadable_models_are_not_saved() {
     let mut builder = Builder::bert();
     let folder = builder.open().unwrap();
     let (mut network, tokenizer) = (folder.network().unwrap(), folder.tokenizer().unwrap());
@@ -165,7 +165,7 @@ fn what_cannot_be_read_again_is_not_written() {
     assert_eq!(write(&network, Architecture::Bert).unwrap_err().class(), Class::Internal);
     assert!(!path.exists() && !path.with_file_name("saved.tmp").exists());
     network.layers[1].query.weight.push(0.0);
-    // Into an empty folder, and past what a killed saving left; but never over something.
+    // Saving works with an empty folder, and after an interrupted save. It never overwrites files.
     fs::create_dir(&path).unwrap();
     fs::create_dir(path.with_file_name("saved.tmp")).unwrap();
     fs::write(path.with_file_name("saved.tmp").join("left"), "").unwrap();
@@ -173,5 +173,5 @@ fn what_cannot_be_read_again_is_not_written() {
     assert!(!path.with_file_name("saved.tmp").exists() && !path.join("left").exists());
     let error = write(&network, Architecture::Bert).unwrap_err();
     assert_eq!(error.class(), Class::Input);
-    assert!(error.to_string().contains("exists already"), "{error}");
+    assert!(error.to_string().contains("already exists"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Tokenizers: from either kind of file, cut where they must be, and refused where they are another model's.
+//! Tokenizers: both kinds of files, truncation, and tokenizers that do not fit the model.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn pieces(settings: Value, text: &str) -> Vec<u32> {
     open(&mut builder).pieces(text).unwrap()
 }
 
-/// The `tokenizer.json` of the tokenizer that a builder's vocabulary gives.
+/// The `tokenizer.json` of a builder's tokenizer.
 fn as_json(builder: &mut Builder) -> Value {
     serde_json::from_str(&open(builder).to_json().unwrap()).unwrap()
 }
@@ -43,7 +43,7 @@ fn a_vocabulary_becomes_word_pieces() {
 }
 
 #[test]
-fn the_settings_of_the_class_hold() {
+fn settings_of_the_class_are_applied() {
     assert_eq!(pieces(json!({}), "Hello é 你好"), ids(&["hello", "e", "你", "好"]));
     assert_eq!(pieces(json!({ "do_lower_case": false }), "Hello é"), ids(&["Hello", "é"]));
     assert_eq!(pieces(json!({ "strip_accents": false }), "É"), ids(&["é"]));
@@ -55,7 +55,7 @@ fn the_settings_of_the_class_hold() {
 }
 
 #[test]
-fn settings_win_over_the_file_and_say_so() {
+fn settings_override_the_file_with_a_notice() {
     let mut builder = Builder::bert();
     let file = as_json(&mut builder);
     builder.json("tokenizer.json", &file);
@@ -65,7 +65,7 @@ fn settings_win_over_the_file_and_say_so() {
     );
     let tokenizer = open(&mut builder);
     assert_eq!(tokenizer.pieces("Hello").unwrap(), ids(&["Hello"]));
-    assert!(tokenizer.notices()[0].contains("differ about lower-casing"), "{:?}", tokenizer.notices());
+    assert!(tokenizer.notices()[0].contains("differ in lower-casing"), "{:?}", tokenizer.notices());
     // A class that only reads the file.
     builder.json(
         "tokenizer_config.json",
@@ -83,7 +83,7 @@ fn lower_casing_of_sentence_transformers_comes_first() {
 }
 
 #[test]
-fn what_a_file_says_of_padding_and_cutting_is_forgotten() {
+fn padding_and_truncation_in_the_file_are_ignored() {
     let mut builder = Builder::bert();
     let plain = as_json(&mut builder);
     let mut file = plain.clone();
@@ -108,7 +108,7 @@ fn long_texts_are_cut_and_counted() {
     let cut = open(&mut builder).encode("a b c a b hello").unwrap();
     assert_eq!((cut.ids, cut.cut), (ids(&["[CLS]", "a", "b", "hello", "[SEP]"]), 3));
     builder.sentence(&json!({ "max_seq_length": 2 }));
-    builder.refused(&["2 of them are special", "no room"]);
+    builder.refused(&["2 special tokens", "no space"]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn pieces_of_sentences() {
     let mut builder = Builder::roberta();
     builder.set("model_type", json!("xlm-roberta"));
     builder.remove("vocab.json");
-    builder.refused(&["holds no tokenizer.json"]);
+    builder.refused(&["contains no tokenizer.json"]);
     let pieces =
         ["<s>", "<pad>", "</s>", "<unk>", "▁", "h", "e", "l", "o", "▁hello", "▁a", "a", "b", "<mask>"];
     let pieces: Vec<(&str, f64)> = pieces.into_iter().zip((0..).map(|n| -f64::from(n))).collect();
@@ -146,9 +146,9 @@ fn pieces_of_sentences() {
         }),
     );
     let tokenizer = open(&mut builder);
-    // No rule for special tokens in the file: the class has one.
+    // The file has no rule for special tokens, so the class's rule is used.
     assert_eq!(tokenizer.encode("hello a").unwrap().ids, [0, 9, 10, 2]);
-    assert!(tokenizer.notices()[0].contains("ignores its normaliser"), "{:?}", tokenizer.notices());
+    assert!(tokenizer.notices()[0].contains("transformers 5 ignores it"), "{:?}", tokenizer.notices());
     builder.json("tokenizer_config.json", &json!({ "tokenizer_class": "PreTrainedTokenizerFast" }));
     let tokenizer = open(&mut builder);
     assert_eq!(tokenizer.encode("hello a").unwrap().ids, [9, 10]);
@@ -164,15 +164,15 @@ fn tokenizers_of_other_models() {
     };
     let own: Vec<String> = VOCABULARY.map(str::to_owned).into();
     let many: Vec<String> = own.iter().cloned().chain((0..5).map(|n| format!("more{n}"))).collect();
-    with(&many).refused(&["has 25 tokens", "has 24 rows"]);
-    with(&own[..10]).refused(&["only 10 tokens", "has 24 rows"]);
+    with(&many).refused(&["has 25 tokens", "only 24 word embeddings"]);
+    with(&own[..10]).refused(&["only 10 tokens", "has 24 word embeddings"]);
     with(&own[..12]).open().unwrap().tokenizer().unwrap();
     let unframed: Vec<String> = own.iter().map(|t| t.replace("[SEP]", "[END]")).collect();
-    with(&unframed).refused(&["lacks the special token `[SEP]`"]);
+    with(&unframed).refused(&["the special token `[SEP]`"]);
     let mut builder = Builder::roberta();
     builder.set("pad_token_id", json!(3));
-    builder.refused(&["pads with id 1", "`pad_token_id` is 3"]);
-    // An id beyond the table, though the number of tokens fits.
+    builder.refused(&["padding id of the tokenizer is 1", "`pad_token_id` in config.json is 3"]);
+    // An id without an embedding, although the number of tokens fits.
     let mut builder = Builder::bert();
     let mut file = as_json(&mut builder);
     file["model"]["vocab"]["world"] = json!(24);
@@ -180,20 +180,20 @@ fn tokenizers_of_other_models() {
     let tokenizer = open(&mut builder);
     assert!(tokenizer.encode("hello").is_ok());
     let error = tokenizer.encode("world").unwrap_err().to_string();
-    assert!(error.contains("id 24") && error.contains("24 words"), "{error}");
+    assert!(error.contains("id 24") && error.contains("24 word embeddings"), "{error}");
 }
 
 #[test]
-fn files_that_are_no_tokenizer() {
+fn invalid_tokenizer_files() {
     let mut builder = Builder::bert();
     builder.write("tokenizer.json", "{\n\"version\": \"1.0\",\n");
-    builder.refused(&["tokenizer.json:", "not a tokenizer"]);
+    builder.refused(&["tokenizer.json:", "invalid tokenizer"]);
     builder.write("tokenizer.json", "{\"version\": \"1.0\", \"model\": 3}");
-    builder.refused(&["tokenizer.json:1", "not a tokenizer"]);
+    builder.refused(&["tokenizer.json:1", "invalid tokenizer"]);
     builder.remove("tokenizer.json");
     builder.remove("vocab.txt");
-    builder.refused(&["holds no tokenizer.json and no vocab.txt"]);
+    builder.refused(&["contains no tokenizer.json and no vocab.txt"]);
     builder.write("sentencepiece.bpe.model", "");
-    let hint = builder.refused(&["holds no tokenizer.json"]);
+    let hint = builder.refused(&["contains no tokenizer.json"]);
     assert!(hint.contains("AutoTokenizer"), "{hint}");
 }

@@ -1,4 +1,5 @@
-//! One file into the cache: whole and right, or not at all; what was begun is gone on with.
+//! Downloads one file into the cache. Incomplete files are continued, and only checked files get their final
+//! name.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -10,40 +11,40 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use super::{Client, Progress, Trouble, http::Patience, stopped, wrong_digest};
+use super::{Client, FetchError, Progress, http::Retry, stopped, wrong_digest};
 use crate::hub::{Places, hex, sha256_of};
 use turnwise_core::{
     error::{Error, IoContext, Result},
     files::sync_parent,
 };
 
-/// A file as it must be.
+/// A file to download, with the expected size and digest.
 pub(super) struct Expected<'a> {
-    /// Its name, for messages.
+    /// Name for messages.
     pub(super) what: &'a str,
     pub(super) url: String,
     pub(super) etag: &'a str,
     pub(super) bytes: u64,
     pub(super) sha256: Option<&'a str>,
-    /// Who says so.
+    /// Source of the expected digest, for messages.
     pub(super) by: &'a str,
     pub(super) places: &'a Places,
     pub(super) repository: &'a str,
 }
 
-/// Files on their way, one after the other.
+/// Downloads files one after the other.
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
-    /// Of all files.
+    /// Bytes present, over all files.
     pub(super) done: u64,
     pub(super) total: u64,
-    /// What came over the network.
+    /// Bytes downloaded.
     pub(super) fetched: u64,
 }
 
-/// A file that grows, with the digest of what is in it.
-struct Growing {
+/// A partly downloaded file, with the digest of its content.
+struct PartialFile {
     path: PathBuf,
     file: File,
     length: u64,
@@ -51,16 +52,16 @@ struct Growing {
 }
 
 impl Transfer<'_, '_> {
-    /// Brings a file into the cache unless it is there, and gives its SHA-256.
-    pub(super) fn bring(&mut self, expected: &Expected<'_>) -> Result<String, Trouble> {
+    /// Downloads a file into the cache unless it is there. Returns its SHA-256.
+    pub(super) fn ensure(&mut self, expected: &Expected<'_>) -> Result<String, FetchError> {
         let blobs = expected.places.repository(expected.repository).join("blobs");
         fs::create_dir_all(&blobs).at("create", &blobs)?;
         let target = blobs.join(expected.etag);
         let locks = expected.places.locks(expected.repository);
-        // The Hugging Face libraries lock the same file.
+        // The Hugging Face libraries use the same lock file.
         let _lock = lock(&locks.join(format!("{}.lock", expected.etag)), self.watch)?;
         let before = self.done;
-        let digest = match self.there(&target, expected)? {
+        let digest = match self.existing_digest(&target, expected)? {
             Some(digest) => digest,
             None => self.fetch(&target, expected)?,
         };
@@ -69,8 +70,8 @@ impl Transfer<'_, '_> {
         Ok(digest)
     }
 
-    /// The digest of a file that is there and right.
-    fn there(&self, target: &Path, expected: &Expected<'_>) -> Result<Option<String>> {
+    /// SHA-256 of a file that is already in the cache with the expected size and digest.
+    fn existing_digest(&self, target: &Path, expected: &Expected<'_>) -> Result<Option<String>> {
         if !fs::metadata(target).is_ok_and(|m| m.len() == expected.bytes) {
             return Ok(None);
         }
@@ -78,86 +79,91 @@ impl Transfer<'_, '_> {
         Ok(Some(digest).filter(|digest| expected.sha256.is_none_or(|right| right == digest)))
     }
 
-    fn fetch(&mut self, target: &Path, expected: &Expected<'_>) -> Result<String, Trouble> {
+    fn fetch(&mut self, target: &Path, expected: &Expected<'_>) -> Result<String, FetchError> {
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(".incomplete");
-        let mut growing = Growing::open(target.with_file_name(name), self.watch)?;
-        if growing.length > expected.bytes {
-            growing.start_over()?;
+        let mut partial = PartialFile::open(target.with_file_name(name), self.watch)?;
+        if partial.length > expected.bytes {
+            partial.start_over()?;
         }
-        let mut began_before = growing.length > 0;
+        let mut began_before = partial.length > 0;
         let before = self.done;
-        let mut patience = Patience::new();
-        let mut furthest = growing.length;
+        let mut retry = Retry::new();
+        let mut furthest = partial.length;
         loop {
-            while growing.length < expected.bytes {
-                let outcome = self.more(&mut growing, expected, before);
-                if growing.length > furthest {
-                    furthest = growing.length;
-                    patience.progressed();
+            while partial.length < expected.bytes {
+                let outcome = self.fetch_rest(&mut partial, expected, before);
+                if partial.length > furthest {
+                    furthest = partial.length;
+                    retry.progressed();
                 }
-                if let Err(trouble) = outcome {
-                    patience.wait(trouble, self.watch)?;
+                if let Err(error) = outcome {
+                    retry.wait(error, self.watch)?;
                 }
             }
-            let digest = hex(&growing.hasher.clone().finalize());
+            let digest = hex(&partial.hasher.clone().finalize());
             if expected.sha256.is_none_or(|right| right == digest) {
-                growing.file.sync_all().at("flush", &growing.path)?;
-                fs::rename(&growing.path, target).at("create", target)?;
+                partial.file.sync_all().at("flush", &partial.path)?;
+                fs::rename(&partial.path, target).at("create", target)?;
                 sync_parent(target)?;
                 return Ok(digest);
             }
             if !began_before {
-                fs::remove_file(&growing.path).at("remove", &growing.path)?;
+                fs::remove_file(&partial.path).at("remove", &partial.path)?;
                 let right = expected.sha256.unwrap_or_default();
                 return Err(wrong_digest(expected.what, right, &digest, expected.by).into());
             }
-            // The beginning came from an earlier run, and may be what is wrong.
-            growing.start_over()?;
+            // The first part came from an earlier run and may be damaged.
+            partial.start_over()?;
             (began_before, furthest) = (false, 0);
         }
     }
 
-    /// Asks for the rest of a file, and takes in what comes.
-    fn more(&mut self, growing: &mut Growing, expected: &Expected<'_>, before: u64) -> Result<(), Trouble> {
-        let mut answer = self.client.get(&expected.url, growing.length, self.watch)?;
-        match answer.status {
-            200 => growing.start_over()?,
-            206 if answer.from == growing.length => {}
+    /// Requests the rest of a file and appends it.
+    fn fetch_rest(
+        &mut self,
+        partial: &mut PartialFile,
+        expected: &Expected<'_>,
+        before: u64,
+    ) -> Result<(), FetchError> {
+        let mut response = self.client.get(&expected.url, partial.length, self.watch)?;
+        match response.status {
+            200 => partial.start_over()?,
+            206 if response.from == partial.length => {}
             206 | 416 => {
-                growing.start_over()?;
-                return Err(Trouble::Unreachable(format!(
-                    "it sends another part of {} than was asked for",
+                partial.start_over()?;
+                return Err(FetchError::Unreachable(format!(
+                    "it sent a different range of {} than requested",
                     expected.what
                 )));
             }
             status => {
                 return Err(Error::Input {
                     message: format!(
-                        "the hub answers {status} to the request for {} of {}",
+                        "the hub returned HTTP status {status} for {} of {}",
                         expected.what, expected.repository
                     ),
-                    hint: Some("for a model that is private or gated set HF_TOKEN".to_owned()),
+                    hint: Some("for a private or gated model, set HF_TOKEN".to_owned()),
                 }
                 .into());
             }
         }
-        if let Some(length) = answer.length
-            && answer.from + length > expected.bytes
+        if let Some(length) = response.length
+            && response.from + length > expected.bytes
         {
-            return Err(other_length(expected, answer.from + length).into());
+            return Err(wrong_length(expected, response.from + length).into());
         }
-        while let Some(bytes) = answer.next(self.watch)? {
+        while let Some(bytes) = response.next(self.watch)? {
             self.fetched += bytes.len() as u64;
-            if growing.length + bytes.len() as u64 > expected.bytes {
-                return Err(other_length(expected, growing.length + bytes.len() as u64).into());
+            if partial.length + bytes.len() as u64 > expected.bytes {
+                return Err(wrong_length(expected, partial.length + bytes.len() as u64).into());
             }
-            growing.take(&bytes)?;
-            self.watch.progress(before + growing.length, self.total);
+            partial.append(&bytes)?;
+            self.watch.progress(before + partial.length, self.total);
         }
-        match growing.length == expected.bytes || answer.status == 206 && growing.length > answer.from {
+        match partial.length == expected.bytes || response.status == 206 && partial.length > response.from {
             true => Ok(()),
-            false => Err(truncated(expected, growing.length).into()),
+            false => Err(truncated(expected, partial.length).into()),
         }
     }
 }
@@ -165,48 +171,45 @@ impl Transfer<'_, '_> {
 fn truncated(expected: &Expected<'_>, length: u64) -> Error {
     Error::Data {
         message: format!(
-            "{} is truncated on the hub: {length} of {} bytes came",
+            "{} is truncated on the hub: received {length} of {} bytes",
             expected.what, expected.bytes
         ),
-        hint: Some("pull again later; what has come is kept".to_owned()),
+        hint: Some("pull again later; the downloaded part is kept".to_owned()),
     }
 }
 
-fn other_length(expected: &Expected<'_>, length: u64) -> Error {
+fn wrong_length(expected: &Expected<'_>, length: u64) -> Error {
     Error::Data {
         message: format!(
-            "{} is longer than the hub says: {length} bytes, and it told {}",
+            "{} is longer than the hub reported: {length} bytes instead of {}",
             expected.what, expected.bytes
         ),
-        hint: Some(
-            "something between here and there changes the file; try another network or HF_ENDPOINT"
-                .to_owned(),
-        ),
+        hint: Some("a proxy may change the file; try another network or set HF_ENDPOINT".to_owned()),
     }
 }
 
-impl Growing {
-    /// Opens or begins it, and reads what is there.
+impl PartialFile {
+    /// Opens or creates the file, and hashes its content.
     fn open(path: PathBuf, watch: &dyn Progress) -> Result<Self> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut growing =
-            Growing { file: options.at("open", &path)?, path, length: 0, hasher: Sha256::new() };
+        let mut partial =
+            PartialFile { file: options.at("open", &path)?, path, length: 0, hasher: Sha256::new() };
         let mut buffer = vec![0; 1 << 18];
         loop {
             if watch.stopped() {
                 return Err(stopped());
             }
-            match growing.file.read(&mut buffer).at("read", &growing.path)? {
-                0 => return Ok(growing),
+            match partial.file.read(&mut buffer).at("read", &partial.path)? {
+                0 => return Ok(partial),
                 n => {
-                    growing.hasher.update(&buffer[..n]);
-                    growing.length += n as u64;
+                    partial.hasher.update(&buffer[..n]);
+                    partial.length += n as u64;
                 }
             }
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).at("write to", &self.path)?;
         self.hasher.update(bytes);
         self.length += bytes.len() as u64;
@@ -221,22 +224,22 @@ impl Growing {
     }
 }
 
-/// Takes a lock, or waits for who has it. The kernel releases it when the process ends in any way.
+/// Takes a file lock, waiting if necessary. The operating system releases it when the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).at("create", folder)?;
     }
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).at("open", path)?;
-    let mut said = false;
+    let mut announced = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(e)) => return Err(e).at("lock", path),
         }
-        if !std::mem::replace(&mut said, true) {
-            watch.say("another process fetches the same; waiting for it");
+        if !std::mem::replace(&mut announced, true) {
+            watch.say("another process downloads the same files; waiting for it");
         }
         if watch.stopped() {
             return Err(stopped());

@@ -1,4 +1,5 @@
-//! Requests to the hub: redirects by hand, so that the token stays with its host; waiting that can be stopped.
+//! HTTP requests to the hub. Redirects are followed here, because the token must stay with its host. Waiting
+//! can be stopped.
 
 use std::{
     fs,
@@ -18,43 +19,43 @@ use super::{Hub, Progress, stopped};
 use turnwise_core::error::{Error, IoContext, Result};
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long nothing may come.
+/// Timeout while no data arrives.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often the watch is asked whether to stop.
+/// Interval at which [`Progress::stopped`] is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often the same is tried.
+/// Maximum number of attempts.
 const TRIES: u32 = 3;
 const MAX_REDIRECTS: usize = 10;
-/// The longest answer that is read as a text.
+/// Maximum size of a text response, in bytes.
 const MAX_TEXT: usize = 32 << 20;
 
-/// Why a request came to nothing.
-pub(super) enum Trouble {
-    /// There is no way there, or what is there makes no sense; another source may help.
+/// Error of a request.
+pub(super) enum FetchError {
+    /// The hub is unreachable or its response is invalid; another source may work.
     Unreachable(String),
-    /// Nothing helps.
+    /// No other source can help.
     Fatal(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for FetchError {
     fn from(e: Error) -> Self {
-        Trouble::Fatal(e)
+        FetchError::Fatal(e)
     }
 }
 
-/// Asks one hub.
+/// HTTP client for one hub.
 pub(super) struct Client {
     agent: Agent,
     pub(super) endpoint: String,
     token: Option<String>,
 }
 
-/// What came back: the head; the body is fetched piece by piece.
-pub(super) struct Answer {
+/// Response head; the body arrives in pieces.
+pub(super) struct HubResponse {
     pub(super) status: u16,
-    /// The bytes of the body, if that is told.
+    /// Length of the body in bytes, if it is known.
     pub(super) length: Option<u64>,
-    /// Where in the file the body begins.
+    /// Offset of the body in the file.
     pub(super) from: u64,
     headers: HeaderMap,
     pieces: Receiver<Piece>,
@@ -72,7 +73,7 @@ impl Client {
         let endpoint = hub.endpoint.trim_end_matches('/').to_owned();
         if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
             return Err(Error::Input {
-                message: format!("`{endpoint}` is no address of a hub"),
+                message: format!("`{endpoint}` is not a valid hub address"),
                 hint: Some("HF_ENDPOINT must begin with https:// or http://".to_owned()),
             });
         }
@@ -100,29 +101,39 @@ impl Client {
         self.token.is_some()
     }
 
-    /// Asks for a text. The status may be any but one that trying again can help.
-    pub(super) fn text(&self, url: &str, watch: &mut dyn Progress) -> Result<(Answer, Vec<u8>), Trouble> {
-        let mut patience = Patience::new();
+    /// Requests a text, with retries. The status can be any that retrying cannot change.
+    pub(super) fn text(
+        &self,
+        url: &str,
+        watch: &mut dyn Progress,
+    ) -> Result<(HubResponse, Vec<u8>), FetchError> {
+        let mut retry = Retry::new();
         loop {
-            let whole = self.get(url, 0, watch).and_then(|mut answer| {
+            let whole = self.get(url, 0, watch).and_then(|mut response| {
                 let mut text = Vec::new();
-                while let Some(bytes) = answer.next(watch)? {
+                while let Some(bytes) = response.next(watch)? {
                     text.extend(bytes);
                     if text.len() > MAX_TEXT {
-                        return Err(Trouble::Unreachable("its answer has no end".to_owned()));
+                        return Err(FetchError::Unreachable("its response is too long".to_owned()));
                     }
                 }
-                Ok((answer, text))
+                Ok((response, text))
             });
             match whole {
                 Ok(done) => return Ok(done),
-                Err(trouble) => patience.wait(trouble, watch)?,
+                Err(error) => retry.wait(error, watch)?,
             }
         }
     }
 
-    /// Asks for a file from this byte on, once. A status that trying again can help is [`Trouble::Unreachable`].
-    pub(super) fn get(&self, url: &str, from: u64, watch: &mut dyn Progress) -> Result<Answer, Trouble> {
+    /// Requests a file once, from byte `from` on. A status that a retry can change is returned as
+    /// [`FetchError::Unreachable`].
+    pub(super) fn get(
+        &self,
+        url: &str,
+        from: u64,
+        watch: &mut dyn Progress,
+    ) -> Result<HubResponse, FetchError> {
         let (sender, pieces) = sync_channel(16);
         let request =
             Request { agent: self.agent.clone(), url: url.to_owned(), token: self.token.clone(), from };
@@ -131,39 +142,41 @@ impl Client {
             Piece::Head(head) => {
                 let (status, headers) = *head;
                 if status == 429 || status >= 500 {
-                    let later = number(&headers, "retry-after").map(|s| format!(", again after {s} s"));
-                    return Err(Trouble::Unreachable(format!(
-                        "it answers {status}{}",
+                    let later = number(&headers, "retry-after").map(|s| format!(", retry after {s} s"));
+                    return Err(FetchError::Unreachable(format!(
+                        "it returned HTTP status {status}{}",
                         later.unwrap_or_default()
                     )));
                 }
                 let length = number(&headers, "content-length");
                 let from = if status == 206 { range_start(&headers).unwrap_or(0) } else { 0 };
-                Ok(Answer { status, length, from, headers, pieces })
+                Ok(HubResponse { status, length, from, headers, pieces })
             }
-            Piece::Broken(why) => Err(Trouble::Unreachable(why)),
-            Piece::Bytes(_) | Piece::End => Err(Error::Internal("a body came before its head".into()).into()),
+            Piece::Broken(why) => Err(FetchError::Unreachable(why)),
+            Piece::Bytes(_) | Piece::End => {
+                Err(Error::Internal("an HTTP body arrived before its head".into()).into())
+            }
         }
     }
 }
 
-impl Answer {
+impl HubResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The next bytes of the body, or `None` at its end.
-    pub(super) fn next(&mut self, watch: &mut dyn Progress) -> Result<Option<Vec<u8>>, Trouble> {
+    /// Returns the next bytes of the body, or `None` at its end.
+    pub(super) fn next(&mut self, watch: &mut dyn Progress) -> Result<Option<Vec<u8>>, FetchError> {
         match wait(&self.pieces, watch)? {
             Piece::Bytes(bytes) => Ok(Some(bytes)),
             Piece::End => Ok(None),
-            Piece::Broken(why) => Err(Trouble::Unreachable(why)),
-            Piece::Head(_) => Err(Error::Internal("a second head came".into()).into()),
+            Piece::Broken(why) => Err(FetchError::Unreachable(why)),
+            Piece::Head(_) => Err(Error::Internal("a second HTTP head arrived".into()).into()),
         }
     }
 }
 
-fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, Trouble> {
+fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, FetchError> {
     loop {
         if watch.stopped() {
             return Err(stopped().into());
@@ -172,34 +185,34 @@ fn wait(pieces: &Receiver<Piece>, watch: &mut dyn Progress) -> Result<Piece, Tro
             Ok(piece) => return Ok(piece),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::Internal("a request ended without a word".into()).into());
+                return Err(Error::Internal("a request thread ended without a result".into()).into());
             }
         }
     }
 }
 
-/// Tries again some times, each after a longer pause, and starts to count anew whenever there was progress.
-pub(super) struct Patience {
+/// Retry policy: a few attempts with growing pauses. Progress resets the count.
+pub(super) struct Retry {
     failed: u32,
 }
 
-impl Patience {
+impl Retry {
     pub(super) fn new() -> Self {
-        Patience { failed: 0 }
+        Retry { failed: 0 }
     }
 
     pub(super) fn progressed(&mut self) {
         self.failed = 0;
     }
 
-    /// Returns once it is time to try again, and fails with the trouble when it is not worth it.
-    pub(super) fn wait(&mut self, trouble: Trouble, watch: &mut dyn Progress) -> Result<(), Trouble> {
+    /// Waits until the next attempt. Returns the error if no attempt is left or a retry cannot help.
+    pub(super) fn wait(&mut self, error: FetchError, watch: &mut dyn Progress) -> Result<(), FetchError> {
         self.failed += 1;
-        if matches!(trouble, Trouble::Fatal(_)) || self.failed >= TRIES {
-            return Err(trouble);
+        if matches!(error, FetchError::Fatal(_)) || self.failed >= TRIES {
+            return Err(error);
         }
-        if let Trouble::Unreachable(why) = &trouble {
-            watch.say(&format!("the hub: {why}; trying again"));
+        if let FetchError::Unreachable(why) = &error {
+            watch.say(&format!("the hub: {why}; retrying"));
         }
         let until = Instant::now() + Duration::from_millis(250) * 4u32.pow(self.failed - 1);
         while Instant::now() < until {
@@ -212,7 +225,7 @@ impl Patience {
     }
 }
 
-/// A request on a thread of its own: reading from a socket cannot be stopped, but waiting for a thread can.
+/// A request on its own thread. A blocking read cannot be stopped, but waiting for a thread can.
 struct Request {
     agent: Agent,
     url: String,
@@ -222,7 +235,7 @@ struct Request {
 
 impl Request {
     fn run(self, to: &SyncSender<Piece>) {
-        // Whoever has stopped to listen has stopped to care.
+        // A failed send means that the receiver was dropped; the result is not needed.
         let _ = match self.follow() {
             Err(why) => to.send(Piece::Broken(why)),
             Ok(response) => {
@@ -267,9 +280,9 @@ impl Request {
                 return Ok(response);
             }
             let target = response.headers().get("location").and_then(|l| l.to_str().ok());
-            let next = join(&url, target.ok_or("it redirects to nowhere")?)?;
+            let next = join(&url, target.ok_or("its redirect has no location")?)?;
             if url.starts_with("https://") && !next.starts_with("https://") {
-                return Err("it redirects from https to an address without".to_owned());
+                return Err("it redirects from https to http".to_owned());
             }
             url = next;
         }
@@ -277,7 +290,7 @@ impl Request {
     }
 }
 
-/// The system's own words, without the client's in front.
+/// The message of the system error, without the prefix of ureq.
 fn reason(e: &ureq::Error) -> String {
     match e {
         ureq::Error::Io(e) => e.to_string(),
@@ -287,14 +300,14 @@ fn reason(e: &ureq::Error) -> String {
 
 /// Scheme, host and port.
 fn origin(url: &str) -> Result<String, String> {
-    let uri: Uri = url.parse().map_err(|e| format!("`{url}` is no address: {e}"))?;
+    let uri: Uri = url.parse().map_err(|e| format!("`{url}` is not a valid address: {e}"))?;
     match (uri.scheme_str(), uri.authority()) {
         (Some(scheme), Some(authority)) => Ok(format!("{scheme}://{authority}").to_lowercase()),
-        _ => Err(format!("`{url}` is no address")),
+        _ => Err(format!("`{url}` is not a valid address")),
     }
 }
 
-/// The address that a redirect means.
+/// Resolves the target of a redirect.
 fn join(base: &str, target: &str) -> Result<String, String> {
     if target.starts_with("https://") || target.starts_with("http://") {
         return Ok(target.to_owned());
@@ -316,7 +329,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The start of `bytes 100-199/200`.
+/// Reads the start of a range such as `bytes 100-199/200`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get("content-range")?.to_str().ok()?;
     range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
@@ -340,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_part_is_read() {
+    fn the_start_of_a_range_is_read() {
         let mut headers = HeaderMap::new();
         assert_eq!(range_start(&headers), None);
         headers.insert("content-range", "bytes 100-199/200".parse().unwrap());

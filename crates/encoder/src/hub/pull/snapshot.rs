@@ -1,4 +1,4 @@
-//! Makes a revision of files that lie among the blobs.
+//! Creates a snapshot in the cache from downloaded blobs.
 
 use std::{
     fs, io,
@@ -12,7 +12,8 @@ use turnwise_core::{
     files::{replace, sync_folder},
 };
 
-/// Links the files of a record to their blobs, writes the record, and last of all refers to the revision.
+/// Links the files of a record to their blobs, writes the record, and finally writes the reference to the
+/// revision.
 pub(super) fn install(
     repository: &Path,
     locks: &Path,
@@ -24,7 +25,7 @@ pub(super) fn install(
     let _lock = lock(&locks.join("turnwise.lock"), watch)?;
     let folder = repository.join("snapshots").join(&record.revision);
     let mut parts: Vec<_> = record.files.iter().zip(blobs).collect();
-    // Whoever looks meanwhile takes a folder with weights for a whole model, so that they come last.
+    // Another process may take a folder with weights as complete, so weights are linked last.
     parts.sort_by_key(|(file, _)| file.path.ends_with(".safetensors"));
     for (file, blob) in parts {
         link(&folder, &file.path, &repository.join("blobs").join(blob))?;
@@ -32,12 +33,12 @@ pub(super) fn install(
     sync_folder(&folder)?;
     if let Some(file) = files::missing(&folder)? {
         return Err(Error::Data {
-            message: format!("{} is no whole model: {file} is missing", record.repository),
-            hint: Some("turnwise reads encoders of the BERT family in the Hugging Face layout".to_owned()),
+            message: format!("{} is incomplete: {file} is missing", record.repository),
+            hint: Some("turnwise supports encoders of the BERT family in the Hugging Face layout".to_owned()),
         });
     }
     record.write(repository)?;
-    // A commit needs no reference.
+    // A revision given as a commit needs no reference.
     if revision != record.revision {
         let reference = repository.join("refs").join(revision);
         create_parent(&reference)?;
@@ -45,7 +46,9 @@ pub(super) fn install(
     }
     match cache::snapshot(repository, &record.revision)? {
         cache::Found::Whole(_) => Ok(()),
-        _ => Err(Error::Internal(format!("{} does not hold what was put there", folder.display()))),
+        _ => {
+            Err(Error::Internal(format!("{} is not complete after its files were linked", folder.display())))
+        }
     }
 }
 
@@ -62,7 +65,7 @@ fn link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).at("replace", &place),
         _ => {}
     }
-    // Some file systems have no links, and some systems ask for a privilege.
+    // Some file systems have no symbolic links, and Windows may require a privilege for them.
     match symlink(&target, &place) {
         Ok(()) => Ok(()),
         Err(_) => fs::copy(blob, &place).map(drop).at("create", &place),

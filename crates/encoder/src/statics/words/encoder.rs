@@ -1,4 +1,4 @@
-//! Texts as averages of word vectors.
+//! Encoder that averages word vectors.
 
 use std::path::Path;
 
@@ -20,43 +20,44 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_text::ANALYZER;
 
-/// The name of this kind in the folder of an encoder.
+/// Name of this kind in `turnwise.json`.
 pub(in crate::statics) const KIND: &str = "words";
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    /// The `a` of SIF; without it all words weigh the same.
+    /// The parameter `a` of SIF. Without it, all words have the same weight.
     sif: Option<f64>,
     normalize: bool,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct About {
-    /// Documents that the weights were fitted on.
+    /// Number of documents that the weights were fitted on.
     documents: usize,
 }
 
-/// Averages word vectors.
+/// Encoder that averages word vectors.
 pub struct WordEncoder {
     settings: Settings,
     about: About,
     table: WordTable,
-    /// A weight a word; none if all weigh the same.
+    /// One weight per word; empty if all weights are equal.
     weights: Vec<f32>,
-    /// The direction that is taken away from every vector, if there is one.
+    /// Direction that is removed from every vector, if any.
     common: Option<Vec<f32>>,
     fingerprint: Fingerprint,
 }
 
 impl WordEncoder {
-    /// The plain average of a text's words.
+    /// Creates an encoder that computes the plain average of word vectors.
     pub fn mean(table: WordTable) -> Self {
         let settings = Settings { sif: None, normalize: false };
         WordEncoder::new(settings, About { documents: 0 }, table, Vec::new(), None)
     }
 
-    /// Words weigh a / (a + p), where p follows from a word's place in the file (Zipf's law). `a` is about 1e-3.
+    /// Creates a SIF encoder with the weights a / (a + p). The probability p follows from a word's position in
+    /// the file (Zipf's law). `a` is about 1e-3.
     pub fn sif(table: WordTable, a: f64) -> Result<Self> {
         check(a)?;
         let weights = sif::weights(&table.zipf(), a);
@@ -64,14 +65,15 @@ impl WordEncoder {
         Ok(WordEncoder::new(settings, About { documents: 0 }, table, weights, None))
     }
 
-    /// Words weigh a / (a + p) with p as in the documents, and the direction that the documents' vectors share most is
-    /// taken away from every vector: computed now and kept, so that no vector depends on those beside it.
+    /// Fits a SIF encoder: the weights are a / (a + p), with the probability p of a word in the documents. The
+    /// first singular vector of the document vectors is removed from every vector. It is computed once and
+    /// stored, so a vector does not depend on other inputs.
     pub fn fit_sif(table: WordTable, a: f64, documents: impl Iterator<Item = String>) -> Result<Self> {
         check(a)?;
         let known = Known::of(&table, documents);
         if known.words() == 0 {
             let message = format!("none of the words in {} documents has a vector", known.documents);
-            return Err(Error::data(message).with_hint("give word vectors of the documents' language"));
+            return Err(Error::data(message).with_hint("use word vectors for the language of the documents"));
         }
         let weights = sif::weights(&known.probabilities(&table), a);
         let common = known.common(&table, &weights);
@@ -79,11 +81,11 @@ impl WordEncoder {
         Ok(WordEncoder::new(settings, About { documents: known.documents }, table, weights, Some(common)))
     }
 
-    /// The same with vectors of length 1, or not.
+    /// Sets whether vectors are scaled to length 1.
     #[must_use]
     pub fn normalized(mut self, normalize: bool) -> Self {
         self.settings.normalize = normalize;
-        self.fingerprint = self.take_fingerprint();
+        self.fingerprint = self.compute_fingerprint();
         self
     }
 
@@ -96,7 +98,7 @@ impl WordEncoder {
     ) -> Self {
         let fingerprint = Fingerprinter::new(KIND).finish();
         let mut encoder = WordEncoder { settings, about, table, weights, common, fingerprint };
-        encoder.fingerprint = encoder.take_fingerprint();
+        encoder.fingerprint = encoder.compute_fingerprint();
         encoder
     }
 
@@ -105,7 +107,7 @@ impl WordEncoder {
         &self.table
     }
 
-    /// Writes it into a folder, which is replaced if it holds an encoder of this kind of encoders.
+    /// Saves the encoder to a folder. An existing static encoder in the folder is replaced.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let description = Description {
             kind: KIND.to_owned(),
@@ -139,13 +141,13 @@ impl WordEncoder {
         let mut table = WordTable::new(dim);
         for (word, vector) in contents.words.iter().zip(vectors.chunks_exact(dim)) {
             if !table.push(word, vector) {
-                return Err(contents.damaged(format!("the word `{word}` is there twice")));
+                return Err(contents.damaged(format!("the word `{word}` is duplicated")));
             }
         }
         Ok(WordEncoder::new(settings, about, table, weights, common))
     }
 
-    fn take_fingerprint(&self) -> Fingerprint {
+    fn compute_fingerprint(&self) -> Fingerprint {
         let mut f = Fingerprinter::new(KIND);
         f.text("analysis", ANALYZER).text("dim", self.table.dim()).text("normalize", self.settings.normalize);
         f.part("words", self.table.words().join("\n").as_bytes());
@@ -161,7 +163,7 @@ impl WordEncoder {
 fn check(a: f64) -> Result<()> {
     match a.is_finite() && a > 0.0 {
         true => Ok(()),
-        false => Err(Error::input(format!("SIF's a is {a}, and it must be above 0"))
+        false => Err(Error::input(format!("SIF's parameter a is {a}; it must be greater than 0"))
             .with_hint("the usual value is 0.001")),
     }
 }

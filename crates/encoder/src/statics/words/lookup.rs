@@ -1,4 +1,4 @@
-//! From a text to the rows of its words.
+//! Looks up the words of a text in a table.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -6,11 +6,11 @@ use super::WordTable;
 use turnwise_core::script::is_unspaced;
 use turnwise_text as text;
 
-/// The rows of the words of a text that the table knows, in order.
+/// Returns the rows of the known words of a text, in order.
 ///
-/// A word is looked up as the search sees it (lower case, without apostrophes), then in lower case, then exactly as it
-/// is written. A run of letters of a script without spaces is cut greedily: at each letter the longest word that the
-/// table knows; a letter that begins none is passed over.
+/// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case,
+/// and exactly as written. In a script without spaces, text is segmented greedily. At each letter the longest
+/// word of the table is taken; a letter that starts no word is skipped.
 pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     let mut rows = Vec::new();
     let mut rest = text;
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn greedy_is_the_longest_at_every_letter(text in "[甲乙丙丁]{0,12}", words in prop::collection::hash_set("[甲乙丙]{1,4}", 0..8)) {
+        fn segmentation_takes_the_longest_word_at_every_letter(text in "[甲乙丙丁]{0,12}", words in prop::collection::hash_set("[甲乙丙]{1,4}", 0..8)) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let letters: Vec<char> = text.chars().collect();
             let (mut at, mut want) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! Word vectors: read from the formats of GloVe and word2vec, averaged or weighted.
+//! Word vectors: read from GloVe and word2vec files, and averaged with or without weights.
 
 mod binary;
 mod encoder;

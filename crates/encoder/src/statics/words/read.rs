@@ -1,4 +1,4 @@
-//! Files of word vectors: which format, and what both have in common.
+//! Reading of word vector files: format detection, and code shared by all formats.
 
 use std::{
     fmt,
@@ -10,28 +10,28 @@ use super::{WordTable, binary, text};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 
-/// How much of a file is looked at to tell its format.
+/// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 256 * 1024;
-/// Vectors are never that wide; a header that says so is none.
+/// Maximum number of columns; a larger number in a header is an error.
 const MOST_COLUMNS: usize = 65_536;
 
-/// Which words are read.
+/// Selection of the words to read.
 #[derive(Clone, Copy, Default)]
 pub struct WordSettings<'a> {
-    /// Only so many words, from the start of the file.
+    /// Maximum number of words, from the start of the file.
     pub limit: Option<usize>,
-    /// Only words for which this holds.
+    /// Reads only words for which this returns true.
     pub keep: Option<&'a (dyn Fn(&str) -> bool + Sync)>,
 }
 
-/// How a file writes its vectors.
+/// Format of a word vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordFormat {
-    /// A word and its numbers a line.
+    /// One line per word, with the word and its numbers.
     Glove,
-    /// The same after a line with the number of words and of columns.
+    /// The same, with a header line that has the number of words and columns.
     Word2vecText,
-    /// After such a line, words with their numbers as bytes.
+    /// The same header line, then words with their numbers as bytes.
     Word2vecBinary,
 }
 
@@ -45,64 +45,61 @@ impl fmt::Display for WordFormat {
     }
 }
 
-/// What was found in a file.
+/// Statistics of reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordReading {
-    /// Its format.
+    /// Format of the file.
     pub format: WordFormat,
-    /// Words that were looked at.
+    /// Number of words read.
     pub words: u64,
-    /// Words that came a second time; the first vector is kept.
+    /// Number of duplicate words; the first vector is kept.
     pub duplicates: u64,
-    /// Words that are not UTF-8 and were left out.
+    /// Number of words that are not UTF-8; they are skipped.
     pub not_utf8: u64,
-    /// Words that were not wanted.
+    /// Number of words excluded by [`WordSettings::keep`].
     pub left_out: u64,
 }
 
-/// Reads the vectors of a file; `.gz` and `.zst` are unpacked on the way, and only what is kept is held in memory.
+/// Reads a word vector file. Decompresses `.gz` and `.zst` while reading; only the selected words are kept in
+/// memory.
 pub fn read_words(path: &Path, settings: &WordSettings) -> Result<(WordTable, WordReading)> {
     let input = Input::open(path)?;
     let name = input.name.clone();
     read_words_from(&name, input.into_stream(), settings)
 }
 
-/// The same from any stream; `name` is for errors.
+/// Like [`read_words`], for any stream; `name` is for error messages.
 pub fn read_words_from(
     name: &str,
     mut stream: impl BufRead,
     settings: &WordSettings,
 ) -> Result<(WordTable, WordReading)> {
     let mut head = Vec::new();
-    // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
+    // An error in the head is returned later, when the reader reaches it, to report the line.
     let broken = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
     if head.iter().all(u8::is_ascii_whitespace) {
         if let Some(e) = broken {
             return Err(e).at("read", name);
         }
-        return Err(wrong(
-            name,
-            "there are no word vectors in it: the file is empty",
-            "give a file in GloVe's or word2vec's format",
-        ));
+        return Err(wrong(name, "the file is empty", "use a file in GloVe or word2vec format"));
     }
-    let (format, header) = tell(name, &head)?;
+    let (format, header) = detect_format(name, &head)?;
     let rest = Broken { error: broken, stream };
     let stream = Cursor::new(head).chain(std::io::BufReader::with_capacity(HEAD_BYTES, rest));
-    let mut gathering = Gathering::new(format, settings);
+    let mut collector = Collector::new(format, settings);
     match (format, header) {
-        (WordFormat::Word2vecBinary, Some(header)) => binary::read(name, stream, header, &mut gathering)?,
-        (_, header) => text::read(name, stream, header, &mut gathering)?,
+        (WordFormat::Word2vecBinary, Some(header)) => binary::read(name, stream, header, &mut collector)?,
+        (_, header) => text::read(name, stream, header, &mut collector)?,
     }
-    let Gathering { table, reading, .. } = gathering;
+    let Collector { table, reading, .. } = collector;
     if table.is_empty() {
-        let what = format!("none of its {} words was kept", reading.words);
-        return Err(wrong(name, &what, "ask for more words, or for words that are in the file"));
+        let what = format!("none of its {} words was selected", reading.words);
+        return Err(wrong(name, &what, "select more words, or words that are in the file"));
     }
     Ok((table, reading))
 }
 
-/// A stream after its head, which ends in the error that broke the head off.
+/// The rest of a stream after its head. It first returns the error that ended the head, if any.
 struct Broken<R> {
     error: Option<std::io::Error>,
     stream: R,
@@ -117,20 +114,20 @@ impl<R: Read> Read for Broken<R> {
     }
 }
 
-/// The first line of word2vec's formats.
+/// The header line of word2vec's formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub words: u64,
     pub columns: usize,
 }
 
-fn tell(name: &str, head: &[u8]) -> Result<(WordFormat, Option<Header>)> {
+fn detect_format(name: &str, head: &[u8]) -> Result<(WordFormat, Option<Header>)> {
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
     let (first, rest) = (&head[..end], head.get(end + 1..).unwrap_or_default());
     let Some((words, columns)) = two_counts(first) else { return Ok((WordFormat::Glove, None)) };
     if columns == 0 || columns > MOST_COLUMNS as u64 || words == 0 {
-        let what = format!("line 1 promises {words} words with {columns} columns, which cannot be");
-        return Err(wrong(name, &what, "the line must hold the number of words and the columns of a vector"));
+        let what = format!("line 1 gives {words} words with {columns} columns, which is impossible");
+        return Err(wrong(name, &what, "the line must have the number of words and the number of columns"));
     }
     let header = Header { words, columns: columns as usize };
     let format =
@@ -144,7 +141,8 @@ fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
     fields.next().is_none().then_some(counts)
 }
 
-/// Numbers as bytes hold, within a few of them, what no text does. A first line that can be read settles it.
+/// Whether the data is text. A readable first line is proof. Otherwise, binary numbers soon contain control
+/// characters or invalid UTF-8.
 fn is_text(rest: &[u8], columns: usize) -> bool {
     let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let readable =
@@ -156,31 +154,31 @@ fn is_text(rest: &[u8], columns: usize) -> bool {
     readable || (is_utf8 && no_control)
 }
 
-/// Words on their way into a table.
-pub(super) struct Gathering<'a> {
+/// Collects words into a table.
+pub(super) struct Collector<'a> {
     settings: &'a WordSettings<'a>,
     pub table: WordTable,
     pub reading: WordReading,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> Collector<'a> {
     fn new(format: WordFormat, settings: &'a WordSettings<'a>) -> Self {
         let reading = WordReading { format, words: 0, duplicates: 0, not_utf8: 0, left_out: 0 };
-        Gathering { settings, table: WordTable::default(), reading }
+        Collector { settings, table: WordTable::default(), reading }
     }
 
-    /// Whether no more words are wanted.
+    /// Whether the limit of words is reached.
     pub fn is_full(&self) -> bool {
         self.settings.limit.is_some_and(|limit| self.reading.words >= limit as u64)
     }
 
-    /// Takes a word, or `None` for one that is not UTF-8.
-    pub fn take(&mut self, word: Option<&str>, vector: &[f32]) {
+    /// Adds a word; `None` for one that is not UTF-8.
+    pub fn add(&mut self, word: Option<&str>, vector: &[f32]) {
         if self.table.dim() == 0 {
             self.table = WordTable::new(vector.len());
         }
         self.reading.words += 1;
-        // A line end cannot be kept in a list of words, and no word that is looked up holds one.
+        // A word with a line end cannot be saved in `words.txt`, and is never looked up.
         let counter = match word.filter(|w| !w.contains('\n')) {
             None => &mut self.reading.not_utf8,
             Some(word) if self.settings.keep.is_some_and(|keep| !keep(word)) => &mut self.reading.left_out,
@@ -196,17 +194,17 @@ impl<'a> Gathering<'a> {
     }
 }
 
-/// Something that is wrong with a file.
+/// Error in the contents of a file.
 pub(super) fn wrong(name: &str, what: &str, hint: &str) -> Error {
     Error::Data { message: format!("{name}: {what}"), hint: Some(hint.to_owned()) }
 }
 
-/// A stream that broke off.
+/// Error for a stream that ends early.
 pub(super) fn broken(name: &str, place: &str, source: &std::io::Error) -> Error {
     wrong(
         name,
-        &format!("the file breaks off in {place}: {source}"),
-        "fetch the file again: it is damaged or not whole",
+        &format!("the file ends early in {place}: {source}"),
+        "download the file again: it is damaged or incomplete",
     )
 }
 
@@ -264,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_formats_are_told_apart_and_give_the_same() {
+    fn all_formats_are_detected_and_give_the_same_table() {
         let words = example();
         for (bytes, format) in [
             (as_text(&words, false), WordFormat::Glove),
@@ -294,11 +292,11 @@ mod tests {
         let path = folder.path().join("cut.gz");
         std::fs::write(&path, &gz[..gz.len() / 2]).unwrap();
         let e = read_words(&path, &WordSettings::default()).unwrap_err();
-        assert!(e.to_string().contains("breaks off") || e.to_string().contains("ends"), "{e}");
+        assert!(e.to_string().contains("ends early") || e.to_string().contains("ends"), "{e}");
     }
 
     #[test]
-    fn only_what_is_wanted_is_kept() {
+    fn only_selected_words_are_kept() {
         let bytes = as_text(&example(), true);
         let with = |settings: &WordSettings| read_words_from("v", &bytes[..], settings).unwrap();
         let (table, reading) = with(&WordSettings { limit: Some(2), keep: None });
@@ -313,27 +311,27 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_named_with_its_place() {
+    fn every_error_is_reported_with_its_position() {
         for (bytes, want) in [
             (&b""[..], "empty"),
             (b" \n\n", "empty"),
-            (b"a 1 2\nb 1\n", "line 2: there are 1 numbers"),
-            (b"a 1 2\nb 1 2 3\n", "line 2: there are 3 numbers"),
+            (b"a 1 2\nb 1\n", "line 2: 1 numbers"),
+            (b"a 1 2\nb 1 2 3\n", "line 2: 3 numbers"),
             (b"a 1 2\nb 1 x\n", "line 2: `x` is not a number"),
             (b"a 1 2\nb NaN 2\n", "line 2: `NaN`"),
             (b"a 1 2\nb 1 inf\n", "line 2: `inf`"),
             (b"a 1 2\nb 1 1e99\n", "line 2: `1e99`"),
-            (b"word\n", "line 1: there are no numbers"),
-            (b"3 2\na 1 2\nb 1 2\n", "promises 3 words, and there are 2"),
-            (b"1 2\na 1 2\nb 1 2\n", "promises 1 words, and there are more"),
-            (b"2 2\na 1 2\nb 1\n", "line 3: there are 1 numbers"),
-            (b"0 300\n", "line 1 promises"),
-            (b"5 99999999999\n", "line 1 promises"),
-            (b"2 1\na \0\0\0\0\nb \0\0", "breaks off in word 2"),
-            (b"2 1\na \0\0\0\0\nb", "breaks off in word 2"),
-            (b"2 1\na \0\0\0\0\n", "breaks off in word 2"),
+            (b"word\n", "line 1: no numbers"),
+            (b"3 2\na 1 2\nb 1 2\n", "gives 3 words, but the file has 2"),
+            (b"1 2\na 1 2\nb 1 2\n", "gives 1 words, but the file has more"),
+            (b"2 2\na 1 2\nb 1\n", "line 3: 1 numbers"),
+            (b"0 300\n", "line 1 gives"),
+            (b"5 99999999999\n", "line 1 gives"),
+            (b"2 1\na \0\0\0\0\nb \0\0", "ends early in word 2"),
+            (b"2 1\na \0\0\0\0\nb", "ends early in word 2"),
+            (b"2 1\na \0\0\0\0\n", "ends early in word 2"),
             (b"1 1\na \0\0\xc0\x7f\n", "word 1 (`a`): number 1 is NaN"),
-            (b"1 1\na \0\0\0\0\nb \0\0\0\0", "goes on after the 1 words"),
+            (b"1 1\na \0\0\0\0\nb \0\0\0\0", "more data after the 1 words"),
         ] {
             let e = read(bytes).unwrap_err();
             assert!(e.to_string().starts_with("v: "), "{e}");
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_but_usable_files_are_read() {
+    fn unusual_but_usable_files_are_read() {
         let (table, reading) = read(b"a 1 2 \r\n. . . 3 4\na 5 6\n\xff\xfe 7 8\n\nb\t9\t1").unwrap();
         assert_eq!(table.words(), ["a", ". . .", "b"]);
         assert_eq!((reading.words, reading.duplicates, reading.not_utf8), (5, 1, 1));
@@ -365,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn written_files_are_read_back(
             words in prop::collection::btree_map("[a-zéß退款]{1,6}", prop::collection::vec(-1e6f32..1e6, 8), 1..12),
             line_ends: bool,
             header: bool,
@@ -378,7 +376,7 @@ mod tests {
         }
 
         #[test]
-        fn a_truncated_binary_is_never_taken_for_whole(cut in 1usize..130) {
+        fn a_truncated_binary_file_is_an_error(cut in 1usize..130) {
             let bytes = as_binary(&example(), true);
             let end = (bytes.len() - 1).saturating_sub(cut).max(4);
             prop_assert!(read(&bytes[..end]).is_err());

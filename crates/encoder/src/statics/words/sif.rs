@@ -1,22 +1,23 @@
-//! Smooth inverse frequency (Arora, Liang and Ma): rare words weigh more, and what all texts share is taken away.
+//! Smooth inverse frequency (Arora, Liang and Ma): rare words get more weight, and the common component of all
+//! texts is removed.
 
 use rayon::prelude::*;
 
 use super::{WordTable, lookup};
 
-/// Documents that are looked up at a time.
+/// Number of documents looked up at a time.
 const CHUNK: usize = 4096;
-/// Of more documents, evenly chosen ones show what all share.
+/// Maximum number of documents, evenly spaced, used to compute the common component.
 const SAMPLE: usize = 100_000;
-/// Steps towards the first component; where it stands out, a few suffice.
+/// Maximum number of power iterations. A dominant component needs only a few.
 const STEPS: usize = 500;
 
-/// How much each word of a table weighs.
+/// Returns the weight of each word.
 pub(super) fn weights(probabilities: &[f64], a: f64) -> Vec<f32> {
     probabilities.iter().map(|p| (a / (a + p)) as f32).collect()
 }
 
-/// The known words of documents.
+/// The known words of a set of documents.
 pub(super) struct Known {
     pub documents: usize,
     rows: Vec<u32>,
@@ -41,12 +42,12 @@ impl Known {
         }
     }
 
-    /// How many known words there are.
+    /// Number of known words, with repetitions.
     pub fn words(&self) -> usize {
         self.rows.len()
     }
 
-    /// How probable each word of the table is in the documents.
+    /// Probability of each word of the table in the documents.
     pub fn probabilities(&self, table: &WordTable) -> Vec<f64> {
         let mut counts = vec![0u64; table.len()];
         self.rows.iter().for_each(|row| counts[*row as usize] += 1);
@@ -54,12 +55,12 @@ impl Known {
         counts.into_iter().map(|count| count as f64 / total).collect()
     }
 
-    /// The direction that the documents' vectors share most: their first singular vector.
+    /// The common component: the first singular vector of the document vectors.
     pub fn common(&self, table: &WordTable, weights: &[f32]) -> Vec<f32> {
         let dim = table.dim();
         let step = self.ends.len().div_ceil(SAMPLE).max(1);
         let chosen: Vec<usize> = (0..self.ends.len()).step_by(step).collect();
-        // Chunks of fixed size, added up in order: threads change nothing.
+        // Chunks of fixed size, summed in order: the result does not depend on the number of threads.
         let parts = chosen.par_chunks(CHUNK).map(|chunk| {
             let mut products = vec![0.0; dim * dim];
             for n in chunk {
@@ -79,7 +80,7 @@ impl Known {
     }
 }
 
-/// The weighted mean of the vectors of words.
+/// Weighted mean of word vectors.
 pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f64> {
     let mut sum = vec![0.0; table.dim()];
     for row in rows {
@@ -91,10 +92,9 @@ pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f
     sum
 }
 
-/// The eigenvector of the greatest eigenvalue of a matrix of products, by repeated multiplication; zeros if there is
-/// none.
+/// Eigenvector of the largest eigenvalue of a Gram matrix, by power iteration; zeros if the matrix is zero.
 fn first_axis(products: &[f64], dim: usize) -> Vec<f64> {
-    // The column of the greatest length is never at right angles to what is looked for.
+    // The longest column is never orthogonal to the eigenvector.
     let column = |c: usize| (0..dim).map(move |r| products[r * dim + c]);
     let size = |c: usize| column(c).map(|v| v * v).sum::<f64>();
     let start = (0..dim).fold(0, |best, c| if size(c) > size(best) { c } else { best });
@@ -125,7 +125,7 @@ mod tests {
     use crate::statics::{eigen, random::normal};
 
     #[test]
-    fn the_first_axis_is_that_of_the_exact_decomposition() {
+    fn the_first_axis_agrees_with_the_exact_decomposition() {
         let (n, dim) = (50, 7);
         let at = |r: usize, c: usize| normal(5, (r * dim + c) as u64) + if c == 2 { 1.5 } else { 0.2 };
         let mut products = vec![0.0; dim * dim];

@@ -1,36 +1,37 @@
-//! Words and their vectors.
+//! A table of words and their vectors.
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use turnwise_core::script::is_unspaced;
 
-/// A longer word of a script without spaces is no word, and looking for it would only take time.
+/// Maximum number of letters of a looked-up word in a script without spaces. Longer entries are not words and
+/// would only cost time.
 const MOST_LETTERS: usize = 32;
 
-/// Words with a vector each, in the order of the file, which for all common files is that of their frequency.
+/// Word vectors in the order of the file, which is the order of frequency in all common files.
 #[derive(Debug, Clone, Default)]
 pub struct WordTable {
     dim: usize,
     rows: HashMap<Box<str>, u32>,
     vectors: Vec<f32>,
-    /// The place in the file of each word, counted from 1.
+    /// Position of each word in the file, starting at 1.
     ranks: Vec<u32>,
-    /// How many places the file has.
+    /// Number of words in the file.
     places: u32,
-    /// The letters of the longest word of a script without spaces.
+    /// Number of letters of the longest word in a script without spaces.
     longest: usize,
 }
 
 impl WordTable {
-    /// No words yet.
+    /// Creates an empty table for vectors with `dim` numbers.
     pub fn new(dim: usize) -> Self {
         WordTable { dim, ..WordTable::default() }
     }
 
-    /// Adds a word; `false` if it was there, and then nothing changes. The vector must have the table's width and
-    /// finite numbers.
+    /// Adds a word. Returns `false` and changes nothing if the word is already there. The vector must have the
+    /// table's width and finite numbers.
     pub fn push(&mut self, word: &str, vector: &[f32]) -> bool {
-        assert_eq!(vector.len(), self.dim, "a vector of another width");
+        assert_eq!(vector.len(), self.dim, "the vector has the wrong width");
         self.places += 1;
         let row = self.rows.len() as u32;
         match self.rows.entry(word.into()) {
@@ -47,42 +48,42 @@ impl WordTable {
         }
     }
 
-    /// Passes over a word of the file, so that those after it keep their rank.
+    /// Skips a word of the file, so the words after it keep their rank.
     pub(super) fn pass(&mut self) {
         self.places += 1;
     }
 
-    /// The width of the vectors.
+    /// Width of the vectors.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// How many words.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// The row of a word, exactly as it is written.
+    /// Row of a word, which must match exactly.
     pub fn row_of(&self, word: &str) -> Option<u32> {
         self.rows.get(word).copied()
     }
 
-    /// The vector of a row.
+    /// Vector of a row.
     pub fn vector(&self, row: u32) -> &[f32] {
         &self.vectors[row as usize * self.dim..][..self.dim]
     }
 
-    /// All vectors, row after row.
+    /// All vectors, in row-major order.
     pub fn vectors(&self) -> &[f32] {
         &self.vectors
     }
 
-    /// The words by row.
+    /// Words in the order of their rows.
     pub fn words(&self) -> Vec<&str> {
         let mut words = vec![""; self.len()];
         self.rows.iter().for_each(|(word, row)| words[*row as usize] = word);
@@ -93,7 +94,8 @@ impl WordTable {
         self.longest
     }
 
-    /// How probable each word is by Zipf's law: the second word of the file half as probable as the first, and so on.
+    /// Probability of each word by Zipf's law: the second word of the file is half as probable as the first,
+    /// and so on.
     pub(super) fn zipf(&self) -> Vec<f64> {
         let sum: f64 = (1..=self.places).map(|rank| 1.0 / f64::from(rank)).sum();
         self.ranks.iter().map(|rank| 1.0 / (f64::from(*rank) * sum)).collect()
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_two_wins_and_ranks_are_places_in_the_file() {
+    fn the_first_duplicate_is_kept_and_ranks_are_file_positions() {
         let mut t = WordTable::new(1);
         assert!(t.push("a", &[1.0]));
         assert!(!t.push("a", &[2.0]));

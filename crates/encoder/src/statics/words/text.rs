@@ -1,20 +1,20 @@
-//! A word and its numbers a line.
+//! Text formats: one line per word, with the word and its numbers.
 
 use std::io::BufRead;
 
-use super::read::{Gathering, Header, broken, wrong};
+use super::read::{Collector, Header, broken, wrong};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::lines::{LineError, Lines};
 
-/// A line is a word and at most some ten thousand numbers.
+/// Maximum length of a line in bytes: a word and some ten thousand numbers.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// Reads lines to the end; without a header the first line says how many columns there are.
+/// Reads all lines. Without a header, the first line determines the number of columns.
 pub(super) fn read(
     name: &str,
     stream: impl BufRead,
     header: Option<Header>,
-    into: &mut Gathering,
+    into: &mut Collector,
 ) -> Result<()> {
     let mut lines = Lines::new(stream, LONGEST_LINE);
     let mut columns = header.map(|h| h.columns);
@@ -29,23 +29,22 @@ pub(super) fn read(
                 let columns = *columns.get_or_insert_with(|| line.text.split_ascii_whitespace().count() - 1);
                 let vector = numbers_of(line.text, columns);
                 let (word, vector) = vector.ok_or_else(|| explain(name, line.number, line.text, columns))?;
-                promised(name, header, into)?;
-                into.take(Some(word), &vector);
+                check_word_count(name, header, into)?;
+                into.add(Some(word), &vector);
             }
-            // Such words are in files that were cut out of others by bytes; the rest of the file is good.
+            // Some files contain words cut in the middle of a character; the other words are usable.
             Some(Err(LineError::NotUtf8 { .. })) if columns.is_some() => {
-                promised(name, header, into)?;
-                into.take(None, &vec![0.0; columns.unwrap_or_default()]);
+                check_word_count(name, header, into)?;
+                into.add(None, &vec![0.0; columns.unwrap_or_default()]);
             }
             Some(Err(LineError::NotUtf8 { number, column })) => {
                 let what = format!("line {number}: byte {column} is not UTF-8");
-                return Err(wrong(name, &what, "give a file in GloVe's or word2vec's format"));
+                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
             }
             Some(Err(LineError::TooLong { number, bytes, limit })) => {
-                let what = format!(
-                    "line {number} has {bytes} bytes, and a line of word vectors has at most {limit}"
-                );
-                return Err(wrong(name, &what, "give a file in GloVe's or word2vec's format"));
+                let what =
+                    format!("line {number} has {bytes} bytes; a line of word vectors has at most {limit}");
+                return Err(wrong(name, &what, "use a file in GloVe or word2vec format"));
             }
             Some(Err(LineError::Broken { number, source })) => {
                 return Err(broken(name, &format!("line {number}"), &source));
@@ -55,29 +54,29 @@ pub(super) fn read(
     match header {
         Some(header) if !into.is_full() && into.reading.words < header.words => {
             let what =
-                format!("line 1 promises {} words, and there are {}", header.words, into.reading.words);
+                format!("line 1 gives {} words, but the file has {}", header.words, into.reading.words);
             Err(wrong(
                 name,
                 &what,
-                "fetch the file again: it is not whole; or put the right number into line 1",
+                "download the file again if it is incomplete, or correct the number in line 1",
             ))
         }
         _ => Ok(()),
     }
 }
 
-fn promised(name: &str, header: Option<Header>, into: &Gathering) -> Result<()> {
+fn check_word_count(name: &str, header: Option<Header>, into: &Collector) -> Result<()> {
     match header {
         Some(header) if into.reading.words >= header.words => {
-            let what = format!("line 1 promises {} words, and there are more", header.words);
-            Err(wrong(name, &what, "put the right number into line 1"))
+            let what = format!("line 1 gives {} words, but the file has more", header.words);
+            Err(wrong(name, &what, "correct the number in line 1"))
         }
         _ => Ok(()),
     }
 }
 
-/// The word of a line and its numbers. A word may hold spaces, as some in GloVe's files do (`. . .`), if what is before
-/// the last so many columns is not a number but the word's.
+/// Splits a line into its word and numbers. A word may contain spaces (`. . .` in GloVe's files), if its last
+/// part is not a number.
 pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)> {
     let mut word = line.trim_ascii_end();
     let mut numbers = Vec::with_capacity(columns);
@@ -94,25 +93,25 @@ pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)>
     Some((word.trim_ascii_start(), numbers))
 }
 
-/// Why a line could not be read.
+/// Error for a line that could not be parsed.
 fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
     let fields: Vec<&str> = line.split_ascii_whitespace().skip(1).collect();
     let bad = fields.iter().rev().take(columns).find(|f| !f.parse::<f32>().is_ok_and(f32::is_finite));
     let (what, hint) = match bad {
         _ if columns == 0 => {
-            ("there are no numbers behind the word".to_owned(), "give a file in GloVe's or word2vec's format")
+            ("no numbers after the word".to_owned(), "use a file in GloVe or word2vec format")
         }
         _ if fields.len() < columns => (
-            format!("there are {} numbers, and there must be {columns}", fields.len()),
-            "fetch the file again, or remove the line",
+            format!("{} numbers instead of {columns}", fields.len()),
+            "download the file again, or remove the line",
         ),
         Some(bad) if bad.parse::<f32>().is_ok() => {
-            (format!("`{bad}` is no number that a vector can hold"), "remove the line")
+            (format!("`{bad}` is out of the range of a vector"), "remove the line")
         }
-        Some(bad) => (format!("`{bad}` is not a number"), "remove the line, or mend the number"),
+        Some(bad) => (format!("`{bad}` is not a number"), "remove the line, or correct the number"),
         None => (
-            format!("there are {} numbers, and there must be {columns}", fields.len()),
-            "fetch the file again, or remove the line",
+            format!("{} numbers instead of {columns}", fields.len()),
+            "download the file again, or remove the line",
         ),
     };
     wrong(name, &format!("line {number}: {what}"), hint)
