@@ -462,7 +462,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ),
         (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
-        (format!("train simcse {on} --seeds 5..2"), 2, "5..2 are no seeds"),
+        (format!("train simcse {on} --seeds 5..2"), 2, "`5..2` is not a valid list of seeds"),
         (format!("train sweep simcse {on}"), 2, "--vary"),
         (format!("train sweep --vary temprature=1 simcse {on}"), 2, "did you mean `temperature`?"),
         (format!("train sweep --vary temperature=1,-1 simcse {on}"), 2, "temperature cannot be -1"),
