@@ -1,9 +1,24 @@
-//! turnwise makes conversations searchable: it ingests dialogue corpora in the formats people have, keeps them in an
-//! index that loses nothing, and finds the turn that is meant.
+//! A search engine for conversations.
 //!
-//! The rooms, from the ground up: [`error`] and [`ids`]; [`corpus`], the dialogue model and everything that reads and
-//! writes it; [`store`], the crash-safe home of the records; [`text`], the analysis of words; [`encoder`], texts to
-//! vectors; [`index`], what is searched in; `search` (feature `lexical`), searching; `cli` (feature `cli`), the program. ARCHITECTURE.md tells why.
+//! turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
+//! single turns by keywords and by meaning.
+//!
+//! The modules, from the lowest layer up:
+//!
+//! - [`error`] and [`ids`]: errors, and ids of dialogues and utterances
+//! - [`corpus`]: the dialogue model, and readers and writers for all formats
+//! - [`store`]: the crash-safe store of records
+//! - [`text`]: text analysis for keyword search
+//! - [`encoder`]: models that encode texts as vectors
+//! - [`index`]: the lexical and vector indexes
+//! - [`search`]: searching an index
+//! - [`train`]: training encoders
+//! - [`eval`] and [`measures`]: benchmarks and evaluation measures
+//! - `milvus` (feature `milvus`): Milvus as a remote engine
+//! - `serve` (feature `serve`): the HTTP server
+//! - `cli` (feature `cli`): the command-line program
+//!
+//! ARCHITECTURE.md explains the design.
 //!
 //! ```
 //! use turnwise::{corpus::{Dialogue, Role}, ids::DialogueId, store::{Prepared, Snapshot, Store}};
@@ -17,7 +32,7 @@
 //!
 //! let mut store = Store::open_or_create(&folder, "my program")?;
 //! store.put(&Prepared::new(&dialogue)?)?;
-//! store.commit(None)?; // on the disk from here on
+//! store.commit(None)?; // durable on disk from here on
 //! store.close()?;
 //!
 //! assert_eq!(Snapshot::open(&folder)?.get(&dialogue.id)?, Some(dialogue));
@@ -46,7 +61,7 @@ pub use turnwise_store as store;
 pub use turnwise_text as text;
 pub use turnwise_train as train;
 
-/// The README's own example, compiled and run with the other documentation.
+/// The example of the README, compiled and run as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -66,8 +66,8 @@ const EXIT_CODES: &str = "Exit codes: 0 success, 1 a check failed, 2 invalid inp
 pub(crate) struct GlobalArgs {
     /// Index to use: a name or a path
     ///
-    /// A plain name, such as `chats`, is a folder in the indexes folder (setting `indexes_dir`, ./indexes by default). A
-    /// value with a slash, such as `./chats`, is a path.
+    /// A plain name, such as `chats`, is a folder in the indexes folder (setting `indexes_dir`, ./indexes by
+    /// default). A value with a slash, such as `./chats`, is a path.
     #[arg(short, long, global = true, value_name = "NAME|PATH")]
     pub(crate) index: Option<String>,
     /// Milvus collection to use instead of a local index
@@ -243,9 +243,9 @@ pub(crate) enum Command {
     },
     /// Copy an index to Milvus, or from Milvus to a local index
     ///
-    /// Copies dialogues and vectors without encoding them again. After an interruption, run the same command to continue.
-    /// The copy becomes visible only when it is complete and verified: counts, checksums of records and vectors, and the
-    /// results of sample searches on both sides.
+    /// Copies dialogues and vectors without encoding them again. After an interruption, run the same command to
+    /// continue. The copy becomes visible only when it is complete and verified: counts, checksums of records and
+    /// vectors, and the results of sample searches on both sides.
     ///
     /// Example: turnwise migrate -i chats --to milvus://localhost:19530/chats
     Migrate(MigrateArgs),

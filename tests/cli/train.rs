@@ -446,7 +446,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             format!("train simcse {on} --steps -3"),
             2,
-            "invalid value '-3' for '--steps <N>': a whole number from 0 on is wanted",
+            "invalid value '-3' for '--steps <N>': must be a non-negative integer",
         ),
         (format!("train simcse {on} --temperature 0"), 2, "--temperature cannot be 0"),
         (
@@ -473,7 +473,7 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         ),
         (format!("train simcse {on} --devices cpu,tpu"), 2, "tpu"),
         (format!("train simcse {on} --devices cpu,cpu --device cpu"), 2, "cannot be used with"),
-        (format!("train simcse {on} --devices cuda:0,cpu,cuda:0"), 2, "cuda:0 stands twice"),
+        (format!("train simcse {on} --devices cuda:0,cpu,cuda:0"), 2, "cuda:0 is listed twice"),
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o small --resume"),
             2,

@@ -32,8 +32,8 @@ pub(crate) enum BenchCommand {
     },
     /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
     ///
-    /// Needs dialogues with one domain each. Reports MAP and MRR, Spearman correlation, and clustering measures (purity, NMI,
-    /// ARI, accuracy).
+    /// Needs dialogues with one domain each. Reports MAP and MRR, Spearman correlation, and clustering measures
+    /// (purity, NMI, ARI, accuracy).
     Dialogues {
         /// File or folder of dialogues, in any format that `ingest` reads
         path: PathBuf,

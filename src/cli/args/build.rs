@@ -28,9 +28,9 @@ pub(crate) enum BuildCommand {
     },
     /// Build a sentence similarity set, like sts.txt, for people to score
     ///
-    /// Each ranker contributes an equal share of pairs of neighbors. If the sentences have intents, another share has pairs of
-    /// the same intent. The pairs are shuffled. Replace each `?` with a score, or with several scores separated by commas; the
-    /// median counts.
+    /// Each ranker contributes an equal share of pairs of neighbors. If the sentences have intents, another share
+    /// has pairs of the same intent. The pairs are shuffled. Replace each `?` with a score, or with several scores
+    /// separated by commas; the median counts.
     Dsts {
         #[command(flatten)]
         labelled: SentencesArgs,
@@ -65,8 +65,8 @@ pub(crate) enum BuildCommand {
         output: PathBuf,
         /// Check the sizes against this set of the dial2vec paper
         ///
-        /// SET is bitod, doc2dial, metalwoz, multiwoz, self-dialogue or sgd, followed by /train, /dev or /test, such as
-        /// sgd/dev. Exits with code 1 if the sizes differ.
+        /// SET is bitod, doc2dial, metalwoz, multiwoz, self-dialogue or sgd, followed by /train, /dev or /test,
+        /// such as sgd/dev. Exits with code 1 if the sizes differ.
         #[arg(long, value_name = "SET", value_parser = parse_value::<Published>)]
         paper: Option<Published>,
     },
@@ -101,8 +101,8 @@ pub(crate) enum BuildCommand {
 pub(crate) struct SentencesArgs {
     /// Sentences with intents, or dialogues
     ///
-    /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder with seq.in
-    /// and label. Dialogues: files in any format that `ingest` reads; their turns may have intents.
+    /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder
+    /// with seq.in and label. Dialogues: files in any format that `ingest` reads; their turns may have intents.
     #[arg(value_name = "LABELLED")]
     pub(crate) path: PathBuf,
     #[command(flatten)]

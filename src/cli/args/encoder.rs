@@ -74,8 +74,8 @@ impl From<TokenPoolingArg> for PoolingMode {
 pub(crate) struct EncoderArgs {
     /// Model: a name or a folder
     ///
-    /// A name from `turnwise model list`, org/name, org/name@revision, or the name of an imported model. A folder is written
-    /// with a slash. Download models with `turnwise model pull`.
+    /// A name from `turnwise model list`, org/name, org/name@revision, or the name of an imported model. A folder
+    /// is written with a slash. Download models with `turnwise model pull`.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Numeric precision

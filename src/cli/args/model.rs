@@ -12,8 +12,8 @@ pub(crate) enum ModelCommand {
     List,
     /// Download a model from the Hugging Face hub to the cache
     ///
-    /// Resumes interrupted downloads and verifies checksums. The cache is that of the Hugging Face libraries. Apart from
-    /// `turnwise demo`, no other command downloads models.
+    /// Resumes interrupted downloads and verifies checksums. The cache is that of the Hugging Face libraries. Apart
+    /// from `turnwise demo`, no other command downloads models.
     Pull(PullArgs),
     /// Copy a model from a folder, to use it by name
     Import {

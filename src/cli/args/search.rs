@@ -22,8 +22,8 @@ pub(crate) struct SearchArgs {
     pub(crate) query: Option<String>,
     /// File with the turns before the query; `-` is standard input
     ///
-    /// The file contains one dialogue in any format that `ingest` reads, or one turn per line. Without QUERY, the last turn is
-    /// the query.
+    /// The file contains one dialogue in any format that `ingest` reads, or one turn per line. Without QUERY, the
+    /// last turn is the query.
     #[arg(long, value_name = "FILE", conflicts_with = "turns")]
     pub(crate) context: Option<PathBuf>,
     /// Turn before the query; repeat for several turns, in order
@@ -46,8 +46,8 @@ pub(crate) struct SearchArgs {
     pub(crate) syntax: bool,
     /// File of queries to answer, one per line
     ///
-    /// A line is a query or a request in JSON. The command-line options apply to every line that does not set its own. The
-    /// results are JSON lines.
+    /// A line is a query or a request in JSON. The command-line options apply to every line that does not set its
+    /// own. The results are JSON lines.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
     pub(crate) queries: Option<PathBuf>,
     /// With --queries: print a TREC run with this name instead of JSON lines
@@ -120,8 +120,8 @@ pub(crate) struct HowArgs {
     pub(crate) min_score: Option<f32>,
     /// Minimum similarity percentile of a hit, from 0 to 100
     ///
-    /// The percentile is the share of random pairs in the corpus that are less similar to each other than the hit is to the
-    /// query. Needs vectors.
+    /// The percentile is the share of random pairs in the corpus that are less similar to each other than the hit
+    /// is to the query. Needs vectors.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_percentile: Option<f64>,
     /// Score all vectors instead of using the approximate graph
@@ -134,13 +134,14 @@ pub(crate) struct HowArgs {
     pub(crate) explain: bool,
     /// How to combine the dense and BM25 scores [default: weighted]
     ///
-    /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k, --dense-weight or
-    /// --bm25-weight is given.
+    /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k,
+    /// --dense-weight or --bm25-weight is given.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<FusionBy>,
     /// Constant k of reciprocal rank fusion [default: 60]
     ///
-    /// The score is the sum of weight / (k + rank) over both lists. A larger k reduces the advantage of the top ranks.
+    /// The score is the sum of weight / (k + rank) over both lists. A larger k reduces the advantage of the top
+    /// ranks.
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
     /// Weight of the dense results [default: 1]

@@ -64,9 +64,9 @@ fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
 pub(crate) struct TrainRunArgs {
     /// Training objective, or recipe (a .toml file or an included recipe)
     ///
-    /// Objectives: auto (for dialogues), surroundings (for utterances; a closed-form layer, no training steps), places (for
-    /// dialogue acts of utterances), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words (masked language
-    /// model), relevance, joint.
+    /// Objectives: auto (for dialogues), surroundings (for utterances; a closed-form layer, no training steps),
+    /// places (for dialogue acts of utterances), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m,
+    /// words (masked language model), relevance, joint.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
     /// dialoguecse-ecd (see `turnwise train list`).
@@ -173,7 +173,7 @@ pub(crate) struct OptimizationArgs {
     /// Number of warm-up steps, in which the learning rate grows from 0 [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
-    /// Weight decay [default: 0.01]
+    /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_decay: Option<f64>,
     /// Clip the gradient norm to this value; 0 disables clipping [default: 1]
@@ -210,8 +210,8 @@ pub(crate) struct EvaluationArgs {
     pub(crate) aside: Option<usize>,
     /// How to select the best step: label-free, dev or last [default: label-free; places: last]
     ///
-    /// label-free uses the held-out dialogues. Without them, it selects the step whose nearest neighbors agree most with BM25.
-    /// dev uses the labels of the --dev tasks. last selects the last step.
+    /// label-free uses the held-out dialogues. Without them, it selects the step whose nearest neighbors agree most
+    /// with BM25. dev uses the labels of the --dev tasks. last selects the last step.
     #[arg(long, value_name = "HOW", value_parser = parse_value::<Selection>)]
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
@@ -224,8 +224,8 @@ pub(crate) struct EvaluationArgs {
 pub(crate) struct ObjectiveArgs {
     /// Additional objectives and the weights of their losses, such as keep=1,responses=0.5
     ///
-    /// `keep` keeps the vectors of utterances close to those of the start model. A weight of 0 removes an additional objective
-    /// that is there by default.
+    /// `keep` keeps the vectors of utterances close to those of the start model. This option replaces the defaults: keep=40
+    /// for auto, and neighbours=1,dial2vec=0.1,keep=1 for joint. Use keep=0 to train without additional objectives.
     #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) beside: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -243,13 +243,14 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) negatives: Option<usize>,
     /// dialoguecse, joint: number of hard negatives among the negatives [default: joint: 2, else 0]
     ///
-    /// Hard negatives are near the right response by vectors or by BM25. Candidates that are too similar to it are excluded.
+    /// Hard negatives are near the right response by vectors or by BM25. Candidates that are too similar to it are
+    /// excluded.
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]
     ///
-    /// dialoguecse, joint: turns around a response. responses, siamese-s, siamese-m, relevance: turns before it. surroundings:
-    /// turns on each side of an utterance.
+    /// dialoguecse, joint: turns around a response. responses, siamese-s, siamese-m, relevance: turns before it.
+    /// surroundings: turns on each side of an utterance.
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// dialoguecse, joint: how to combine the context turns: i1 (weighted mean) or i2 (mean) [default: i2]
@@ -262,8 +263,8 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) layer: bool,
     /// surroundings, --layer: weight of the context, from 0 to 1 [default: 0.5]
     ///
-    /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that an utterance
-    /// predicts. Lower values are safer for texts about other topics.
+    /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
+    /// an utterance predicts. Lower values are safer for texts about other topics.
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) strength: Option<f64>,
     /// dial2vec: maximum distance in turns of matching utterances [default: 10]

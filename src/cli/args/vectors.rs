@@ -96,8 +96,8 @@ impl From<VectorTarget> for embeddings::Target {
 pub(crate) struct EncodeArgs {
     /// Inputs of --shard, or of --assemble with --engine
     ///
-    /// With --shard: files and folders, or the folder of an index [default: the index given by -i]. With --assemble and
-    /// --engine: the files and folders that the shards were made from.
+    /// With --shard: files and folders, or the folder of an index [default: the index given by -i]. With --assemble
+    /// and --engine: the files and folders that the shards were made from.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: the same as before; both for an index without vectors]
