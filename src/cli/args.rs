@@ -231,6 +231,7 @@ pub(crate) enum Command {
     /// Copy an index, with checksums, to a new folder
     Backup {
         /// Folder to create
+        #[arg(value_name = "FOLDER")]
         target: PathBuf,
         /// Leave out the vectors; `turnwise encode` can compute them again
         #[arg(long)]
@@ -239,6 +240,7 @@ pub(crate) enum Command {
     /// Create an index from a backup
     Restore {
         /// Folder written by `turnwise backup`
+        #[arg(value_name = "FOLDER")]
         source: PathBuf,
     },
     /// Copy an index to Milvus, or from Milvus to a local index
@@ -277,7 +279,7 @@ fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// IDs of the dialogues to delete
-    #[arg(required_unless_present = "filter")]
+    #[arg(value_name = "ID", required_unless_present = "filter")]
     pub(crate) ids: Vec<String>,
     /// Delete all dialogues that match a filter, such as 'source=old or time<2020-01-01'
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parse_value::<Filter>)]

@@ -185,7 +185,7 @@ pub(crate) struct AnnArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
     /// Vectors of the index to use
-    #[arg(long, value_enum, value_name = "OF", default_value = "utterances")]
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: SearchOf,
     /// Number of nearest neighbors to search for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]

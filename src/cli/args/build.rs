@@ -103,7 +103,7 @@ pub(crate) struct SentencesArgs {
     ///
     /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder
     /// with seq.in and label. Dialogues: files in any format that `ingest` reads; their turns may have intents.
-    #[arg(value_name = "LABELLED")]
+    #[arg(value_name = "LABELED")]
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) read: ReadArgs,

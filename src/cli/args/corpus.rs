@@ -72,7 +72,7 @@ pub(crate) struct IngestArgs {
     /// Name of the corpus that the dialogues come from
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Prefix for the id of every dialogue
+    /// Prefix for the ID of every dialogue
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) id_prefix: String,
     /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
@@ -141,6 +141,7 @@ pub(crate) enum CorpusCommand {
     /// Show statistics of files or of an index
     Stats {
         /// Files and folders [default: the index given by -i]
+        #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
@@ -148,7 +149,7 @@ pub(crate) enum CorpusCommand {
     /// Print dialogues of an index
     Show {
         /// IDs of dialogues or utterances (DIALOGUE#TURN)
-        #[arg(required = true)]
+        #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
     /// Export the dialogues of an index
@@ -169,9 +170,10 @@ pub(crate) enum CorpusCommand {
     },
     /// Split files or an index into random parts, such as train, dev and test
     ///
-    /// The part of a dialogue depends only on its id and on --seed.
+    /// The part of a dialogue depends only on its ID and on --seed.
     Split {
         /// Files and folders [default: the index given by -i]
+        #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,

@@ -9,7 +9,7 @@ use turnwise_corpus::filter::Filter;
 #[command(after_help = DUPLICATES)]
 pub(crate) struct DuplicatesArgs {
     /// What to compare
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: OneOf,
     /// Minimum cosine similarity of near-duplicates
     ///

@@ -64,7 +64,7 @@ pub(crate) struct FitArgs {
     #[arg(long, value_enum, default_value = "tfidf-svd", value_name = "KIND")]
     pub(crate) kind: FitKind,
     /// Texts to fit on; the encoder works best for texts of the same kind
-    #[arg(long, value_enum, default_value = "dialogues", value_name = "WHAT")]
+    #[arg(long, value_enum, default_value = "dialogues", value_name = "UNIT")]
     pub(crate) of: OneOf,
     /// Dimension of the vectors, at most 2048 (tfidf-svd)
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]

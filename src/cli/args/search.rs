@@ -39,7 +39,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
     /// What to search for
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: SearchOf,
     /// Parse the query as an expression (see the syntax below)
     #[arg(long)]
@@ -68,7 +68,7 @@ pub(crate) enum SearchCommand {
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
     /// JSON lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
-    #[arg(required_unless_present = "forget")]
+    #[arg(value_name = "FILE", required_unless_present = "forget")]
     pub(crate) labelled: Option<PathBuf>,
     /// Save the best weights as the default of the index
     ///
@@ -96,7 +96,7 @@ pub(crate) struct SimilarArgs {
 #[derive(Debug, Args)]
 pub(crate) struct HowArgs {
     /// Search mode [default: hybrid when the index has vectors, else bm25]
-    #[arg(long, value_enum, value_name = "HOW")]
+    #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<SearchMode>,
     /// Maximum number of hits
     #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
@@ -110,7 +110,7 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
     /// Group the hits, so that each dialogue appears at most once
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<GroupBy>,
     /// Number of turns to show before and after each hit
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -136,7 +136,7 @@ pub(crate) struct HowArgs {
     ///
     /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k,
     /// --dense-weight or --bm25-weight is given.
-    #[arg(long, value_enum, value_name = "HOW", help_heading = "Fusion and ranking")]
+    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<FusionBy>,
     /// Constant k of reciprocal rank fusion [default: 60]
     ///
@@ -156,7 +156,7 @@ pub(crate) struct HowArgs {
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) candidates: usize,
     /// Rerank the top hits
-    #[arg(long, value_enum, value_name = "BY", help_heading = "Fusion and ranking")]
+    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) rerank: Option<RerankBy>,
     /// Number of top hits to rerank
     #[arg(

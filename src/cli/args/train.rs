@@ -177,10 +177,10 @@ pub(crate) struct OptimizationArgs {
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_decay: Option<f64>,
     /// Clip the gradient norm to this value; 0 disables clipping [default: 1]
-    #[arg(long, value_name = "LENGTH", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     pub(crate) clip: Option<f64>,
     /// Dropout probability of hidden states and attention [default: 0.1]
-    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) dropout: Option<f64>,
     /// Number of layers to freeze, counted from the input [default: half of them for most objectives]
     ///
@@ -212,7 +212,7 @@ pub(crate) struct EvaluationArgs {
     ///
     /// label-free uses the held-out dialogues. Without them, it selects the step whose nearest neighbors agree most
     /// with BM25. dev uses the labels of the --dev tasks. last selects the last step.
-    #[arg(long, value_name = "HOW", value_parser = parse_value::<Selection>)]
+    #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
     pub(crate) select: Option<Selection>,
     /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
     #[arg(long, value_name = "N")]
@@ -224,8 +224,9 @@ pub(crate) struct EvaluationArgs {
 pub(crate) struct ObjectiveArgs {
     /// Additional objectives and the weights of their losses, such as keep=1,responses=0.5
     ///
-    /// `keep` keeps the vectors of utterances close to those of the start model. This option replaces the defaults: keep=40
-    /// for auto, and neighbours=1,dial2vec=0.1,keep=1 for joint. Use keep=0 to train without additional objectives.
+    /// `keep` keeps the vectors of utterances close to those of the start model. This option replaces the defaults:
+    /// keep=40 for auto, and neighbours=1,dial2vec=0.1,keep=1 for joint. Use keep=0 to train without additional
+    /// objectives.
     #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) beside: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
@@ -339,7 +340,7 @@ fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> 
 const SWEEP_HELP: &str = "\
 Examples:
   turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
-  turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labelled.jsonl -o runs/scale";
+  turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
 const TRAIN_HELP: &str = "\
 `auto` is the objective `neighbours`, which improves dialogue retrieval most. With several paths after --corpus, each
@@ -348,7 +349,7 @@ See docs/training.md for all objectives.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats
-  turnwise train auto --corpus chats --dev dialogues:labelled.jsonl --seeds 3 -o runs/three
+  turnwise train auto --corpus chats --dev dialogues:labeled.jsonl --seeds 3 -o runs/three
   turnwise train surroundings --corpus chats -o runs/turns
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues

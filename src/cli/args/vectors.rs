@@ -22,7 +22,7 @@ pub(crate) struct EmbedArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<VectorTarget>,
     /// What to encode
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: OneOf,
     #[command(flatten)]
     pub(crate) encoder: EncoderArgs,
@@ -44,11 +44,11 @@ pub(crate) struct EmbedArgs {
 
 const EMBED_FORMATS: &str = "\
 INPUT is one text per line (--from lines), JSON lines with {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
-(`turnwise corpus formats` lists the formats). The ID of a vector is the line number (FILE:LINE with several inputs), the id \
-of the record, DIALOGUE#TURN, or the id of the dialogue.
+(`turnwise corpus formats` lists the formats). The ID of a vector is the line number (FILE:LINE with several inputs), the ID \
+of the record, DIALOGUE#TURN, or the ID of the dialogue.
 
-OUT has the same order as the input: .npy, with the ids in OUT.ids.txt; .safetensors, with the tensors `embeddings` and \
-`ids` (UTF-8, separated by line feeds); .jsonl, with {\"id\", \"embedding\"}; .arrow, with the columns id and embedding.";
+OUT has the same order as the input: .npy, with the IDs in OUT.ids.txt; .safetensors, with the tensors `embeddings` and \
+`ids` (UTF-8, separated by line feeds); .jsonl, with {\"id\", \"embedding\"}; .arrow, with the columns `id` and `embedding`.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OneOf {
@@ -70,7 +70,7 @@ pub(crate) enum AnyOf {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VectorTarget {
-    /// NumPy, with the ids in a separate text file
+    /// NumPy, with the IDs in a separate text file
     Npy,
     /// Safetensors, with the tensors `embeddings` and `ids`
     Safetensors,
@@ -101,7 +101,7 @@ pub(crate) struct EncodeArgs {
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: the same as before; both for an index without vectors]
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) of: Option<AnyOf>,
     /// Compute all vectors again, with a different model or different options
     ///
@@ -141,7 +141,7 @@ pub(crate) struct ShardArgs {
 }
 
 const SHARDS: &str = "\
-Encoding in shards: --shard splits INPUT by dialogue id and encodes one part into a file in PLACE. To continue after an \
+Encoding in shards: --shard splits INPUT by dialogue ID and encodes one part into a file in PLACE. To continue after an \
 interruption, run the same command again. When all shards are complete, `turnwise encode --assemble PLACE -i INDEX` adds the \
 vectors to the index. `turnwise encode --assemble PLACE INPUT… --engine ADDRESS` writes the dialogues of INPUT and the \
 vectors to Milvus instead. Neither encodes again. See docs/scale.md.";
