@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example duplicates`
 
+#![allow(clippy::print_stdout)]
+
 use turnwise::{
     Index,
     encoder::statics::{TfidfSettings, fit_tfidf},

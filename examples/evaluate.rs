@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example evaluate`
 
+#![allow(clippy::print_stdout)]
+
 use turnwise::measures::ranking::Ranking;
 
 fn main() {

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example formats -- chats.csv exports/`
 
+#![allow(clippy::print_stdout)]
+
 use std::path::PathBuf;
 
 use turnwise::corpus::{formats::ReadOptions, walk};

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example meaning -- "where is my package?"`
 
+#![allow(clippy::print_stdout)]
+
 use std::sync::Arc;
 
 use turnwise::{

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example search -- "the parcel never came"`
 
+#![allow(clippy::print_stdout)]
+
 use turnwise::{Index, samples, search::SearchRequest};
 
 fn main() -> turnwise::Result<()> {

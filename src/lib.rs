@@ -1,9 +1,24 @@
-//! turnwise makes conversations searchable: it ingests dialogue corpora in the formats people have, keeps them in an
-//! index that loses nothing, and finds the turn that is meant.
+//! A search engine for conversations.
 //!
-//! [`Index`] is the way in: add dialogues, encode them, search. The modules are the crates below it: [`corpus`] reads and
-//! writes dialogues, [`store`] keeps them, [`encoder`] turns them into vectors, [`index`] has the indexes, [`search`] the
-//! requests and hits, [`train`] trains encoders, and [`eval`] runs benchmarks. `examples/` has a program for each.
+//! turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
+//! single turns by keywords and by meaning.
+//!
+//! The modules, from the lowest layer up:
+//!
+//! - [`error`] and [`ids`]: errors, and ids of dialogues and utterances
+//! - [`corpus`]: the dialogue model, and readers and writers for all formats
+//! - [`store`]: the crash-safe store of records
+//! - [`text`]: text analysis for keyword search
+//! - [`encoder`]: models that encode texts as vectors
+//! - [`index`]: the lexical and vector indexes
+//! - [`search`]: searching an index
+//! - [`train`]: training encoders
+//! - [`eval`] and [`measures`]: benchmarks and evaluation measures
+//! - `milvus` (feature `milvus`): Milvus as a remote engine
+//! - `serve` (feature `serve`): the HTTP server
+//! - `cli` (feature `cli`): the command-line program
+//!
+//! [`Index`] combines them: it adds dialogues, encodes them, and opens searchers. `examples/` has small programs.
 //!
 //! ```
 //! use turnwise::{Index, search::SearchRequest};
@@ -44,7 +59,7 @@ pub use turnwise_store as store;
 pub use turnwise_text as text;
 pub use turnwise_train as train;
 
-/// The README's own example, compiled and run with the other documentation.
+/// The example of the README, compiled and run as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,9 +1,12 @@
-//! The `turnwise` program: parses, runs, maps the outcome to an exit code.
+//! The `turnwise` command-line program.
 
 use std::process::ExitCode;
 
-/// Ingesting and indexing allocate small things on several threads, and hnsw_rs keeps its graph in millions of them: what that
-/// takes with the system's allocator is in benchmarks/README.md. Training makes and drops the same large ones in every step.
+/// Allocator of the program.
+///
+/// Ingesting and indexing make many small allocations on several threads, and hnsw_rs stores its graph in millions
+/// of them. Training allocates and frees the same large buffers in every step. benchmarks/README.md compares this
+/// allocator with the one of the system.
 #[global_allocator]
 static ALLOCATOR: turnwise_memory::Memory = turnwise_memory::Memory;
 

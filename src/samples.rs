@@ -1,9 +1,9 @@
-//! The sample corpus: 240 English and 40 Chinese support dialogues in 12 domains, and pairs of sentences, written for
-//! turnwise.
+//! Sample data written for turnwise: 240 English and 40 Chinese support dialogues in 12 domains, and scored
+//! sentence pairs.
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
-        /// The files of the support corpus: name and canonical JSONL.
+        /// Files of the support corpus: name and content (canonical JSONL).
         pub const SUPPORT: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../examples/support/", $name)))),*];
     };
@@ -25,7 +25,7 @@ support!(
     "zh.jsonl",
 );
 
-/// Pairs of sentences that one person scored: score, sentence and sentence, with tabs between them.
+/// Sentence pairs scored by one person. Tab-separated lines: score, sentence, sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
 /// The dialogues of the support corpus.

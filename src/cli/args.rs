@@ -1,4 +1,4 @@
-//! The arguments, as clap reads them. Commands never see clap; their doc comments here are their help.
+//! Definitions of the command-line arguments (clap). Doc comments in this module are the help texts.
 
 mod bench;
 mod build;
@@ -46,8 +46,8 @@ const STYLES: styling::Styles = styling::Styles::styled()
 
 /// Make conversations searchable.
 ///
-/// turnwise reads dialogue corpora in the formats people have, keeps them in an index that loses nothing, and finds
-/// the turn you mean. `turnwise demo` shows it on a corpus that comes with it.
+/// turnwise ingests dialogue corpora in many formats, stores them in a crash-safe index, and finds dialogues and
+/// single turns by keywords and by meaning. Run `turnwise demo` to try it on the included sample dialogues.
 #[derive(Debug, Parser)]
 #[command(name = "turnwise", version, styles = STYLES, max_term_width = 110, propagate_version = false)]
 #[command(after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
@@ -58,54 +58,63 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check did not hold, 2 wrong input, 3 bad data, 4 a damaged index, \
-5 busy, 6 something is unavailable, 70 a bug in turnwise, 130 interrupted.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 a check failed, 2 invalid input, 3 bad data, 4 damaged index, \
+5 index is busy, 6 something is unavailable, 70 bug in turnwise, 130 interrupted.";
 
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// The index: a name (looked for in ./indexes) or a path with a slash
+    /// Index to use: a name or a path
+    ///
+    /// A plain name, such as `chats`, is a folder in the indexes folder (setting `indexes_dir`, ./indexes by
+    /// default). A value with a slash, such as `./chats`, is a path.
     #[arg(short, long, global = true, value_name = "NAME|PATH")]
     pub(crate) index: Option<String>,
-    /// Search and fill a Milvus in place of an index on this machine: milvus://host:19530/chats
+    /// Milvus collection to use instead of a local index
+    ///
+    /// For example `milvus://localhost:19530/chats`, or `milvuss://…` for an encrypted connection. The environment
+    /// variable TURNWISE_MILVUS_TOKEN holds the credentials: `user:password` or an API key.
     #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "index")]
     pub(crate) engine: Option<String>,
-    /// How results are printed
+    /// Output format of results [default: text]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Print results and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Print details about what happens
+    /// Print more details on standard error
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
-    /// Use so many threads; 0 is one for each core
+    /// Number of threads; 0 means one per core [default: 0]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Seed whatever draws at random
+    /// Seed of the random number generator [default: 0]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Read settings from this file instead of ./turnwise.toml
+    /// Read settings from FILE instead of ./turnwise.toml
+    ///
+    /// Settings of the user's own file (~/.config/turnwise/config.toml) still apply where FILE does not change them.
+    /// `turnwise config show --origin` prints each setting and where its value comes from.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON document
     Json,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 
 impl Command {
-    /// Whether `--engine` means something to it, or is refused by it with a word of its own.
-    pub(crate) fn heeds_engine(&self) -> bool {
+    /// Whether the command handles `--engine` itself. It may still refuse it, with its own message.
+    pub(crate) fn handles_engine(&self) -> bool {
         match self {
             Command::Demo
             | Command::Analyze(_)
@@ -117,7 +126,7 @@ impl Command {
             | Command::Completions { .. }
             | Command::Reference { .. }
             | Command::Man => false,
-            Command::Corpus(command) => command.heeds_engine(),
+            Command::Corpus(command) => command.handles_engine(),
             _ => true,
         }
     }
@@ -143,84 +152,120 @@ impl std::str::FromStr for Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Ingest the sample dialogues into indexes/demo and search them
+    /// Index the sample dialogues and run example searches
+    ///
+    /// Creates the index `demo` in the indexes folder. It is safe to run again.
     Demo,
-    /// Read dialogues into an index
+    /// Add dialogues from files to an index
+    ///
+    /// Detects the format of each file; `turnwise corpus formats` lists the formats. Creates the index if it does not
+    /// exist. Dialogues that are already in the index are replaced if they changed, and skipped otherwise.
+    ///
+    /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
-    /// Find utterances or dialogues by their words and their meaning
+    /// Search utterances or dialogues, by keywords and by meaning
+    ///
+    /// Combines keyword search (BM25) with dense retrieval (vectors) if the index has vectors.
+    ///
+    /// Example: turnwise search -i chats "my parcel never arrived" --filter role=user
     Search(SearchArgs),
-    /// Find more like an utterance or a dialogue
+    /// Find utterances or dialogues similar to a given one
+    ///
+    /// Example: turnwise similar -i chats billing-001#3
     Similar(SimilarArgs),
-    /// Serve indexes over HTTP, to programs and to people
+    /// Serve indexes over HTTP: a web page and an API
+    ///
+    /// The search page is at /ui and the API documentation at /docs.
     #[cfg(feature = "serve")]
     Serve(ServeArgs),
-    /// Find what is there more than once, or nearly so
+    /// Find duplicate and near-duplicate utterances or dialogues
+    ///
+    /// Compares the vectors of the index; run `turnwise encode` first.
     Duplicates(DuplicatesArgs),
-    /// Draw a map of the topics of an index's dialogues
+    /// Cluster the dialogues of an index by topic
+    ///
+    /// Uses the vectors of the dialogues; run `turnwise encode` first.
     Clusters(ClustersArgs),
-    /// Show the tokens that a text is searched by
+    /// Show the tokens that an analyzer makes from a text
     Analyze(AnalyzeArgs),
-    /// Turn texts, utterances or dialogues of files into vectors
+    /// Encode texts, utterances or dialogues from files into vectors
+    ///
+    /// Writes the vectors to a file and needs no index.
+    ///
+    /// Example: turnwise embed sentences.txt -o vectors.npy
     Embed(EmbedArgs),
-    /// Give the utterances and dialogues of an index their vectors
+    /// Compute the vectors of an index
+    ///
+    /// Encodes only utterances and dialogues that have no vector yet. Stop and restart it at any time.
     Encode(EncodeArgs),
-    /// Train an encoder on dialogues, without labels
+    /// Train an encoder on unlabeled dialogues
     Train(Box<TrainArgs>),
-    /// Run the papers' tasks
+    /// Run benchmarks: retrieval tasks, speed, and the papers' tables
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Judge a run by its judgments, as trec_eval does
+    /// Evaluate a TREC run against relevance judgments, like trec_eval
+    ///
+    /// Example: turnwise eval qrels.txt run.txt -m map -m ndcg_cut.10
     Eval(EvalArgs),
-    /// Look at, convert and split corpora
+    /// Inspect, convert and split corpora
     #[command(subcommand)]
     Corpus(CorpusCommand),
-    /// Count what an index holds
+    /// Show statistics of an index
     Stats,
     /// Remove dialogues from an index
     Delete(DeleteArgs),
-    /// Build, compact and look at what an index is searched by
+    /// Build, compact and inspect the search indexes
     #[command(subcommand)]
     Index(IndexCommand),
-    /// Check every checksum and count of an index
+    /// Verify the checksums and counts of an index
+    ///
+    /// Exits with code 4 if the index is damaged; `turnwise repair` repairs it.
     Verify {
-        /// Measure again what part of the nearest ten the graphs find
+        /// Also measure the recall@10 of the vector graphs again
+        ///
+        /// Exits with code 1 if the recall is lower than when the graph was built.
         #[arg(long)]
         recall: bool,
     },
-    /// Mend a damaged index from what can still be read
+    /// Repair a damaged index from the data that can still be read
     Repair,
-    /// Copy an index, with checksums, into a new folder
+    /// Copy an index, with checksums, to a new folder
     Backup {
-        /// The folder to make
+        /// Folder to create
+        #[arg(value_name = "FOLDER")]
         target: PathBuf,
-        /// Leave out the vectors; `encode` makes them anew
+        /// Leave out the vectors; `turnwise encode` can compute them again
         #[arg(long)]
         no_vectors: bool,
     },
-    /// Make an index from a backup
+    /// Create an index from a backup
     Restore {
-        /// The folder that `backup` wrote
+        /// Folder written by `turnwise backup`
+        #[arg(value_name = "FOLDER")]
         source: PathBuf,
     },
-    /// Move an index to a Milvus, or what is in a Milvus to an index
+    /// Copy an index to Milvus, or from Milvus to a local index
     ///
-    /// Dialogues with their vectors, nothing encoded again. It goes on where it was stopped; nothing is seen at its new place
-    /// before it is complete and was read back: counts, checksums of records and vectors, and searches here and there.
+    /// Copies dialogues and vectors without encoding them again. After an interruption, run the same command to
+    /// continue. The copy becomes visible only when it is complete and verified: counts, checksums of records and
+    /// vectors, and the results of sample searches on both sides.
+    ///
+    /// Example: turnwise migrate -i chats --to milvus://localhost:19530/chats
     Migrate(MigrateArgs),
-    /// Get models and look at them
+    /// Download, import, fit and inspect models
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Look whether this machine and this folder are fit for work
+    /// Check this machine and the current folder for problems
     Doctor,
-    /// Show or begin settings
+    /// Show settings, or create a settings file
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
-        /// The shell
+        /// Shell to print completions for
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
+    /// Print the man page (roff)
     Man,
     /// Write the reference pages of the documentation
     #[command(hide = true)]
@@ -230,8 +275,8 @@ pub(crate) enum Command {
     },
 }
 
-/// Parses a value; clap shows one text, so the hint goes into it.
-fn parsed<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
+/// Parses a value. Appends the hint to the error, because clap shows a single message.
+fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|e: Error| match e.hint() {
         Some(hint) => format!("{e} ({hint})"),
         None => e.to_string(),
@@ -240,28 +285,31 @@ fn parsed<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// Dialogue ids
-    #[arg(required_unless_present = "filter")]
+    /// IDs of the dialogues to delete
+    #[arg(value_name = "ID", required_unless_present = "filter")]
     pub(crate) ids: Vec<String>,
-    /// All dialogues that fit, such as 'source=old or time<2020-01-01'
-    #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parsed::<Filter>)]
+    /// Delete all dialogues that match a filter, such as 'source=old or time<2020-01-01'
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// Tell how many it would be and delete nothing
+    /// Report how many dialogues match, without deleting them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Drop them from the bytes of the index, too, as `index compact` does
+    /// Also erase the data from disk
+    ///
+    /// Without this flag, deleted dialogues are no longer found, but their data stays in the files of the index until
+    /// `turnwise index compact`.
     #[arg(long)]
     pub(crate) purge: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the settings in force
+    /// Print the settings in effect
     Show {
-        /// And where each comes from
+        /// Also print where each value comes from
         #[arg(long)]
         origin: bool,
     },
-    /// Write a turnwise.toml with every setting explained
+    /// Write a turnwise.toml that documents every setting
     Init,
 }

@@ -1,4 +1,4 @@
-//! From `--model` to an encoder.
+//! Opens the encoder given by `--model`.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,13 +12,13 @@ use turnwise_encoder::{
     hub::known::DEFAULT, open, statics, transformer::Settings,
 };
 
-/// The model that is used where none is named.
+/// Model to use if none is given.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
-/// Opens an encoder by the model's name, to run as is asked for.
+/// Function that opens an encoder by the name of its model, with the given settings.
 pub(crate) type Open<'a> = &'a dyn Fn(&str, &Settings) -> Result<Box<dyn Encoder>>;
 
-/// Opens an encoder: a folder, or a name. Never touches the network.
+/// Opens an encoder by the name or folder of its model. Never uses the network.
 pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> Result<Box<dyn Encoder>> {
     let found = context.model(model)?;
     let encoder = open::open(&found.name, &found.path, settings)?;
@@ -27,12 +27,12 @@ pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> R
     Ok(encoder)
 }
 
-/// Whether a model is static, so that it has no precisions.
+/// Whether a model is static. Static models have no choice of precision.
 pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
 
-/// Writes vectors that have no ids but their places.
+/// Writes vectors without ids to a NumPy file. Their positions, from 1, serve as ids.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     let mut sink = embeddings::create(path, Target::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();
@@ -40,7 +40,7 @@ pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     sink.finish()
 }
 
-/// The options that were given; what was not is the encoder's own, or what an index has.
+/// Encoding options given by the user. Missing ones come from the encoder or from the index.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given {
     pub(crate) prompt: Option<String>,
@@ -61,7 +61,8 @@ impl Given {
     }
 }
 
-/// How a model is named for later, when another folder may be the working one.
+/// Name of a model that stays valid if the working folder changes: the absolute path of a folder, or the name as
+/// given.
 pub(crate) fn lasting_name(model: &str) -> String {
     match std::fs::canonicalize(model) {
         Ok(path) if Path::new(model).is_dir() => path.display().to_string(),

@@ -1,4 +1,4 @@
-//! From `--engine ADDRESS` to something that is searched and filled.
+//! Opens the engine given by `--engine ADDRESS`, or else the index given by `-i`.
 
 use crate::cli::Context;
 use turnwise_core::error::{Error, Result};
@@ -15,25 +15,25 @@ mod milvus {
     use turnwise_serve::Place;
 
     impl Context<'_> {
-        /// What `--engine` names, with what lets in.
+        /// Milvus target given by `--engine`, with its credentials.
         pub(crate) fn far(&self) -> Result<Target> {
             self.far_at(self.settings.engine.as_deref().unwrap_or_default())
         }
 
-        /// What an address names, with what lets in.
+        /// Milvus target at an address, with its credentials.
         pub(crate) fn far_at(&self, address: &str) -> Result<Target> {
             let target: Target = address.parse()?;
             let token = std::env::var(env_vars::MILVUS_TOKEN).ok().filter(|token| !token.is_empty());
-            if token.is_some() && !target.tls && !is_here(&target.host) {
+            if token.is_some() && !target.tls && !is_local(&target.host) {
                 return Err(Error::Input {
-                    message: format!("{target} would be sent a password that everybody on the way can read"),
-                    hint: Some("write milvuss:// for an encrypted connection".to_owned()),
+                    message: format!("the credentials for {target} would be sent unencrypted"),
+                    hint: Some("use milvuss:// for an encrypted connection".to_owned()),
                 });
             }
             Ok(target.with_token(token))
         }
 
-        /// What came is there as a whole, and not all of it is found by its words.
+        /// Warns about texts that are stored in full, but only partly searchable by keywords.
         pub(crate) fn tell_cut(&self, home: &MilvusWriter) {
             let texts = match home.cut() {
                 0 => return,
@@ -41,7 +41,7 @@ mod milvus {
                 n => format!("{} are", counted(n, "text")),
             };
             self.printer.warn(format!(
-                "{texts} longer than a column of Milvus: what comes behind 65,535 bytes of words is not found by words"
+                "{texts} longer than a column of Milvus: keyword search covers only the first 65,535 bytes of terms"
             ));
         }
 
@@ -49,7 +49,7 @@ mod milvus {
             Ok(Searcher::of(Box::new(Milvus::open(&self.far()?)?)))
         }
 
-        /// What `--engine` names, to be served under its name there.
+        /// Collection given by `--engine`, with the name to serve it under.
         #[cfg(feature = "serve")]
         pub(crate) fn far_to_serve(&self) -> Result<(String, Place)> {
             let target = self.far()?;
@@ -57,7 +57,7 @@ mod milvus {
         }
     }
 
-    fn is_here(host: &str) -> bool {
+    fn is_local(host: &str) -> bool {
         host == "localhost" || host == "[::1]" || host.starts_with("127.")
     }
 }
@@ -71,14 +71,14 @@ mod milvus {
     #[cfg(feature = "serve")]
     use turnwise_serve::Place;
 
-    /// What stands in for an address.
-    pub(crate) enum Nothing {}
+    /// Target type of a build without Milvus. It has no values.
+    pub(crate) enum NoTarget {}
 
     impl Context<'_> {
-        pub(crate) fn far(&self) -> Result<Nothing> {
+        pub(crate) fn far(&self) -> Result<NoTarget> {
             Err(Error::Unavailable {
-                message: "this turnwise was built without Milvus, and --engine needs it".to_owned(),
-                hint: Some("`cargo build --release --features milvus` builds one with it".to_owned()),
+                message: "--engine needs Milvus support, and this turnwise was built without it".to_owned(),
+                hint: Some("build it with `cargo build --release --features milvus`".to_owned()),
             })
         }
 
@@ -93,19 +93,20 @@ mod milvus {
     }
 }
 
-/// That `--engine` was given to a command that would go past it. As a setting it is for those commands that heed it.
-pub(crate) fn not_heeded() -> Error {
+/// Error for `--engine` on a command that does not use it. The setting `engine` is ignored by such commands instead.
+pub(crate) fn unused_engine() -> Error {
     Error::Input {
-        message: "--engine is for what searches or fills a Milvus, and this command does neither".to_owned(),
+        message: "this command does not support --engine, because it neither searches nor fills Milvus"
+            .to_owned(),
         hint: Some(
-            "leave it out; `turnwise migrate` brings what is in a Milvus to an index on this machine"
+            "leave it out; `turnwise migrate` copies a Milvus collection to an index on this machine"
                 .to_owned(),
         ),
     }
 }
 
 impl Context<'_> {
-    /// What is searched: the Milvus of `--engine`, or the index of `-i`.
+    /// Opens the Milvus collection of `--engine`, or the index of `-i`, for searching.
     pub(crate) fn searcher(&self) -> Result<Searcher> {
         match self.settings.engine {
             Some(_) => self.far_searcher(),

@@ -1,45 +1,45 @@
-//! Every environment variable that turnwise reads, in one place.
+//! Names of all environment variables that turnwise reads.
 
-/// The settings that an environment variable can give, with what they mean. `config show` lists them.
+/// Prefix of the variables that override settings. `config show` lists the settings.
 pub(crate) const PREFIX: &str = "TURNWISE_";
 
-/// What lets in to a Milvus: `user:password` or a key.
+/// Credentials for Milvus: `user:password` or an API key.
 #[cfg(feature = "milvus")]
 pub(crate) const MILVUS_TOKEN: &str = "TURNWISE_MILVUS_TOKEN";
 
-/// Keys of `serve`.
+/// API keys of `serve`.
 #[cfg(feature = "serve")]
 pub(crate) const KEYS: &str = "TURNWISE_API_KEYS";
 
-/// The user's configuration folder (XDG); `$HOME/.config` where it is not set.
+/// The user's configuration folder (XDG). Default: `$HOME/.config`.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-/// The user's home.
+/// The user's home folder.
 pub(crate) const HOME: &str = "HOME";
 
-/// The user's caches (XDG); `$HOME/.cache` where it is not set.
+/// The user's cache folder (XDG). Default: `$HOME/.cache`.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
-/// The user's data (XDG); `$HOME/.local/share` where it is not set.
+/// The user's data folder (XDG). Default: `$HOME/.local/share`.
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 
-// The ones below are those of the Hugging Face libraries, and mean the same here. Proxies are taken from ALL_PROXY,
-// HTTPS_PROXY, HTTP_PROXY and NO_PROXY by the HTTP client itself.
+// The variables below are those of the Hugging Face libraries and have the same meaning. The HTTP client reads
+// ALL_PROXY, HTTPS_PROXY, HTTP_PROXY and NO_PROXY itself.
 
-/// The folder of all that the libraries keep; the cache is `hub` in it.
+/// Folder of the Hugging Face libraries. The model cache is its subfolder `hub`.
 pub(crate) const HF_HOME: &str = "HF_HOME";
-/// The cache itself.
+/// Folder of the model cache.
 pub(crate) const HF_HUB_CACHE: &str = "HF_HUB_CACHE";
-/// A mirror in place of the hub.
+/// URL of a mirror to use instead of the hub.
 pub(crate) const HF_ENDPOINT: &str = "HF_ENDPOINT";
-/// Who asks.
+/// Access token for the hub.
 pub(crate) const HF_TOKEN: &str = "HF_TOKEN";
-/// Forbids the network.
+/// Disables network access.
 pub(crate) const HF_HUB_OFFLINE: &str = "HF_HUB_OFFLINE";
-/// The certificate authorities to trust, in a PEM file.
+/// PEM file of trusted certificate authorities.
 pub(crate) const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
-/// The same, as Python's requests calls it.
+/// The same, under the name that Python's requests library uses.
 pub(crate) const REQUESTS_CA_BUNDLE: &str = "REQUESTS_CA_BUNDLE";
 
-/// The variable of a setting: `ingest.max_errors` is `TURNWISE_INGEST_MAX_ERRORS`.
+/// Returns the variable of a setting: `TURNWISE_INGEST_MAX_ERRORS` for `ingest.max_errors`.
 pub(crate) fn of_setting(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }

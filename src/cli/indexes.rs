@@ -1,4 +1,4 @@
-//! From `-i NAME` to a folder.
+//! Finds the folder of the index given by `-i`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::cli::Context;
 use turnwise_core::error::{Error, Result, nearest};
 use turnwise_store::{Manifest, Places, Snapshot};
 
-/// The indexes in the folder of indexes, by name.
+/// Names of the indexes in a folder, sorted.
 pub(crate) fn list(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries
@@ -19,45 +19,45 @@ pub(crate) fn list(folder: &Path) -> Vec<String> {
 }
 
 impl Context<'_> {
-    /// The folder that `-i` (or the setting `index`) means: a path as it is, a plain name in the folder of indexes.
+    /// Folder of the index given by `-i` or by the setting `index`. It need not exist.
     pub(crate) fn index(&self) -> Result<PathBuf> {
         if let Some(address) = &self.settings.engine {
             return Err(Error::Input {
-                message: format!("this needs an index on this machine, and {address} is none"),
-                hint: Some("name an index with -i".to_owned()),
+                message: format!("this command needs an index on this machine, not {address}"),
+                hint: Some("use -i NAME".to_owned()),
             });
         }
         let Some(name) = &self.settings.index else {
             let known = list(&self.settings.indexes_dir);
             return Err(Error::Input {
-                message: "no index is named".to_owned(),
+                message: "no index given".to_owned(),
                 hint: Some(match known.len() {
-                    0 => "name one with -i, for example -i chats".to_owned(),
-                    _ => format!("name one with -i; there are: {}", known.join(", ")),
+                    0 => "use -i NAME, for example -i chats".to_owned(),
+                    _ => format!("use -i NAME; available indexes: {}", known.join(", ")),
                 }),
             });
         };
         Ok(self.folder_of(name))
     }
 
-    /// The folder that a name or a path means.
+    /// Folder of an index: a path itself, or a plain name in the indexes folder.
     pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
         let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
         if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) }
     }
 
-    /// The folder of an index that exists.
+    /// Folder of the index given by `-i`. Fails if the index does not exist.
     pub(crate) fn existing_index(&self) -> Result<PathBuf> {
         existing(self.index()?)
     }
 
-    /// The folder that a name or a path means, of an index that exists.
+    /// Folder of an index, by name or path. Fails if the index does not exist.
     #[cfg(feature = "serve")]
     pub(crate) fn existing(&self, name: &str) -> Result<PathBuf> {
         existing(self.folder_of(name))
     }
 
-    /// Opens an index that exists, for reading.
+    /// Opens the index given by `-i` for reading.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::open(&self.existing_index()?)
     }
@@ -72,8 +72,8 @@ fn existing(path: PathBuf) -> Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hint = match nearest(&name, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => "`turnwise ingest -i NAME FILE…` makes one".to_owned(),
-        None => format!("in {} there are: {}", parent.display(), known.join(", ")),
+        None if known.is_empty() => "`turnwise ingest -i NAME FILE…` creates one".to_owned(),
+        None => format!("available indexes in {}: {}", parent.display(), known.join(", ")),
     };
     Err(Error::NoIndex { path, hint: Some(hint) })
 }

@@ -1,4 +1,4 @@
-//! The command line: arguments, settings, printing, one file a command.
+//! The command line: arguments, settings, output, and one module per command.
 
 mod args;
 mod commands;
@@ -32,30 +32,30 @@ use crate::cli::{
 };
 use turnwise_core::error::{Class, Error, Result};
 
-/// Runs the program with these arguments, the program's name first.
+/// Runs the program. The first argument is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     install_panic_hook();
-    let parsed = taking_negatives(Cli::command()).try_get_matches_from(&args);
+    let parsed = allow_negative_numbers(Cli::command()).try_get_matches_from(&args);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(e) => return usage(&e),
+        Err(e) => return print_clap_error(&e),
     };
-    // A panic anywhere below is a bug; the hook has said so, and the exit code says it too.
+    // A panic is a bug. The panic hook has printed it; here it sets the exit code.
     let outcome = std::panic::catch_unwind(|| run(cli, &command_line(&args)));
     outcome.unwrap_or_else(|_| ExitCode::from(Class::Internal.exit_code()))
 }
 
 fn run(mut cli: Cli, command_line: &str) -> ExitCode {
-    // There -q is trec_eval's, and asks for more.
+    // For `eval`, -q is the option of trec_eval that prints each query, not --quiet.
     cli.global.quiet &= !matches!(cli.command, Command::Eval(_));
     let settings = match Settings::resolve(&cli.global) {
         Ok(settings) => settings,
         Err(e) => return fail(&Printer::plain(), &e),
     };
     let printer = Printer::new(&settings, &cli.global);
-    if cli.global.engine.is_some() && !cli.command.heeds_engine() {
-        return fail(&printer, &engines::not_heeded());
+    if cli.global.engine.is_some() && !cli.command.handles_engine() {
+        return fail(&printer, &engines::unused_engine());
     }
     if let (Command::Demo, Some(index)) = (&cli.command, &cli.global.index)
         && let Err(e) = commands::check_demo_name(index)
@@ -71,15 +71,15 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
     }
 }
 
-/// What every command is given.
+/// Settings and output, passed to every command.
 pub(crate) struct Context<'a> {
     pub(crate) settings: Settings,
     pub(crate) printer: &'a Printer,
-    /// As typed, for the lock file.
+    /// Command line as typed, for the lock file.
     pub(crate) command_line: &'a str,
 }
 
-/// The same for whatever outlives a command: it tells warnings and errors alone.
+/// Owned [`Context`] for work that outlives a command. Prints only warnings and errors.
 #[cfg(feature = "serve")]
 pub(crate) struct Owned {
     settings: Settings,
@@ -110,7 +110,7 @@ fn start_threads(settings: &Settings) -> Result<()> {
 }
 
 fn fail(printer: &Printer, e: &Error) -> ExitCode {
-    // Whoever reads our output has seen enough: that is no failure.
+    // The reader closed the pipe, as `head` does. This is not a failure.
     if let Error::Io { source, .. } = e
         && source.kind() == io::ErrorKind::BrokenPipe
     {
@@ -120,21 +120,22 @@ fn fail(printer: &Printer, e: &Error) -> ExitCode {
     ExitCode::from(e.class().exit_code())
 }
 
-/// A number below zero is a value that is refused by its option, and no unknown option.
-fn taking_negatives(command: clap::Command) -> clap::Command {
+/// Makes clap parse a negative number as a value. Then the option reports it, instead of clap an unknown option.
+fn allow_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| match arg.get_action().takes_values() {
             true => arg.allow_negative_numbers(true),
             false => arg,
         })
-        .mut_subcommands(taking_negatives)
+        .mut_subcommands(allow_negative_numbers)
 }
 
-const NOT_A_NUMBER: &str = "invalid digit found in string";
+/// Message of [`std::num::ParseIntError`], which clap prints.
+const INVALID_DIGIT: &str = "invalid digit found in string";
 
-fn usage(e: &clap::Error) -> ExitCode {
-    // What Rust says of a number that does not read as one is not what its user would.
-    let text = e.render().ansi().to_string().replace(NOT_A_NUMBER, "a whole number from 0 on is wanted");
+fn print_clap_error(e: &clap::Error) -> ExitCode {
+    // Rust's own message does not help a user of the program.
+    let text = e.render().ansi().to_string().replace(INVALID_DIGIT, "must be a non-negative integer");
     let printed = match e.use_stderr() {
         true => write!(anstream::stderr(), "{text}"),
         false => write!(anstream::stdout(), "{text}"),
@@ -159,24 +160,25 @@ fn command_line(args: &[OsString]) -> String {
     line
 }
 
-/// A panic is a bug and says so, with the place; the ones that are caught and turned into errors stay silent.
+/// Prints panics as internal errors, with their source location. Panics that are caught and turned into errors stay
+/// silent.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         if turnwise_store::records::panic_is_caught() {
             return;
         }
-        let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
-        let what = info
+        let location = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
+        let message = info
             .payload()
             .downcast_ref::<&str>()
             .map(|s| (*s).to_owned())
             .or_else(|| info.payload().downcast_ref::<String>().cloned())
             .unwrap_or_default();
-        Printer::plain().error(&Error::Internal(format!("{what}{place}")));
+        Printer::plain().error(&Error::Internal(format!("{message}{location}")));
     }));
 }
 
-/// The definition of the command line, for completions, the manual and tests.
+/// Definition of the command line, for shell completions, the man page and tests.
 pub fn definition() -> clap::Command {
     Cli::command()
 }

@@ -1,4 +1,4 @@
-//! Where models are kept and how the hub is reached, as settings and environment say.
+//! Location of the models and access to the hub, from settings and environment variables.
 
 use std::path::{Path, PathBuf};
 
@@ -17,26 +17,26 @@ fn environment(name: &str) -> Option<String> {
 }
 
 impl Context<'_> {
-    /// The folders of models.
+    /// Folders that contain models.
     pub(crate) fn places(&self) -> Places {
         let set = &self.settings.models_dir;
         let imports = if set.as_os_str().is_empty() { imports(&environment) } else { set.clone() };
         Places { cache: cache(&environment), imports }
     }
 
-    /// The model that a name or path means. Never touches the network.
+    /// Finds a model by name or path. Never uses the network.
     pub(crate) fn model(&self, spec: &str) -> Result<Resolved> {
         resolve(spec, &self.places())
     }
 }
 
-/// The hub, as the variables of the Hugging Face libraries describe it.
+/// Hub configuration from the variables of the Hugging Face libraries.
 pub(crate) fn hub() -> Hub {
     hub_from(&environment)
 }
 
 fn hub_from(environment: Environment<'_>) -> Hub {
-    // As the libraries read such a switch.
+    // The same values as in the Hugging Face libraries.
     let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
     let offline = environment(env_vars::HF_HUB_OFFLINE).filter(|value| is_on(value.clone()));
     Hub {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_hugging_face_libraries_have_it() {
+    fn the_cache_is_that_of_the_hugging_face_libraries() {
         let is = |set, path: &str| assert_eq!(cache(&with(set)), Path::new(path));
         is(&[("HOME", "/h")], "/h/.cache/huggingface/hub");
         is(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], "/c/huggingface/hub");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hub_is_as_the_variables_say() {
+    fn the_hub_is_configured_by_environment_variables() {
         let hub = hub_from(&with(&[]));
         assert_eq!((hub.endpoint.as_str(), hub.token, hub.offline), (HUB, None, None));
         let hub =

@@ -1,4 +1,4 @@
-//! Where a corpus is written: standard output, or a file that appears whole or not at all.
+//! Output of a command: standard output, or a file that is created atomically.
 
 use std::{
     fs::{self, File},
@@ -11,11 +11,13 @@ use turnwise_core::{
     files,
 };
 
-/// A file or standard output; `.gz` and `.zst` are compressed.
+/// Output file or standard output. Files that end in `.gz` or `.zst` are compressed.
+///
+/// A file gets its name only in [`Output::finish`]. If that is not called, nothing is left.
 pub(crate) struct Output {
     name: PathBuf,
     stream: Stream,
-    /// The temporary name, and the one that it gets in the end.
+    /// Temporary path and final path.
     temporary: Option<(PathBuf, PathBuf)>,
 }
 
@@ -27,7 +29,7 @@ enum Stream {
 }
 
 impl Output {
-    /// Opens it. `-` is standard output.
+    /// Opens an output. `-` is standard output.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let name = path.to_owned();
         if path == Path::new("-") {
@@ -54,18 +56,18 @@ impl Output {
         Ok(Output { name, stream, temporary })
     }
 
-    /// Writes through `f`, naming the output in an error.
+    /// Writes with `f`. Errors name the output.
     pub(crate) fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
         let stream: &mut dyn Write = match &mut self.stream {
             Stream::Plain(s) => s,
             Stream::Gz(s) => s,
             Stream::Zst(s) => s,
-            Stream::Ended => return Err(Error::Internal("an output was used after its end".into())),
+            Stream::Ended => return Err(Error::Internal("an output was used after it was finished".into())),
         };
         f(stream).at("write to", &self.name)
     }
 
-    /// Ends it; only now does the file have its name.
+    /// Flushes the output and gives the file its final name.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.with(|out| out.flush())?;
         let rest = match std::mem::replace(&mut self.stream, Stream::Ended) {
@@ -83,7 +85,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Not finished: what was begun is no result.
+        // The output was not finished, so the temporary file is incomplete.
         if let Some((temporary, _)) = &self.temporary {
             let _ = fs::remove_file(temporary);
         }

@@ -1,4 +1,4 @@
-//! Plots as SVG, which a page needs nothing else for.
+//! Plots as inline SVG, without scripts or other files.
 
 use std::fmt::Write as _;
 
@@ -6,25 +6,25 @@ use turnwise_eval::tasks::Map;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
-/// For numbers and names of the axes.
+/// Margins for the numbers and titles of the axes.
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
-/// The n-th of many colours that differ, in light and dark.
-pub(crate) fn colour(n: usize) -> String {
-    // By the golden angle the next is always far from those before.
+/// The n-th color of a palette of distinct colors that suit light and dark pages.
+pub(crate) fn color(n: usize) -> String {
+    // With the golden angle, each hue is far from the previous ones.
     let hue = (n as f64 * 137.508) % 360.0;
     let light = [52, 40, 62][n / 7 % 3];
     format!("hsl({hue:.0} 65% {light}%)")
 }
 
-/// Text that means nothing to HTML.
+/// Escapes a text for HTML.
 pub(crate) fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// From numbers to places along an axis.
+/// Maps numbers to positions on an axis.
 struct Axis {
     low: f64,
     high: f64,
@@ -38,41 +38,41 @@ impl Axis {
         if logarithmic {
             return Axis { low: low.max(1e-9) / 1.3, high: high.max(1e-9) * 1.3, logarithmic };
         }
-        let room = ((high - low) * 0.06).max(1e-6 + high.abs() * 1e-3);
-        Axis { low: low - room, high: high + room, logarithmic }
+        let margin = ((high - low) * 0.06).max(1e-6 + high.abs() * 1e-3);
+        Axis { low: low - margin, high: high + margin, logarithmic }
     }
 
-    /// From 0 to 1.
-    fn place(&self, value: f64) -> f64 {
+    /// Position of a value on the axis, from 0 to 1.
+    fn position(&self, value: f64) -> f64 {
         match self.logarithmic {
             true => (value.max(1e-12) / self.low).ln() / (self.high / self.low).ln(),
             false => (value - self.low) / (self.high - self.low),
         }
     }
 
-    /// Round numbers along it.
-    fn marks(&self) -> Vec<f64> {
+    /// Round numbers on the axis, for tick marks.
+    fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let powers = (self.low.log10().floor() as i32)..=(self.high.log10().ceil() as i32);
             let all = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|first| first * 10f64.powi(power)));
-            return all.filter(|mark| (self.low..=self.high).contains(mark)).collect();
+            return all.filter(|tick| (self.low..=self.high).contains(tick)).collect();
         }
         let rough = (self.high - self.low) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|first| first * power).find(|step| *step >= rough);
         let step = step.unwrap_or(rough);
         let first = (self.low / step).ceil() as i64;
-        (first..).map(|n| n as f64 * step).take_while(|mark| *mark <= self.high).take(20).collect()
+        (first..).map(|n| n as f64 * step).take_while(|tick| *tick <= self.high).take(20).collect()
     }
 }
 
-/// A number as short as it can be told.
+/// Formats a number as briefly as possible.
 fn short(value: f64) -> String {
     match value.abs() {
         large if large >= 1e6 => format!("{}M", value / 1e6),
         large if large >= 1e3 => format!("{}k", value / 1e3),
         small if small > 0.0 && small < 1e-3 => {
-            // Marks are sums of steps: what is behind the third place is none of the mark's.
+            // Ticks are sums of steps: digits after the third are rounding errors.
             let text = format!("{value:.2e}");
             let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
             format!("{}e{power}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -84,30 +84,30 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Axes with their names and marks; what is drawn comes between it and `</svg>`.
+/// Draws the axes with titles and ticks. The caller adds the plot and `</svg>`.
 fn frame(x: &Axis, y: &Axis, names: (&str, &str), about: &str) -> String {
     let mut svg = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
         plain(about)
     );
-    for mark in x.marks() {
-        let (at, _) = spot(x, y, (mark, y.low));
+    for tick in x.ticks() {
+        let (at, _) = to_pixels(x, y, (tick, y.low));
         let _ = writeln!(
             svg,
             "<path d=\"M{at:.1} {ABOVE}V{:.1}\" class=\"grid\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             HEIGHT - BELOW,
             HEIGHT - BELOW + 16.0,
-            short(mark)
+            short(tick)
         );
     }
-    for mark in y.marks() {
-        let (_, at) = spot(x, y, (x.low, mark));
+    for tick in y.ticks() {
+        let (_, at) = to_pixels(x, y, (x.low, tick));
         let _ = writeln!(
             svg,
             "<path d=\"M{LEFT} {at:.1}H{WIDTH}\" class=\"grid\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 6.0,
             at + 4.0,
-            short(mark)
+            short(tick)
         );
     }
     let _ = writeln!(
@@ -124,23 +124,23 @@ fn frame(x: &Axis, y: &Axis, names: (&str, &str), about: &str) -> String {
     svg
 }
 
-/// Where a pair of numbers lies in the picture.
-fn spot(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
-    let across = LEFT + x.place(of_x) * (WIDTH - LEFT - 8.0);
-    let down = ABOVE + (1.0 - y.place(of_y)) * (HEIGHT - BELOW - ABOVE);
+/// Pixel coordinates of a point.
+fn to_pixels(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
+    let across = LEFT + x.position(of_x) * (WIDTH - LEFT - 8.0);
+    let down = ABOVE + (1.0 - y.position(of_y)) * (HEIGHT - BELOW - ABOVE);
     (across, down)
 }
 
-/// What the colours mean.
+/// Legend of the colors, as HTML.
 pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
-        .map(|(n, name)| format!("<span><svg viewBox=\"0 0 2 2\" aria-hidden=\"true\"><circle cx=\"1\" cy=\"1\" r=\"1\" fill=\"{}\"/></svg>{}</span>", colour(n), plain(name)))
+        .map(|(n, name)| format!("<span><svg viewBox=\"0 0 2 2\" aria-hidden=\"true\"><circle cx=\"1\" cy=\"1\" r=\"1\" fill=\"{}\"/></svg>{}</span>", color(n), plain(name)))
         .collect();
     format!("<p class=\"legend\">{chips}</p>\n")
 }
 
-/// The same within a picture, at a height.
+/// Legend inside an SVG, at a vertical position.
 pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
     let share = (WIDTH - LEFT) / names.len().max(1) as f64;
     let chips = names.iter().enumerate().map(|(n, name)| {
@@ -148,7 +148,7 @@ pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
         format!(
             "<rect x=\"{x:.0}\" y=\"{}\" width=\"9\" height=\"9\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{}\">{}</text>\n",
             at - 9,
-            colour(n),
+            color(n),
             x + 13.0,
             at,
             plain(name)
@@ -157,10 +157,10 @@ pub(crate) fn legend_within(names: &[&str], at: usize) -> String {
     chips.collect()
 }
 
-/// Lines, each of points with a name.
+/// Name of a line, and its points.
 pub(crate) type Series = (String, Vec<(f64, f64)>);
 
-/// A line for each series, and what its colour means; up is on a logarithmic scale.
+/// Draws a line for each series, with a legend. The y axis is logarithmic.
 pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
@@ -168,13 +168,13 @@ pub(crate) fn curves(series: &[Series], names: (&str, &str), about: &str) -> Str
     }
 }
 
-/// A place along the axis that goes to the right.
+/// Labeled position on the x axis.
 pub(crate) struct Mark {
     pub(crate) at: f64,
     pub(crate) name: String,
 }
 
-/// A line for each series, if there is a point.
+/// Draws a line for each series. Returns `None` if there are no points.
 pub(crate) fn lines(
     series: &[Series],
     names: (&str, &str),
@@ -187,11 +187,11 @@ pub(crate) fn lines(
     let (x, y) = (Axis::of(points().map(|p| p.0), false), Axis::of(points().map(|p| p.1), logarithmic));
     let mut svg = frame(&x, &y, names, about);
     if let Some(Mark { at, name }) = mark {
-        let (at, _) = spot(&x, &y, (*at, y.low));
-        let (beside, anchor) = towards_the_middle(at, 5.0);
+        let (at, _) = to_pixels(&x, &y, (*at, y.low));
+        let (label_x, anchor) = label_position(at, 5.0);
         let _ = writeln!(
             svg,
-            "<path d=\"M{at:.1} {ABOVE}V{:.1}\" class=\"mark\"/><text x=\"{beside:.1}\" y=\"{:.1}\" \
+            "<path d=\"M{at:.1} {ABOVE}V{:.1}\" class=\"mark\"/><text x=\"{label_x:.1}\" y=\"{:.1}\" \
              text-anchor=\"{anchor}\">{}</text>",
             HEIGHT - BELOW,
             ABOVE + 10.0,
@@ -199,22 +199,22 @@ pub(crate) fn lines(
         );
     }
     for (n, (name, points)) in series.iter().enumerate() {
-        let spots: Vec<(f64, f64)> = points.iter().map(|point| spot(&x, &y, *point)).collect();
+        let spots: Vec<(f64, f64)> = points.iter().map(|point| to_pixels(&x, &y, *point)).collect();
         let path: Vec<String> = spots.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>",
             path.join(" "),
-            colour(n)
+            color(n)
         );
-        // So many points need no dots.
+        // Many points need no dots.
         let dots = if points.len() > 30 { 0 } else { points.len() };
         for ((x, y), (of_x, of_y)) in spots.iter().zip(points).take(dots) {
             let of_y = if logarithmic { format!("{of_y:.0}") } else { format!("{of_y:.4}") };
             let _ = writeln!(
                 svg,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{}\"><title>{}: {of_x:.4}, {of_y}</title></circle>",
-                colour(n),
+                color(n),
                 plain(name)
             );
         }
@@ -222,12 +222,12 @@ pub(crate) fn lines(
     Some(svg + "</svg>\n")
 }
 
-/// Where there is room for a name so far from a place, and the end of it that is there.
-fn towards_the_middle(x: f64, away: f64) -> (f64, &'static str) {
+/// Position of a label at a distance from `x`, on the side with more space, and its text anchor.
+fn label_position(x: f64, away: f64) -> (f64, &'static str) {
     if x > WIDTH / 2.0 { (x - away, "end") } else { (x + away, "start") }
 }
 
-/// A dot with a name for each.
+/// Draws a labeled dot for each item.
 pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();
@@ -235,13 +235,13 @@ pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &
     let (x, y) = (Axis::of(dots.iter().map(|d| d.1), false), Axis::of(dots.iter().map(|d| d.2), false));
     let mut svg = frame(&x, &y, names, about);
     for (n, (name, of_x, of_y)) in dots.iter().enumerate() {
-        let (x, y) = spot(&x, &y, (*of_x, *of_y));
-        let (beside, anchor) = towards_the_middle(x, 9.0);
+        let (x, y) = to_pixels(&x, &y, (*of_x, *of_y));
+        let (label_x, anchor) = label_position(x, 9.0);
         let _ = writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{0}\"><title>{1}: {of_x:.3}, {of_y:.3}</title></circle>\
-             <text x=\"{beside:.1}\" y=\"{2:.1}\" text-anchor=\"{anchor}\">{1}</text>",
-            colour(n),
+             <text x=\"{label_x:.1}\" y=\"{2:.1}\" text-anchor=\"{anchor}\">{1}</text>",
+            color(n),
             plain(name),
             y + 4.0
         );
@@ -249,7 +249,7 @@ pub(crate) fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &
     svg + "</svg>\n"
 }
 
-/// A map: a dot for each dialogue, in the colour of its domain.
+/// Draws a map: a dot for each dialogue, in the color of its domain.
 pub(crate) fn map(map: &Map, about: &str) -> String {
     const SIDE: f64 = 420.0;
     let mut svg = format!(
@@ -264,7 +264,7 @@ pub(crate) fn map(map: &Map, about: &str) -> String {
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"><title>{} {}</title></circle>",
             at(point[0]),
             at(point[1]),
-            colour(*label),
+            color(*label),
             plain(name),
             plain(id)
         );
@@ -277,27 +277,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_round_and_within() {
+    fn ticks_are_round_and_within_the_axis() {
         let axis = Axis::of([0.0, 1.0].into_iter(), false);
-        let marks = axis.marks();
-        assert_eq!(marks.iter().map(|m| short(*m)).collect::<Vec<_>>(), ["0", "0.5", "1"]);
+        let ticks = axis.ticks();
+        assert_eq!(ticks.iter().map(|m| short(*m)).collect::<Vec<_>>(), ["0", "0.5", "1"]);
         let axis = Axis::of([900.0, 40_000.0].into_iter(), true);
         assert_eq!(
-            axis.marks().iter().map(|m| short(*m)).collect::<Vec<_>>(),
+            axis.ticks().iter().map(|m| short(*m)).collect::<Vec<_>>(),
             ["1k", "2k", "5k", "10k", "20k", "50k"]
         );
         assert_eq!([0.0, 2e-5, 1.25e-4, -3e-5, 0.02].map(short), ["0", "2e-5", "1.25e-4", "-3e-5", "0.02"]);
-        // One value has an axis, too.
+        // A single value has an axis, too.
         let one = Axis::of([3.0].into_iter(), false);
-        assert!((0.0..=1.0).contains(&one.place(3.0)) && !one.marks().is_empty());
+        assert!((0.0..=1.0).contains(&one.position(3.0)) && !one.ticks().is_empty());
     }
 
     #[test]
-    fn what_is_drawn_lies_in_the_picture() {
+    fn points_are_inside_the_picture() {
         let x = Axis::of([0.5, 1.0].into_iter(), false);
         let y = Axis::of([10.0, 1e5].into_iter(), true);
         for point in [(0.5, 10.0), (1.0, 1e5), (0.7, 500.0)] {
-            let (across, down) = spot(&x, &y, point);
+            let (across, down) = to_pixels(&x, &y, point);
             assert!((LEFT..=WIDTH).contains(&across) && (0.0..=HEIGHT - BELOW).contains(&down));
         }
         let drawn = curves(&[("a <b>".to_owned(), vec![(0.9, 100.0), (0.99, 50.0)])], ("x", "y"), "about");

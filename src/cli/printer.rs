@@ -1,4 +1,4 @@
-//! Who may say what, and where: data goes to standard output, all else to standard error.
+//! Output to the terminal: data goes to standard output, everything else to standard error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,7 +10,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Decides what is printed.
+/// Prints results and messages according to --format, --quiet and --verbose.
 pub(crate) struct Printer {
     pub(crate) format: Format,
     quiet: bool,
@@ -35,59 +35,59 @@ impl Printer {
         }
     }
 
-    /// For what must be said before settings are known.
+    /// Printer to use before the settings are known.
     pub(crate) fn plain() -> Self {
         Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
     }
 
-    /// For work that nobody looks at.
+    /// Printer for background work. Prints only warnings and errors.
     #[cfg(feature = "serve")]
     pub(crate) fn for_warnings() -> Self {
         Printer { quiet: true, ..Printer::plain() }
     }
 
-    /// Whether progress is shown, and if so, whether on a terminal.
+    /// `None` if progress is not shown; else whether standard error is a terminal.
     pub(crate) fn progress(&self) -> Option<bool> {
         self.progress.then(|| io::stderr().is_terminal())
     }
 
-    /// Whether details were asked for.
+    /// Whether --verbose was given.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
 
-    /// A line for people about what happens.
+    /// Prints a status line, unless --quiet is given.
     pub(crate) fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             self.line(text.as_ref());
         }
     }
 
-    /// A line for those who asked for details.
+    /// Prints a line of details if --verbose is given.
     pub(crate) fn detail(&self, text: impl AsRef<str>) {
         if self.is_verbose() && !self.quiet {
             self.line(&format!("{DIM}{}{DIM:#}", text.as_ref()));
         }
     }
 
-    /// Something to know that is no failure. Shown even if quiet.
+    /// Prints a warning, even with --quiet.
     pub(crate) fn warn(&self, text: impl AsRef<str>) {
         self.line(&format!("{WARNING}warning{WARNING:#}: {}", text.as_ref()));
     }
 
-    /// What to do next, where nothing is wrong.
+    /// Prints a suggestion for the next step, unless --quiet is given.
     pub(crate) fn suggest(&self, text: impl AsRef<str>) {
         if !self.quiet {
             self.hint(text);
         }
     }
 
-    /// How what was told before is mended. Shown even if quiet.
+    /// Prints how to fix the problem that was just printed, even with --quiet.
     pub(crate) fn hint(&self, text: impl AsRef<str>) {
         self.line(&format!("{HINT}hint{HINT:#}: {}", text.as_ref()));
     }
 
-    /// A failure with its hint.
+    /// Prints an error and its hint.
     pub(crate) fn error(&self, e: &Error) {
         self.line(&format!("{ERROR}error{ERROR:#}: {e}"));
         if let Some(hint) = e.hint() {
@@ -96,11 +96,11 @@ impl Printer {
     }
 
     fn line(&self, text: &str) {
-        // Where even standard error is gone, nobody is left to tell.
+        // If standard error is closed, there is nowhere to report it.
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     }
 
-    /// Prints a result: JSON in the formats for programs, else what `text` writes.
+    /// Prints a result as JSON, or as text with the function `text`.
     pub(crate) fn result<T: serde::Serialize>(
         &self,
         value: &T,
@@ -119,7 +119,7 @@ impl Printer {
         written.and_then(|()| out.flush()).at("write to", "standard output")
     }
 
-    /// Prints a list of results: one JSON array, one JSON object a line, or what `text` writes for each.
+    /// Prints a list of results as a JSON array, as JSON lines, or as text with the function `text`.
     pub(crate) fn results<T: serde::Serialize>(
         &self,
         values: &[T],
@@ -138,7 +138,7 @@ impl Printer {
     }
 }
 
-/// A number with thin groups: 1234567 is `1,234,567`.
+/// Formats a number with thousands separators: 1234567 is `1,234,567`.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -151,7 +151,7 @@ pub(crate) fn grouped(n: u64) -> String {
     out
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes with a unit, such as `2.5 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     match n {
         0..1_000 => format!("{n} B"),
@@ -161,7 +161,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// `1 dialogue`, `2 dialogues`.
+/// Formats a count with its noun: `1 dialogue`, `2 dialogues`.
 pub(crate) fn counted(n: u64, one: &str) -> String {
     match n {
         1 => format!("1 {one}"),

@@ -1,4 +1,5 @@
-//! ProgressBar: a bar on a terminal, a plain line every few seconds elsewhere, nothing where it is off.
+//! Progress of long commands: a bar on a terminal, otherwise a line every few seconds, or nothing if it is turned
+//! off.
 
 use std::{
     fmt,
@@ -11,15 +12,16 @@ use crate::cli::printer::{Printer, grouped};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// How far a long command has come.
+/// Progress of a long operation.
 pub(crate) struct ProgressBar<'a> {
     printer: &'a Printer,
     kind: Kind,
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
-    /// What of it was done before this began, and how many units that were.
+    /// Amount of the total, and number of units, that were done before the start.
     before: (u64, u64),
+    /// Text to print after the units.
     more: String,
     started: Instant,
     last: Instant,
@@ -32,7 +34,7 @@ enum Kind {
 }
 
 impl<'a> ProgressBar<'a> {
-    /// Begins. `total` is what `done` in [`ProgressBar::set`] grows to, if that is known.
+    /// Starts showing progress. `total` is the final value of `done` in [`ProgressBar::set`], if known.
     pub(crate) fn new(
         printer: &'a Printer,
         what: &'static str,
@@ -58,7 +60,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Goes on where so much of the total, and so many units, are done already.
+    /// Starts with work that was done earlier: `done` of the total, and `units`.
     pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
         self.before = (done, units);
         if let Kind::Bar(bar) = &self.kind {
@@ -68,12 +70,12 @@ impl<'a> ProgressBar<'a> {
         self
     }
 
-    /// Something to be said behind the units from now on.
+    /// Sets a text to print after the units from now on.
     pub(crate) fn set_more(&mut self, more: String) {
         self.more = format!(", {more}");
     }
 
-    /// Tells how much of the total is done and how many units that were.
+    /// Updates how much of the total is done, and the number of units.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
         let rate =
             units.saturating_sub(self.before.1) as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
@@ -86,9 +88,10 @@ impl<'a> ProgressBar<'a> {
             }
             Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
-                // Of too little nothing follows: a first block that came after a wait says hours for what takes seconds.
-                let begun = |total: &u64| *total > 0 && done - self.before.0.min(done) > total / ENOUGH;
-                let left = self.total.filter(begun).map(|total| {
+                // An estimate from too little work is useless: a slow first block can turn seconds into hours.
+                let has_estimate =
+                    |total: &u64| *total > 0 && done - self.before.0.min(done) > total / ESTIMATE_AFTER;
+                let left = self.total.filter(has_estimate).map(|total| {
                     let fraction = (done as f64 / total as f64).min(1.0);
                     let left = total.saturating_sub(done) as f64 / (done - self.before.0) as f64;
                     let seconds = self.started.elapsed().as_secs_f64() * left;
@@ -108,12 +111,12 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Says something above the bar.
+    /// Prints a line above the bar.
     pub(crate) fn say(&self, text: &str) {
         self.suspend(|| self.printer.say(text));
     }
 
-    /// Lets something be said above the bar.
+    /// Hides the bar while `say` prints.
     pub(crate) fn suspend(&self, say: impl FnOnce()) {
         match &self.kind {
             Kind::Bar(bar) => bar.suspend(say),
@@ -121,7 +124,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -135,10 +138,10 @@ impl Drop for ProgressBar<'_> {
     }
 }
 
-/// What part of the whole has to be done before it is told how long the rest takes.
-const ENOUGH: u64 = 200;
+/// The remaining time is estimated after 1/200 of the total.
+const ESTIMATE_AFTER: u64 = 200;
 
-/// Before anything is done nobody knows.
+/// Writes the remaining time, once there is progress to estimate it from.
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
     if state.pos() > 0 {
         let _ = write!(out, "  {:#} left", HumanDuration(state.eta()));

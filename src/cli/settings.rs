@@ -1,4 +1,6 @@
-//! Settings: defaults < user file < `./turnwise.toml` < `TURNWISE_*` < flags, resolved once into a plain struct.
+//! Settings, resolved once into a plain struct.
+//!
+//! Precedence, from low to high: defaults, the user's file, `./turnwise.toml`, `TURNWISE_*` variables, flags.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +17,7 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// A setting as it can stand in a file.
+/// Definition of a setting.
 pub(crate) struct Definition {
     pub(crate) key: &'static str,
     pub(crate) default: &'static str,
@@ -24,55 +26,47 @@ pub(crate) struct Definition {
 
 /// All settings.
 pub(crate) const DEFINITIONS: [Definition; 15] = [
-    Definition { key: "index", default: "", about: "the index used where -i is not given" },
-    Definition {
-        key: "indexes_dir",
-        default: "indexes",
-        about: "the folder in which indexes are looked for by name",
-    },
+    Definition { key: "index", default: "", about: "index to use if -i is not given" },
+    Definition { key: "indexes_dir", default: "indexes", about: "folder that contains the indexes" },
     Definition {
         key: "engine",
         default: "",
-        about: "the Milvus that is filled and searched where -i is not given (milvus://host:19530/chats)",
+        about: "Milvus collection to use if -i is not given, such as milvus://localhost:19530/chats",
     },
     Definition {
         key: "models_dir",
         default: "",
-        about: "the folder of imported models; if empty, turnwise/models among the user's data",
+        about: "folder of imported models; if empty, turnwise/models in the user's data folder",
     },
-    Definition { key: "format", default: "text", about: "how results are printed: text, json or jsonl" },
-    Definition { key: "progress", default: "true", about: "show progress on long commands" },
-    Definition { key: "threads", default: "0", about: "threads to use; 0 is one for each core" },
-    Definition { key: "seed", default: "0", about: "the seed of everything that draws at random" },
+    Definition { key: "format", default: "text", about: "output format of results: text, json or jsonl" },
+    Definition { key: "progress", default: "true", about: "show the progress of long commands" },
+    Definition { key: "threads", default: "0", about: "number of threads; 0 means one per core" },
+    Definition { key: "seed", default: "0", about: "seed of the random number generator" },
     Definition {
         key: "ingest.max_errors",
         default: "100",
-        about: "rejected records after which an ingest stops",
+        about: "maximum number of rejected records before an ingest stops",
     },
-    Definition { key: "ingest.max_record_mb", default: "64", about: "the longest record, in megabytes" },
-    Definition {
-        key: "ingest.index",
-        default: "true",
-        about: "bring the search index up to date after an ingest",
-    },
+    Definition { key: "ingest.max_record_mb", default: "64", about: "maximum size of a record in megabytes" },
+    Definition { key: "ingest.index", default: "true", about: "update the search index after an ingest" },
     Definition {
         key: "ingest.encode",
         default: "true",
-        about: "give what came its vectors, with the model of the index or the default model if it is here",
+        about: "encode new records after an ingest, with the model of the index, or the default model if it is installed",
     },
-    Definition { key: "ingest.batch", default: "1000", about: "dialogues flushed to the disk together" },
     Definition {
-        key: "encode.batch",
-        default: "4096",
-        about: "texts that go through an encoder together, at most",
+        key: "ingest.batch",
+        default: "1000",
+        about: "number of dialogues flushed to disk together",
     },
-    Definition { key: "store.segment_mb", default: "64", about: "the size at which the log begins a file" },
+    Definition { key: "encode.batch", default: "4096", about: "maximum number of texts to encode together" },
+    Definition { key: "store.segment_mb", default: "64", about: "maximum size of a log file in megabytes" },
 ];
 
-/// The file in the working folder.
+/// Settings file in the working folder.
 pub(crate) const LOCAL_FILE: &str = "turnwise.toml";
 
-/// Where a value comes from.
+/// Source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Origin {
@@ -93,14 +87,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The settings in force.
+/// Settings in effect.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,
     pub(crate) indexes_dir: PathBuf,
-    /// The address of what is searched in place of an index on this machine.
+    /// Milvus address to use instead of a local index.
     pub(crate) engine: Option<String>,
-    /// Empty for the user's own.
+    /// Folder of imported models. Empty for the default folder of the user.
     pub(crate) models_dir: PathBuf,
     pub(crate) format: Format,
     pub(crate) progress: bool,
@@ -113,14 +107,14 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
     pub(crate) encode_batch: usize,
     pub(crate) segment_bytes: u64,
-    /// Every key with its value as text and its origin.
+    /// Each key with its value as text and the source of the value.
     pub(crate) origins: BTreeMap<&'static str, (String, Origin)>,
-    /// The files that were looked for, and whether they are there.
+    /// Settings files, and whether each one exists.
     pub(crate) files: Vec<(PathBuf, bool)>,
 }
 
 impl Settings {
-    /// Whether a setting was given: by a flag, the environment or a file.
+    /// Whether a setting was given by a flag, the environment or a file.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.origins.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
     }
@@ -197,8 +191,8 @@ fn typed<T: FromStr>(
 ) -> Result<T> {
     let (value, origin) = layers.get(key).ok_or_else(|| Error::Internal(format!("no setting {key}")))?;
     value.parse().map_err(|_| Error::Input {
-        message: format!("the setting `{key}` is `{value}`, and must be {expected}"),
-        hint: Some(format!("it comes from: {origin}")),
+        message: format!("the setting `{key}` must be {expected}, not `{value}`"),
+        hint: Some(format!("the value comes from {origin}")),
     })
 }
 
@@ -207,7 +201,7 @@ fn user_folder(environment: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> 
     environment(env_vars::XDG_CONFIG_HOME).map(PathBuf::from).or_else(home)
 }
 
-/// The settings of a file, or `None` if there is none.
+/// Reads the settings of a file. Returns `None` if the file does not exist and is not required.
 fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, String)>>> {
     let text = match fs::read_to_string(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && !required => return Ok(None),
@@ -216,7 +210,7 @@ fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, St
     let wrong = |message: String, hint: Option<String>| Error::Input {
         message: format!("{}: {message}", path.display()),
         hint: hint
-            .or_else(|| Some("`turnwise config init` writes a file with all settings explained".to_owned())),
+            .or_else(|| Some("`turnwise config init` writes a file that documents every setting".to_owned())),
     };
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -253,12 +247,12 @@ fn flatten(
     Ok(())
 }
 
-/// A settings file with every setting explained and none set.
+/// Settings file that documents every setting and sets none.
 pub(crate) fn template() -> String {
     let mut text = String::from(
-        "# Settings of turnwise. Every line is a default: remove its `#` to change it.\n\
-         # Stronger than this file are TURNWISE_* variables and flags; `turnwise config show --origin` tells\n\
-         # which value is in force and where it comes from.\n",
+        "# Settings of turnwise. Each line shows a default; remove its `#` to change it.\n\
+         # TURNWISE_* variables and flags override this file. `turnwise config show --origin` prints\n\
+         # the values in effect and where they come from.\n",
     );
     let mut section = "";
     for definition in &DEFINITIONS {
@@ -303,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_named_with_its_place() {
+    fn errors_name_the_setting_and_its_location() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("c.toml");
         let mut global = args();
@@ -325,7 +319,7 @@ mod tests {
         let file = dir.path().join("c.toml");
         fs::write(&file, template()).unwrap();
         assert_eq!(read_file(&file, true).unwrap().unwrap(), []);
-        // And with every `#` in front of a setting removed it sets every default.
+        // With the `#` of every setting removed, the file sets every default.
         let set: String = template()
             .lines()
             .map(|l| l.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(l))

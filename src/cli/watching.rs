@@ -1,4 +1,4 @@
-//! Bars for what takes several steps, told from any thread.
+//! Progress bars of operations with several steps, updated from any thread.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,14 +9,14 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Shows how far the step is that something is at, and ends it when somebody interrupts.
+/// Shows the progress of the current step, and reports interruption by the user.
 pub(crate) struct Watching<'a, S> {
     printer: &'a Printer,
-    now: Mutex<Option<Now<'a, S>>>,
+    current: Mutex<Option<Current<'a, S>>>,
 }
 
-/// The step that something is at.
-struct Now<'a, S> {
+/// Current step.
+struct Current<'a, S> {
     step: S,
     done: u64,
     of: u64,
@@ -25,22 +25,22 @@ struct Now<'a, S> {
 
 impl<'a, S: Copy + PartialEq> Watching<'a, S> {
     pub(crate) fn new(printer: &'a Printer) -> Self {
-        Watching { printer, now: Mutex::new(None) }
+        Watching { printer, current: Mutex::new(None) }
     }
 
     fn show(&self, step: S, (what, unit): (&'static str, &'static str), done: u64, of: u64) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        // The same step may come again, for something else. Threads may tell of what they did a little out of order.
-        let goes_on = |now: &Now<'a, S>| now.step == step && now.of == of && now.done <= 2 * done;
-        if !now.as_ref().is_some_and(goes_on) {
-            // The old bar goes before the new one comes.
-            now.take();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same step can start again for different data. Threads can report slightly out of order.
+        let continues = |at: &Current<'a, S>| at.step == step && at.of == of && at.done <= 2 * done;
+        if !current.as_ref().is_some_and(continues) {
+            // Remove the old bar before drawing the new one.
+            current.take();
             let progress = ProgressBar::new(self.printer, what, unit, Some(of));
-            *now = Some(Now { step, done, of, progress });
+            *current = Some(Current { step, done, of, progress });
         }
-        if let Some(now) = now.as_mut() {
-            now.done = done;
-            now.progress.set(done, done);
+        if let Some(current) = current.as_mut() {
+            current.done = done;
+            current.progress.set(done, done);
         }
     }
 }
@@ -53,8 +53,8 @@ impl Progress for Watching<'_, Step> {
     fn done(&self, step: Step, done: u64, of: u64) {
         let names = match step {
             Step::Reading => ("reading", "dialogues"),
-            Step::Linking(Kind::Utterances) => ("linking utterances", "vectors"),
-            Step::Linking(Kind::Dialogues) => ("linking dialogues", "vectors"),
+            Step::Linking(Kind::Utterances) => ("building graph of utterances", "vectors"),
+            Step::Linking(Kind::Dialogues) => ("building graph of dialogues", "vectors"),
             Step::Measuring(_) => ("measuring recall", "queries"),
         };
         self.show(step, names, done, of);
@@ -72,8 +72,8 @@ impl rank::Progress for Watching<'_, rank::Step> {
             rank::Step::FindingTopics => ("finding topics", "rounds"),
             rank::Step::Ranking => ("ranking", "queries"),
             rank::Step::Clustering => ("clustering", "runs"),
-            rank::Step::Linking => ("linking", "vectors"),
-            rank::Step::Mapping => ("drawing a map", "rounds"),
+            rank::Step::Linking => ("building graph", "vectors"),
+            rank::Step::Mapping => ("computing map", "rounds"),
         };
         self.show(step, names, done as u64, of as u64);
     }

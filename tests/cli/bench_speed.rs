@@ -27,7 +27,7 @@ fn a_graph_over_an_index_is_swept() {
     let page = t.read("a.html");
     assert!(page.contains("<polyline") && page.contains("queries a second against recall"), "{page}");
     t.run("bench ann -i nothing").says(2, &["nothing"]);
-    t.run("bench ann -i chats --ef 0").says(2, &["this is no number of 1 or more"]);
+    t.run("bench ann -i chats --ef 0").says(2, &["must be a positive integer"]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn an_unknown_id_is_told_and_the_others_are_deleted() {
     outcome.says(2, &["error: indexes/x holds no dialogue `nobody`\n"]);
     assert_eq!(outcome.out, "1 dialogue deleted\n");
     assert_eq!(t.ids("x").len(), 279);
-    t.run("delete -i x").says(2, &["<IDS>..."]);
+    t.run("delete -i x").says(2, &["<ID>..."]);
 }
 
 #[test]

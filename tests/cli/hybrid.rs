@@ -190,8 +190,8 @@ fn many_queries_give_lines_or_a_trec_run() {
         t.ok("search -i x parcel --offset 9999"),
         "nothing found for `parcel` behind the first 9999\n"
     );
-    t.run("search -i x parcel -k 0").says(2, &["nothing would be found; 1 is the least"]);
-    t.run("search -i x parcel -k -1").says(2, &["it is no number from 1 on"]);
+    t.run("search -i x parcel -k 0").says(2, &["must be a positive integer"]);
+    t.run("search -i x parcel -k -1").says(2, &["must be a positive integer"]);
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"filter\":\"domian=x\"}\n");
     t.run("search -i x --queries bad.txt")
         .says(3, &["bad.txt:2: unknown filter field `domian` (did you mean `domain`?)"]);

@@ -77,7 +77,7 @@ fn a_wrong_setting_is_named_with_its_place() {
     t.write("turnwise.toml", "");
     with_env(&t, "config show", &[("TURNWISE_THREADS", "many")]).says(
         2,
-        &["the setting `threads` is `many`, and must be a number\nhint: it comes from: TURNWISE_THREADS\n"],
+        &["the setting `threads` must be a number, not `many`\nhint: the value comes from TURNWISE_THREADS\n"],
     );
     t.run("config show --config none.toml").says(2, &["error: cannot read none.toml: No such file"]);
 }

@@ -43,14 +43,14 @@ fn what_is_nearly_right_gets_a_suggestion() {
         ("serch hello", "similar subcommands exist: 'serve', 'bench', 'search'"),
         ("corpus export --to jsnl", "tip: a similar value exists: 'jsonl'"),
         ("stats -i chat", "error: there is no index at indexes/chat\nhint: did you mean `chats`?\n"),
-        ("search -i zzz hello", "hint: in indexes there are: chats\n"),
-        ("stats", "error: no index is named\nhint: name one with -i; there are: chats\n"),
+        ("search -i zzz hello", "hint: available indexes in indexes: chats\n"),
+        ("stats", "error: no index given\nhint: use -i NAME; available indexes: chats\n"),
         ("search -i chats ,", "error: `,` holds no word to look for\nhint: type the words you remember"),
     ];
     for (line, text) in cases {
         t.run(line).says(2, &[text]);
     }
-    Turnwise::new().run("stats -i x").says(2, &["hint: `turnwise ingest -i NAME FILE…` makes one\n"]);
+    Turnwise::new().run("stats -i x").says(2, &["hint: `turnwise ingest -i NAME FILE…` creates one\n"]);
 }
 
 #[test]

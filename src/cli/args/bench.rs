@@ -1,75 +1,94 @@
-//! Running the papers' tasks.
+//! Arguments of `turnwise bench`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchOf, TokenArgs, parsed};
+use super::{BuildCommand, EncoderArgs, GraphBuilder, ReadArgs, SearchOf, TokenArgs, parse_value};
 use turnwise_eval::{recipe::Paper, tasks::Profile};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Semantic retrieval (DialogueCSE): a file as select.txt
+    /// Semantic retrieval (DialogueCSE), on a file like select.txt
+    ///
+    /// Ranks the candidates of each sentence; those with the same intent are relevant. Reports MAP and MRR.
     Sr {
-        /// Lines of id, text, intent, positive ids, negative ids, with tabs between them
+        /// Tab-separated file: id, text, intent, positive ids, negative ids
         file: PathBuf,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// Similarity of sentences (D-STS, DialogueCSE): a file as sts.txt
+    /// Sentence similarity (D-STS, DialogueCSE), on a file like sts.txt
+    ///
+    /// Compares cosine similarity with human scores. Reports Spearman, Pearson and Kendall correlation.
     Dsts {
-        /// Lines of score, sentence, sentence, with tabs between them
+        /// Tab-separated file: score, sentence, sentence
         file: PathBuf,
-        /// A file as select.txt, by whose sentences words are weighed, too
+        /// File like select.txt whose sentences also count for the term weights (IDF)
         #[arg(long, value_name = "FILE")]
         background: Option<PathBuf>,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// Dialogue retrieval, semantic relatedness and domain categorization (dial2vec): dialogues with a domain each
+    /// Dialogue retrieval, relatedness and domain categorization (dial2vec)
+    ///
+    /// Needs dialogues with one domain each. Reports MAP and MRR, Spearman correlation, and clustering measures
+    /// (purity, NMI, ARI, accuracy).
     Dialogues {
-        /// A file or folder, in any format that can be ingested
+        /// File or folder of dialogues, in any format that `ingest` reads
         path: PathBuf,
         #[command(flatten)]
         read: ReadArgs,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// Response selection: contexts with one right response among several
+    /// Response selection: find the right response among several candidates
+    ///
+    /// Reports R@1, R@2, R@5 and MRR.
     Response {
-        /// Samples as JSON lines, or lines of label, turns and response with tabs between them
+        /// JSON lines, or a tab-separated file: label, turns, response
+        ///
+        /// A JSON object has the keys id, context, candidates and answer.
         file: PathBuf,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// Ad-hoc retrieval: a folder as BEIR has it
+    /// Ad-hoc retrieval on a folder in BEIR format
+    ///
+    /// Searches the whole corpus for each query. Reports nDCG@10, MAP, R@100 and MRR.
     Adhoc {
-        /// With corpus.jsonl, queries.jsonl and qrels/test.tsv
+        /// Folder with corpus.jsonl, queries.jsonl and qrels/test.tsv
         folder: PathBuf,
-        /// Other judgments, of BEIR or of TREC
+        /// Relevance judgments to use instead of qrels/test.tsv, in BEIR or TREC format
         #[arg(long, value_name = "FILE")]
         qrels: Option<PathBuf>,
         #[command(flatten)]
         how: BenchArgs,
     },
-    /// How much of the nearest a graph over vectors finds, and how fast: recall, queries a second, latency, building, memory
+    /// Measure approximate nearest-neighbor search: recall and speed
+    ///
+    /// Reports recall, queries per second, latency, build time and memory for each setting of the vector graph.
     Ann(AnnArgs),
-    /// How fast an index takes in dialogues, makes their vectors and answers
+    /// Measure the speed of ingesting, encoding, indexing and searching
     Throughput(ThroughputArgs),
-    /// Everything once, on the sample dialogues, in under a minute; exit code 1 where something is not as it must be
+    /// Run a quick self-test on the sample dialogues
+    ///
+    /// Runs each part of turnwise once, in less than a minute. Exits with code 1 if a result is not as expected.
     Smoke {
-        /// A folder for all that it makes; what is in it from before is removed
+        /// Folder for the output; its previous contents are removed
         #[arg(long, value_name = "FOLDER", default_value = "benchmark-results/smoke")]
         folder: PathBuf,
     },
-    /// Make the set of a task out of a labelled corpus
+    /// Build a test set for a task from a labeled corpus
     #[command(subcommand)]
     Build(BuildCommand),
-    /// List the recipes, which are tables of the papers, and where they look for their data
+    /// List the recipes and the location of their data
+    ///
+    /// A recipe describes one table of a paper: the task, the rankers and the expected numbers.
     List(RecipeArgs),
-    /// Run recipes, by name or file, and print what came
+    /// Run recipes, by name or file, and print the results
     Run {
-        /// The names of recipes, or files (.toml)
+        /// Names of recipes, or recipe files (.toml)
         #[arg(required = true, value_name = "RECIPE")]
         names: Vec<String>,
         #[command(flatten)]
@@ -77,11 +96,17 @@ pub(crate) enum BenchCommand {
         #[command(flatten)]
         run: RunArgs,
     },
-    /// Run recipes and tell which numbers hold, and how they stand to the paper's; exit code 1 where one does not hold
+    /// Run recipes and compare the results with the papers' numbers
+    ///
+    /// Exits with code 1 if a result differs from the expected number.
+    ///
+    /// Example: turnwise bench reproduce --paper dial2vec --data data --report dial2vec.html
     Reproduce {
         #[command(flatten)]
         recipes: RecipeArgs,
-        /// Write a report, too: a .md, or a .html with plots that needs nothing else (more than one with more than one)
+        /// Also write a report to FILE (.md or .html); repeatable
+        ///
+        /// The HTML report is a single file that includes all plots.
         #[arg(long, value_name = "FILE")]
         report: Vec<PathBuf>,
         #[command(flatten)]
@@ -89,42 +114,46 @@ pub(crate) enum BenchCommand {
     },
     /// Write a report of all results: the papers' tables, curves, maps, speed
     Report {
-        /// The folder of results
+        /// Folder of results
         #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
         results: PathBuf,
-        /// A .md, or a .html with plots that needs nothing else (more than one with more than one -o)
+        /// Report file (.md or .html); repeatable
+        ///
+        /// The HTML report is a single file that includes all plots.
         #[arg(short, long, value_name = "FILE", default_value = "benchmarks.html")]
         output: Vec<PathBuf>,
     },
-    /// Compare two results, query by query: difference, interval, probability
+    /// Compare two results query by query
+    ///
+    /// Prints the difference, its confidence interval (bootstrap) and the p-value (paired randomization test).
     Compare {
-        /// A file of results
+        /// Result file
         a: PathBuf,
-        /// Another one of the same task
+        /// Another result file of the same task
         b: PathBuf,
     },
 }
 
-/// Where recipes and their data are.
+/// Location of the recipes and their data.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
-    /// The folder that the data of the recipes lie in
+    /// Folder that contains the data of the recipes
     #[arg(long, value_name = "FOLDER", default_value = "data")]
     pub(crate) data: PathBuf,
-    /// Recipes of this folder, instead of those that come with turnwise
+    /// Use the recipes of this folder instead of the included ones
     #[arg(long, value_name = "FOLDER")]
     pub(crate) recipes: Option<PathBuf>,
 }
 
-/// Which recipes.
+/// Selection of recipes.
 #[derive(Debug, Args)]
 pub(crate) struct RecipeArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// Only those of a paper: dialoguecse, dial2vec or response-selection
-    #[arg(long, value_name = "PAPER", value_parser = parsed::<Paper>)]
+    /// Only recipes of this paper: dialoguecse, dial2vec or response-selection; repeatable
+    #[arg(long, value_name = "PAPER", value_parser = parse_value::<Paper>)]
     pub(crate) paper: Vec<Paper>,
-    /// Only recipes with this in their name; more than one with more than one --only
+    /// Only recipes whose name contains TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
 }
@@ -132,10 +161,12 @@ pub(crate) struct RecipeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RANKERS)]
 pub(crate) struct BenchArgs {
-    /// Who ranks (below); more than one with more than one -r
+    /// Ranker to evaluate (see the list below); repeatable
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
-    /// As the paper's text has it, or as its released code does; that differs for dialogues alone
+    /// Follow the text of the paper, or its released code
+    ///
+    /// They differ only for `bench dialogues`.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper")]
     pub(crate) profile: ProfileArg,
     #[command(flatten)]
@@ -144,57 +175,57 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnnArgs {
-    /// Vectors to search, in a file of NumPy (.npy); without it those of the index that -i names
+    /// NumPy file (.npy) of vectors to search [default: the vectors of the index given by -i]
     #[arg(long, value_name = "FILE")]
     pub(crate) vectors: Option<PathBuf>,
-    /// Queries of their own, in a file of NumPy; without it some of the vectors are taken out and asked for
+    /// NumPy file of query vectors [default: hold out some of the vectors]
     #[arg(long, value_name = "FILE", requires = "vectors")]
     pub(crate) query_vectors: Option<PathBuf>,
-    /// How many vectors are taken out as queries; at most a tenth of them are
+    /// Number of vectors to hold out as queries, at most a tenth of all
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
-    /// Which vectors of the index
-    #[arg(long, value_enum, value_name = "OF", default_value = "utterances")]
+    /// Vectors of the index to use
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: SearchOf,
-    /// How many nearest are asked for
+    /// Number of nearest neighbors to search for
     #[arg(short, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) k: usize,
-    /// How many candidates a walk keeps, setting by setting, with commas between them
+    /// Sizes of the candidate list during a search (HNSW's ef), comma-separated; each one is measured
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = at_least_one,
           default_values_t = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384])]
     pub(crate) ef: Vec<usize>,
-    /// What links the vectors; both with --graph native --graph hnsw_rs
+    /// Graph implementation; repeatable
     #[arg(long = "graph", value_enum, value_name = "BUILDER", default_value = "native")]
     pub(crate) graphs: Vec<GraphBuilder>,
-    /// Neighbours of a vector in the graph; more than one with commas between them
+    /// Neighbors per vector in the graph (HNSW's M), comma-separated; each one is measured
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "16")]
     pub(crate) m: Vec<usize>,
-    /// Candidates for the neighbours of a new vector
+    /// Size of the candidate list while building the graph (HNSW's efConstruction)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) ef_construction: usize,
-    /// Keep vectors in 16 bits a number
+    /// Store the vectors in 16-bit precision
     #[arg(long)]
     pub(crate) half: bool,
-    /// The folder of results
+    /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
 }
 
 pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "this is no number of 1 or more".to_owned())
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be a positive integer".to_owned())
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ThroughputArgs {
-    /// Files and folders, in any format that can be ingested
+    /// Files and folders of dialogues, in any format that `ingest` reads
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// How many of what is said in them are asked for
+    /// Number of utterances to use as queries
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one)]
     pub(crate) queries: usize,
-    /// The folder of results
+    /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
     #[command(flatten)]
@@ -203,19 +234,21 @@ pub(crate) struct ThroughputArgs {
     pub(crate) tokens: TokenArgs,
 }
 
-/// How it is run, whoever ranks.
+/// Options of a benchmark run, for all rankers.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The folder of results
+    /// Folder for the results
     #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
     pub(crate) results: PathBuf,
-    /// Do again what has been done
+    /// Run again even if there is already a result
     #[arg(long)]
     pub(crate) rerun: bool,
-    /// Do it with so many seeds, from --seed on, and tell mean and deviation over them
+    /// Number of seeds to run with
+    ///
+    /// Uses consecutive seeds, starting at --seed, and reports the mean and the standard deviation.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
-    /// Write rankings and judgments in TREC's format into this folder, for other tools
+    /// Also write rankings and judgments in TREC format to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) export: Option<PathBuf>,
     #[command(flatten)]
@@ -224,23 +257,39 @@ pub(crate) struct RunArgs {
     pub(crate) tokens: TokenArgs,
 }
 
-const RANKERS: &str = "Rankers: model (that of --model, else the default one) or model:NAME, behind which may stand +centre (the mean of \
-all vectors is taken off), +white (they are whitened), +utterances, +interlocutors, +first-speaker or +other-speakers (what the vector of a dialogue is made of), \
-+last-N (of a dialogue, or what was said before, the last N turns), \
-+cls or +mean (how tokens are pooled); bm25 or bm25:TERMS; tfidf or tfidf:TERMS (TERMS: an analyzer of `turnwise analyze`; pairs, which are words, single letters of \
-Chinese, and each two of them; letters, and each two of them; scikit, as scikit-learn has words, and \
-each two of them); tfidf-svd, tfidf-svd:DIMENSIONS or tfidf-svd:DIMENSIONS:TERMS (with scikit \
-decomposed as scikit-learn does it unasked); hybrid or hybrid:NAME (the model \
-and BM25, weighed as in a search); maxsim or matching (the model's best 50 ranked again token by token, as --rerank of a \
-search has it); lda or lda:TOPICS; vectors:FILE.npy (a row for each \
-document and, behind them, for each query); random. A benchmark is of the model and not of a way to compute it faster: what --precision leaves to the program (auto) \
-is f32 here.";
+const RANKERS: &str = "\
+Rankers:
+  model, model:NAME      cosine similarity of vectors; without NAME, the model of --model
+  bm25, bm25:TERMS       BM25
+  tfidf, tfidf:TERMS     TF-IDF
+  tfidf-svd, tfidf-svd:DIMENSIONS, tfidf-svd:DIMENSIONS:TERMS
+                         TF-IDF and truncated SVD; with the TERMS scikit, like scikit-learn's default
+  hybrid, hybrid:NAME    the model and BM25, weighted as in a search
+  maxsim, matching       the model's top 50, reranked token by token like `search --rerank`
+  lda, lda:TOPICS        LDA topics
+  vectors:FILE.npy       your own vectors: one row per document, then one row per query
+  random                 random order
+
+A model name can be followed by modifiers:
+  +centre                subtract the mean of all vectors
+  +white                 whiten the vectors
+  +utterances, +interlocutors, +first-speaker, +other-speakers
+                         compute the vector of a dialogue from these parts
+  +last-N                use only the last N turns of a dialogue or context
+  +cls, +mean            pool the tokens this way
+
+TERMS is an analyzer of `turnwise analyze` or one of:
+  pairs                  words (Chinese: single characters) and their bigrams
+  letters                single characters and their bigrams
+  scikit                 words like scikit-learn's, and their bigrams
+
+The default of --precision (auto) is f32 in benchmarks.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileArg {
-    /// As the text has it
+    /// The text of the paper
     Paper,
-    /// As the released code has it
+    /// The released code of the paper
     Code,
 }
 

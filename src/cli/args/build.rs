@@ -1,10 +1,10 @@
-//! Making the sets of the papers' tasks.
+//! Arguments of `turnwise bench build`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parsed};
+use super::{EncoderArgs, ReadArgs, TokenArgs, bench::at_least_one, parse_value};
 use turnwise_eval::{
     build::{Published, Recipe},
     rank::Terms,
@@ -12,37 +12,40 @@ use turnwise_eval::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BuildCommand {
-    /// Semantic retrieval: sentences with intents become a file as select.txt
+    /// Build a semantic retrieval set, like select.txt, from sentences with intents
     Sr {
         #[command(flatten)]
         labelled: SentencesArgs,
-        /// The file to write (- is standard output)
+        /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How candidates are chosen
+        /// How to choose the candidates of each sentence
         #[arg(long, value_enum, value_name = "RECIPE", default_value = "text")]
         recipe: RecipeArg,
-        /// What BM25 takes for words (see the rankers of `bench sr`)
-        #[arg(long, value_name = "TERMS", default_value_t, value_parser = parsed::<Terms>)]
+        /// Terms that BM25 counts (see TERMS in `bench sr --help`)
+        #[arg(long, value_name = "TERMS", default_value_t, value_parser = parse_value::<Terms>)]
         terms: Terms,
     },
-    /// Similarity of sentences: pairs for people to score, in a file as sts.txt
+    /// Build a sentence similarity set, like sts.txt, for people to score
     ///
-    /// In equal parts neighbours by each ranker and, where sentences have intents, two of one intent; in an order drawn by
-    /// chance. Write a number in the place of each `?`, or several with commas between them, of which the median counts.
+    /// Each ranker contributes an equal share of pairs of neighbors. If the sentences have intents, another share
+    /// has pairs of the same intent. The pairs are shuffled. Replace each `?` with a score, or with several scores
+    /// separated by commas; the median counts.
     Dsts {
         #[command(flatten)]
         labelled: SentencesArgs,
-        /// The file to write (- is standard output)
+        /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How each pair was found, line by line, into this file: not for those who score
+        /// Also write how each pair was found, one line per pair
+        ///
+        /// Do not show this file to the people who score.
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
-        /// How many pairs
+        /// Number of pairs
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = at_least_one)]
         pairs: usize,
-        /// By whom sentences are near (see the rankers of `bench sr`)
+        /// Ranker that finds the neighbors (see `bench sr --help`); repeatable
         #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
         rankers: Vec<String>,
         #[command(flatten)]
@@ -50,73 +53,81 @@ pub(crate) enum BuildCommand {
         #[command(flatten)]
         tokens: TokenArgs,
     },
-    /// Dialogue retrieval, relatedness and categorization: the dialogues of one domain, as many as dial2vec's paper has
+    /// Build a set for `bench dialogues`: the dialogues with exactly one domain
     Dial {
-        /// Files and folders, in any format that can be ingested
+        /// Files and folders of dialogues, in any format that `ingest` reads
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
-        /// The file to write, as JSON lines (- is standard output)
+        /// Output file (JSON lines); `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Which of the paper's sets it is: its sizes are asserted, and exit code 1 tells that they differ (bitod, doc2dial,
-        /// metalwoz, multiwoz, self-dialogue or sgd, with /train, /dev or /test)
-        #[arg(long, value_name = "SET", value_parser = parsed::<Published>)]
+        /// Check the sizes against this set of the dial2vec paper
+        ///
+        /// SET is bitod, doc2dial, metalwoz, multiwoz, self-dialogue or sgd, followed by /train, /dev or /test,
+        /// such as sgd/dev. Exits with code 1 if the sizes differ.
+        #[arg(long, value_name = "SET", value_parser = parse_value::<Published>)]
         paper: Option<Published>,
     },
-    /// Response selection: every turn of dialogues among others that were said elsewhere
+    /// Build a response selection set from dialogues
+    ///
+    /// Each turn becomes a sample: the turn is the right response, and turns from elsewhere are the wrong ones.
     Response {
-        /// Files and folders, in any format that can be ingested
+        /// Files and folders of dialogues, in any format that `ingest` reads
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
-        /// The file to write (- is standard output)
+        /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How many responses a sample has, the right one among them
+        /// Number of candidate responses per sample, including the right one
         #[arg(long, value_name = "N", default_value_t = 10)]
         of: usize,
-        /// How many turns there are before a response, at least
+        /// Minimum number of turns before a response
         #[arg(long, value_name = "N", default_value_t = 2)]
         context: usize,
-        /// Take the names of a context's speakers out of the responses, which they would give away
+        /// Remove names of the context's speakers from the responses
+        ///
+        /// Otherwise the name alone can identify the right response.
         #[arg(long)]
         strip_names: bool,
     },
 }
 
-/// Sentences, with their intents or without.
+/// Source of the sentences, with or without intents.
 #[derive(Debug, Args)]
 pub(crate) struct SentencesArgs {
-    /// A .csv with columns text and category, lines of text and intent with a tab between them, a folder with seq.in and
-    /// label; or dialogues in any format that can be ingested, whose turns may have intents
-    #[arg(value_name = "LABELLED")]
+    /// Sentences with intents, or dialogues
+    ///
+    /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder
+    /// with seq.in and label. Dialogues: files in any format that `ingest` reads; their turns may have intents.
+    #[arg(value_name = "LABELED")]
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// What labels what is said in dialogues
+    /// Label of an utterance, if the input is dialogues
     #[arg(long, value_enum, value_name = "LABEL", default_value = "intent")]
     pub(crate) label: LabelArg,
-    /// Draw so many of the sentences
+    /// Use a random sample of N sentences
     #[arg(long, value_name = "N")]
     pub(crate) sentences: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabelArg {
-    /// What somebody wants: the turn's intent
+    /// The intent of the turn
     Intent,
-    /// What it does: its dialogue act without what that is about (`request(city)` is `request`), of turns that have one
+    /// The dialogue act without its arguments: `request(city)` is `request`. Only turns with one act are used
     Act,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecipeArg {
-    /// The first 100 by BM25, positive where the intent agrees, at most 30 of these
+    /// As in the paper: the top 100 by BM25; those with the same intent are positive, at most 30
     Text,
-    /// As the published files are: 30 drawn of the same intent, and the first 40 of others by BM25
+    /// As in the published files: 30 random sentences of the same intent, and the top 40 of other intents by BM25
     Released,
 }
 

@@ -1,36 +1,42 @@
-//! Reading, cleaning and writing corpora.
+//! Arguments for reading, cleaning and writing corpora.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::parsed;
+use super::parse_value;
 use turnwise_corpus::{clean::Form, filter::Filter, formats::ColumnMap, split::Parts, writers::Target};
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ReadArgs {
-    /// The format; told by the beginning of each file if not given (`corpus formats` lists them)
+    /// Input format [default: detected from each file's content]
+    ///
+    /// `turnwise corpus formats` lists the formats.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
-    /// For CSV and TSV: which column is what, such as id=session,speaker=from,text=message
-    #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parsed::<ColumnMap>)]
+    /// Column names of CSV and TSV files, such as id=session,speaker=from,text=message
+    ///
+    /// The field `text` is required. Other columns can be mapped to metadata: meta.KEY=COLUMN.
+    #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parse_value::<ColumnMap>)]
     pub(crate) map: Option<ColumnMap>,
-    /// Remove participants' nicks at the start of utterances (IRC)
+    /// Remove nicknames of participants at the start of utterances (IRC)
     #[arg(long)]
     pub(crate) strip_nicks: bool,
-    /// The longest record, in megabytes
+    /// Maximum size of a record in megabytes [default: 64]
+    ///
+    /// The setting `ingest.max_record_mb` changes the default.
     #[arg(long, value_name = "N")]
     pub(crate) max_record_mb: Option<usize>,
 }
 
 impl ReadArgs {
-    /// An option that was given and tells how files are read, if any was.
+    /// First option given that determines how files are parsed (`--from` or `--map`), if any.
     pub(crate) fn given_for_files(&self) -> Option<&'static str> {
         let given = [(self.from.is_some(), "--from"), (self.map.is_some(), "--map")];
         given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
     }
 
-    /// An option that was given, if any was.
+    /// First option given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),
@@ -44,45 +50,51 @@ impl ReadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    /// List rejected records in this file, as JSON lines
+    /// Write the rejected records to FILE, as JSON lines
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Stop when more records than this are rejected
+    /// Maximum number of rejected records before turnwise stops [default: 100]
+    ///
+    /// The setting `ingest.max_errors` changes the default.
     #[arg(long, value_name = "N")]
     pub(crate) max_errors: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
-    /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
+    /// Files and folders to read; `-` is standard input
+    ///
+    /// Folders are read recursively. Files that end in .gz or .zst are decompressed.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
-    /// Name the corpus these dialogues come from
+    /// Name of the corpus that the dialogues come from
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Put this in front of every dialogue's id
+    /// Prefix for the ID of every dialogue
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) id_prefix: String,
-    /// The language of dialogues that name none (BCP 47: en, zh, pt-BR)
+    /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
     #[arg(long, value_name = "TAG")]
     pub(crate) language: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
-    /// With --engine: the model that makes the vectors of a name that is new there
+    /// With --engine: model that encodes the dialogues of a new collection
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(crate) model: Option<String>,
-    /// With --engine: put what is read in the place of all that is there, in one step once it is complete
+    /// With --engine: replace the whole collection
+    ///
+    /// The new dialogues become visible in one step, when all of them are stored.
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Give what came no vectors; `encode` does that later
+    /// Do not compute vectors; `turnwise encode` can do it later
     #[arg(long)]
     pub(crate) no_encode: bool,
-    /// Leave the search index as it is, and give what came no vectors
+    /// Update neither the search index nor the vectors
     #[arg(long)]
     pub(crate) no_index: bool,
-    // Last, because its heading holds for whatever follows.
+    // Last, because its heading applies to all options after it.
     #[command(flatten)]
     pub(crate) clean: CleanArgs,
 }
@@ -90,28 +102,28 @@ pub(crate) struct IngestArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cleaning")]
 pub(crate) struct CleanArgs {
-    /// Make consecutive turns of a speaker one turn
+    /// Merge consecutive turns of the same speaker
     #[arg(long)]
     pub(crate) merge_turns: bool,
-    /// Leave out dialogues with fewer turns
+    /// Skip dialogues with fewer than N turns
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) min_turns: usize,
-    /// Bring texts into a Unicode normal form
+    /// Normalize texts to a Unicode normalization form
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) normalize: Option<FormArg>,
-    /// Leave out dialogues with the same turns as another
+    /// Skip dialogues with the same turns as an earlier one
     #[arg(long)]
     pub(crate) dedupe: bool,
-    /// Replace e-mail addresses, phone numbers and card numbers by placeholders
+    /// Replace email addresses, phone numbers and card numbers with placeholders
     #[arg(long)]
     pub(crate) redact: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum FormArg {
-    /// Composed
+    /// Canonical composition
     Nfc,
-    /// Composed, and width and ligatures unified
+    /// Compatibility composition: also unifies character widths and ligatures
     Nfkc,
 }
 
@@ -126,24 +138,27 @@ impl From<FormArg> for Form {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CorpusCommand {
-    /// Count what files, or an index, hold
+    /// Show statistics of files or of an index
     Stats {
-        /// Files and folders; without any, the index is counted
+        /// Files and folders [default: the index given by -i]
+        #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show dialogues of an index
+    /// Print dialogues of an index
     Show {
-        /// Dialogue ids, or utterance ids (DIALOGUE#TURN)
-        #[arg(required = true)]
+        /// IDs of dialogues or utterances (DIALOGUE#TURN)
+        #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Write the dialogues of an index
+    /// Export the dialogues of an index
+    ///
+    /// Example: turnwise corpus export -i chats --to csv -o chats.csv.gz
     Export(WriteArgs),
-    /// Turn files of any format into another, without an index
+    /// Convert files from one format to another, without an index
     Convert {
-        /// Files and folders; `-` is standard input
+        /// Files and folders to read; `-` is standard input
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
@@ -153,47 +168,52 @@ pub(crate) enum CorpusCommand {
         #[command(flatten)]
         clean: CleanArgs,
     },
-    /// Split files, or an index, into parts by a seeded draw on each dialogue's id
+    /// Split files or an index into random parts, such as train, dev and test
+    ///
+    /// The part of a dialogue depends only on its ID and on --seed.
     Split {
-        /// Files and folders; without any, the index is split
+        /// Files and folders [default: the index given by -i]
+        #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         read: ReadArgs,
-        /// The parts and their shares
-        #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parsed::<Parts>)]
+        /// Names of the parts and their shares
+        #[arg(long, default_value = "train=0.8,dev=0.1,test=0.1", value_name = "NAME=SHARE,…", value_parser = parse_value::<Parts>)]
         parts: Parts,
-        /// The folder for one JSONL file a part
+        /// Output folder; each part becomes one JSONL file
         #[arg(short, long, value_name = "FOLDER")]
         output: PathBuf,
     },
-    /// Print the JSON Schema of turnwise's own format
+    /// Print the JSON Schema of turnwise's JSONL format
     Schema,
-    /// List the formats that can be read
+    /// List the supported input formats
     Formats,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WriteArgs {
-    /// The file; `-` is standard output
+    /// Output file; `-` is standard output
+    ///
+    /// Files that end in .gz or .zst are compressed.
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// The format to write
+    /// Output format
     #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
     pub(crate) to: TargetArg,
-    /// Only dialogues that fit, such as 'domain=banking and turns>=6'
-    #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+    /// Only dialogues that match a filter, such as 'domain=banking and turns>=6'
+    #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum TargetArg {
-    /// turnwise's own: one dialogue a line
+    /// turnwise's own format: one dialogue per line
     Jsonl,
-    /// One turn a row
+    /// One turn per row
     Csv,
-    /// Chat-completion messages, one dialogue a line
+    /// Chat-completion messages, one dialogue per line
     Messages,
-    /// Speaker: text
+    /// Plain text, one `Speaker: text` line per turn
     Transcript,
 }
 
@@ -209,8 +229,8 @@ impl From<TargetArg> for Target {
 }
 
 impl CorpusCommand {
-    /// Whether it is for an index, or for what stands in its place.
-    pub(super) fn heeds_engine(&self) -> bool {
+    /// Whether the command reads an index, or the collection given by `--engine`.
+    pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),
             CorpusCommand::Show { .. } | CorpusCommand::Export(_) => true,

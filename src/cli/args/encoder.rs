@@ -1,8 +1,8 @@
-//! Which encoder, and how it is to run.
+//! Arguments that select and configure the encoder.
 
 use clap::{Args, ValueEnum};
 
-use super::parsed;
+use super::parse_value;
 use crate::cli::encoders::Given;
 use turnwise_encoder::{
     DeviceChoice, DialogueMode, DialoguePooling, Precision,
@@ -10,17 +10,22 @@ use turnwise_encoder::{
     transformer::{Layers, Settings, Tokens},
 };
 
-/// What a transformer is to do otherwise than its files say.
+/// Options that override the configuration files of a transformer.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct TokenArgs {
-    /// How the tokens of a text become one vector, instead of the model's way
+    /// How to pool the token vectors of a text [default: set by the model]
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) token_pooling: Option<TokenPoolingArg>,
-    /// Which layers are pooled: last, a number (0 is the embeddings), or first-last=0.4,0.6
-    #[arg(long, value_name = "LAYERS", value_parser = parsed::<Layers>)]
+    /// Layers to pool: last, a number, or first-last [default: last]
+    ///
+    /// Layer 0 is the embeddings. `first-last` averages the first and the last layer; `first-last=0.4,0.6` gives them
+    /// weights.
+    #[arg(long, value_name = "LAYERS", value_parser = parse_value::<Layers>)]
     pub(crate) layers: Option<Layers>,
-    /// Tokens a text or a window of a dialogue may have
+    /// Maximum number of tokens of a text, or of a window of a dialogue [default: set by the model]
+    ///
+    /// Longer texts are truncated. Longer dialogues are encoded in several windows.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
 }
@@ -37,17 +42,17 @@ impl TokenArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TokenPoolingArg {
-    /// The first token
+    /// First token
     Cls,
-    /// The mean of all
+    /// Mean of all tokens
     Mean,
-    /// The greatest of each column
+    /// Maximum of each dimension
     Max,
-    /// The sum over the root of their number
+    /// Sum of all tokens, divided by the square root of their number
     MeanSqrtLen,
-    /// The mean, later ones weighing more
+    /// Mean of all tokens, with higher weights for later tokens
     WeightedMean,
-    /// The last token
+    /// Last token
     LastToken,
 }
 
@@ -67,22 +72,25 @@ impl From<TokenPoolingArg> for PoolingMode {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct EncoderArgs {
-    /// The model: a folder, or a name
+    /// Model: a name or a folder
+    ///
+    /// A name from `turnwise model list`, org/name, org/name@revision, or the name of an imported model. A folder
+    /// is written with a slash. Download models with `turnwise model pull`.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// In which numbers it computes
+    /// Numeric precision
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
     pub(crate) precision: PrecisionArg,
-    /// Where it computes: auto, cpu, cuda, cuda:1, metal
-    #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parsed::<DeviceChoice>)]
+    /// Device to run on: auto, cpu, cuda, cuda:1, metal
+    #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parse_value::<DeviceChoice>)]
     pub(crate) device: DeviceChoice,
-    /// One of the model's prompts, put in front of every text
+    /// Name of one of the model's prompts, added before every text
     #[arg(long, value_name = "NAME")]
     pub(crate) prompt: Option<String>,
-    /// What a dialogue is to the encoder
+    /// How to encode a dialogue [default: sequence]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) dialogue_mode: Option<DialogueModeArg>,
-    /// How the parts of a dialogue become one vector
+    /// How to pool the parts of a dialogue into one vector [default: mean]
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) pooling: Option<PoolingArg>,
 }
@@ -96,12 +104,12 @@ impl EncoderArgs {
         }
     }
 
-    /// How a transformer is to run.
+    /// Settings of a transformer.
     pub(crate) fn settings(&self, precision: Option<Precision>, tokens: Tokens) -> Settings {
         Settings { device: self.device, precision, tokens, ..Settings::default() }
     }
 
-    /// `None` is the encoder's own choice.
+    /// Requested precision; `None` lets the encoder choose.
     pub(crate) fn precision(&self) -> Option<Precision> {
         match self.precision {
             PrecisionArg::Auto => None,
@@ -116,7 +124,7 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// The fastest that was measured to find as well: int8 for the default model, else 16 bits
+    /// Fastest precision with no measurable loss of search quality: int8 for the default model, else 16 bits
     #[default]
     Auto,
     /// 32-bit floating point
@@ -133,9 +141,9 @@ pub(crate) enum PrecisionArg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DialogueModeArg {
-    /// One sequence; windows of whole turns where it is longer than the model takes
+    /// One sequence; a dialogue that is too long for the model is split into windows of whole turns
     Sequence,
-    /// The mean of the vectors of its utterances
+    /// Mean of the vectors of its utterances
     Utterances,
 }
 
@@ -150,13 +158,13 @@ impl From<DialogueModeArg> for DialogueMode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoolingArg {
-    /// The mean of all
+    /// Mean of all parts
     Mean,
-    /// The sum, over the speakers, of the mean of each one's parts
+    /// Sum over the speakers of the mean of each speaker's parts (dial2vec)
     Interlocutors,
-    /// The mean of the parts of whoever speaks first
+    /// Mean of the parts of the first speaker
     FirstSpeaker,
-    /// The mean of the parts of all others
+    /// Mean of the parts of all other speakers
     OtherSpeakers,
 }
 

@@ -1,16 +1,19 @@
-//! Moving between an index on this machine and a Milvus.
+//! Arguments of `turnwise migrate`.
 
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Where to: milvus://host:19530/chats, or, with --engine, an index that does not exist yet (NAME or PATH)
+    /// Destination: a Milvus address, or with --engine a new index
+    ///
+    /// A Milvus address looks like milvus://localhost:19530/chats. With --engine, the destination is the name or
+    /// path of an index that does not exist yet.
     #[arg(long, value_name = "ADDRESS|INDEX")]
     pub(crate) to: String,
-    /// Put it in the place of what the address stands for, in one step once it is complete
+    /// Replace the existing collection, in one step when the copy is complete
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Compare the answers to so many searches
+    /// Number of sample searches to compare on both sides
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) samples: usize,
 }

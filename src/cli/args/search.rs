@@ -1,10 +1,10 @@
-//! Searching, and what it searches in.
+//! Arguments of `turnwise search`, `similar`, `analyze` and `index`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::parsed;
+use super::parse_value;
 use turnwise_corpus::filter::Filter;
 use turnwise_index::dense::Builder;
 use turnwise_search::{By, Fusion, Group, Method, Mode, Of, Rerank, SearchRequest};
@@ -15,29 +15,42 @@ use turnwise_text::Analyzer;
 pub(crate) struct SearchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SearchCommand>,
-    /// What to look for: words, or a sentence that is like what you mean
+    /// Query: keywords, or a sentence with a similar meaning
+    ///
+    /// A query is plain text; punctuation has no special meaning unless --syntax is given.
     #[arg(required_unless_present_any = ["context", "turns", "queries"])]
     pub(crate) query: Option<String>,
-    /// What was said before the query: a file with one dialogue, or with a turn a line (- is standard input); without
-    /// QUERY its last turn is the query
+    /// File with the turns before the query; `-` is standard input
+    ///
+    /// The file contains one dialogue in any format that `ingest` reads, or one turn per line. Without QUERY, the
+    /// last turn is the query.
     #[arg(long, value_name = "FILE", conflicts_with = "turns")]
     pub(crate) context: Option<PathBuf>,
-    /// A turn that was said before the query, in order; without QUERY the last one is the query
+    /// Turn before the query; repeat for several turns, in order
+    ///
+    /// Without QUERY, the last turn is the query.
+    ///
+    /// Example: turnwise search -i chats --turn "I sent it back" "where is my refund"
     #[arg(long = "turn", value_name = "TEXT")]
     pub(crate) turns: Vec<String>,
-    /// How much less each turn of the context counts than the one after it
+    /// Weight of a context turn relative to the turn after it
+    ///
+    /// With the default of 0.5, each turn counts half as much as the next one. The weights apply to dense search.
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
-    /// What is found
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    /// What to search for
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: SearchOf,
-    /// Read the query as an expression (below), not as words
+    /// Parse the query as an expression (see the syntax below)
     #[arg(long)]
     pub(crate) syntax: bool,
-    /// Answer every line of a file: a query, or a request as JSON; the options given here are those of all
+    /// File of queries to answer, one per line
+    ///
+    /// A line is a query or a request in JSON. The command-line options apply to every line that does not set its
+    /// own. The results are JSON lines.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
     pub(crate) queries: Option<PathBuf>,
-    /// Print a TREC run under this name instead of JSON lines (with --queries)
+    /// With --queries: print a TREC run with this name instead of JSON lines
     #[arg(long, value_name = "NAME", requires = "queries")]
     pub(crate) run: Option<String>,
     #[command(flatten)]
@@ -46,88 +59,106 @@ pub(crate) struct SearchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SearchCommand {
-    /// Find the weights that rank best what is known to be relevant (to look for the word, write `search -- tune`)
+    /// Tune the fusion weights on queries with known relevant results
+    ///
+    /// To search for the word itself, use `turnwise search -- tune`.
     Tune(TuneArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// A file of lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
-    #[arg(required_unless_present = "forget")]
+    /// JSON lines like {"query": "where is my refund", "relevant": ["billing-001#3"]}
+    #[arg(value_name = "FILE", required_unless_present = "forget")]
     pub(crate) labelled: Option<PathBuf>,
-    /// Let searches of this index rank like the best of those tried, unless they say otherwise
+    /// Save the best weights as the default of the index
+    ///
+    /// They are saved only if they also beat the current default on queries that were not used to choose them.
     #[arg(long)]
     pub(crate) save: bool,
-    /// Forget what --save has kept
+    /// Remove the weights that --save has stored
     #[arg(long, conflicts_with_all = ["save", "labelled"])]
     pub(crate) forget: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SimilarArgs {
-    /// The id of an utterance (billing-001#3) or of a dialogue (billing-001)
+    /// ID of an utterance (billing-001#3) or of a dialogue (billing-001)
     #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
     pub(crate) id: Option<String>,
-    /// A file with one dialogue, in any format that can be read (- is standard input)
+    /// File with one dialogue, in any format that `ingest` reads; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) dialogue: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) how: HowArgs,
 }
 
-/// What all ways of searching have in common.
+/// Options common to all kinds of search.
 #[derive(Debug, Args)]
 pub(crate) struct HowArgs {
-    /// By what it is found; by both where there are vectors, if not given
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Search mode [default: hybrid when the index has vectors, else bm25]
+    #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<SearchMode>,
-    /// How many hits
+    /// Maximum number of hits
     #[arg(short, default_value_t = 10, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) k: usize,
-    /// Leave out so many hits before the first
+    /// Number of hits to skip
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     pub(crate) offset: usize,
-    /// Only what fits, such as 'role=user and domain=billing and time>=2026-01-01'
-    #[arg(long, value_name = "EXPRESSION", value_parser = parsed::<Filter>)]
+    /// Filter hits, such as 'role=user and domain=billing and time>=2026-01-01'
+    ///
+    /// `turnwise search --help` describes the syntax at its end.
+    #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// At most one hit for each dialogue
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Group the hits, so that each dialogue appears at most once
+    #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<GroupBy>,
-    /// Show so many turns before and after each hit
+    /// Number of turns to show before and after each hit
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) window: usize,
-    /// Only hits with at least this score
+    /// Minimum score of a hit
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     pub(crate) min_score: Option<f32>,
-    /// Only hits that are nearer to the query than so many percent of random pairs are to each other
+    /// Minimum similarity percentile of a hit, from 0 to 100
+    ///
+    /// The percentile is the share of random pairs in the corpus that are less similar to each other than the hit
+    /// is to the query. Needs vectors.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_percentile: Option<f64>,
-    /// Look at all vectors, whatever it takes
+    /// Score all vectors instead of using the approximate graph
+    ///
+    /// Slower, but never misses a nearest neighbor.
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Tell of each hit how it came to its place
+    /// Show how the score of each hit was computed
     #[arg(long)]
     pub(crate) explain: bool,
-    /// How the list by meaning and the list by words become one: weighted, if neither this nor the next three are given and
-    /// `search tune --save` has kept nothing else
-    #[arg(long, value_enum, value_name = "HOW", help_heading = "Fusion and ranking")]
+    /// How to combine the dense and BM25 scores [default: weighted]
+    ///
+    /// Weights saved with `search tune --save` change the default. They are ignored if this option, --rrf-k,
+    /// --dense-weight or --bm25-weight is given.
+    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) fusion: Option<FusionBy>,
-    /// For reciprocal ranks: how little the first places stand out (60)
+    /// Constant k of reciprocal rank fusion [default: 60]
+    ///
+    /// The score is the sum of weight / (k + rank) over both lists. A larger k reduces the advantage of the top
+    /// ranks.
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) rrf_k: Option<f32>,
-    /// What the list by meaning weighs (1)
+    /// Weight of the dense results [default: 1]
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) dense_weight: Option<f32>,
-    /// What the list by words weighs (0.3)
+    /// Weight of the BM25 results [default: 0.3]
+    ///
+    /// Use a higher value, such as 1, for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, help_heading = "Fusion and ranking")]
     pub(crate) bm25_weight: Option<f32>,
-    /// How many of each list are looked at, at least
+    /// Minimum number of candidates from each list
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Fusion and ranking")]
     pub(crate) candidates: usize,
-    /// Bring the best into another order
-    #[arg(long, value_enum, value_name = "BY", help_heading = "Fusion and ranking")]
+    /// Rerank the top hits
+    #[arg(long, value_enum, value_name = "METHOD", help_heading = "Fusion and ranking")]
     pub(crate) rerank: Option<RerankBy>,
-    /// How many of the best
+    /// Number of top hits to rerank
     #[arg(
         long,
         default_value_t = 50,
@@ -142,73 +173,72 @@ const SYNTAX: &str = "\
 A filter compares fields (id, corpus, title, language, domain, intent, role, speaker, text, time, turns, turn, length, \
 meta.KEY) with = != < <= > >= or ~ (contains), joined by and, or, not and parentheses.
 
-With --syntax: +word must be there, -word must not, \"several words\" in this order, \"some words\"~2 with up to two \
-between, word^2 counts twice, AND, OR, NOT and parentheses, dialogue:ID, turn:[1 TO 3]. What cannot be understood is \
-left out with a warning. Without --syntax no sign has a meaning.";
+With --syntax: +word is required, -word is excluded, \"several words\" is a phrase, \"some words\"~2 allows up to two \
+words in between, word^2 doubles the weight, AND, OR, NOT and parentheses combine, dialogue:ID and turn:[1 TO 3] limit the \
+search. Parts that cannot be parsed are ignored with a warning.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMode {
-    /// By both, fused
+    /// Dense and BM25 search, combined
     Hybrid,
-    /// By its meaning: the vectors nearest to its vector (`encode` makes them)
+    /// By meaning: nearest vectors (`turnwise encode` computes them)
     Dense,
-    /// By its words
+    /// By keywords: BM25
     Bm25,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GroupBy {
-    /// Each dialogue once, with its best turn
+    /// One hit per dialogue, its best turn
     Dialogue,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FusionBy {
-    /// The cosine and the BM25 score, brought to 0…1, weighted and summed
+    /// Weighted sum of the cosine similarity and the BM25 score, scaled to 0…1
     Weighted,
-    /// Reciprocal ranks
+    /// Reciprocal rank fusion
     Rrf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RerankBy {
-    /// The cosine of the vectors themselves
+    /// Exact cosine similarity of the vectors
     Exact,
-    /// For each token of the query the nearest one of the hit, in the mean
+    /// MaxSim: mean over the query tokens of the similarity to the nearest token of the hit
     Maxsim,
-    /// DialogueCSE's matching-guided embedding: the hit as a response to the context and the query
+    /// DialogueCSE's matching-guided embedding, with the hit as a response to the context and the query
     Matching,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("nothing would be found; 1 is the least".to_owned()),
+        Ok(0) | Err(_) => Err("must be a positive integer".to_owned()),
         Ok(n) => Ok(n),
-        Err(_) => Err("it is no number from 1 on".to_owned()),
     }
 }
 
 impl HowArgs {
-    /// The fusion, if anything is said of it; of what is not said it has what suits most, whatever the index was tuned to.
+    /// Fusion settings, if any of them was given. The others have the built-in defaults, not those saved by tuning.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
         if self.fusion.is_none() && numbers == [None; 3] {
             return None;
         }
-        let unsaid = Fusion::default();
+        let default = Fusion::default();
         Some(Fusion {
             method: match self.fusion {
                 Some(FusionBy::Rrf) => Method::Rrf,
                 Some(FusionBy::Weighted) => Method::Weighted,
-                None => unsaid.method,
+                None => default.method,
             },
-            k: self.rrf_k.unwrap_or(unsaid.k),
-            dense: self.dense_weight.unwrap_or(unsaid.dense),
-            bm25: self.bm25_weight.unwrap_or(unsaid.bm25),
+            k: self.rrf_k.unwrap_or(default.k),
+            dense: self.dense_weight.unwrap_or(default.dense),
+            bm25: self.bm25_weight.unwrap_or(default.bm25),
         })
     }
 
-    /// The request for what these are the options of.
+    /// Search request with these options and no query.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
             mode: self.mode.map(|mode| match mode {
@@ -251,9 +281,9 @@ impl From<SearchOf> for Of {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GraphBuilder {
-    /// Ours
+    /// turnwise's own implementation
     Native,
-    /// The crate hnsw_rs
+    /// The hnsw_rs crate
     #[value(name = "hnsw_rs")]
     HnswRs,
 }
@@ -271,43 +301,45 @@ impl From<GraphBuilder> for Builder {
 pub(crate) enum SearchOf {
     /// Single turns
     Utterances,
-    /// Dialogues as a whole, each with the turn that fits best
+    /// Whole dialogues, each with its best matching turn
     Dialogues,
 }
 
-fn analyzers() -> String {
+fn analyzer_help() -> String {
     format!("ANALYZER is {}.", Analyzer::names())
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = analyzers())]
+#[command(after_help = analyzer_help())]
 pub(crate) struct AnalyzeArgs {
-    /// The text; `-` is standard input
+    /// Text to analyze; `-` is standard input
     pub(crate) text: String,
-    /// The analyzer, such as mixed-1 or mixed-1+stem-en; that of the index if not given
-    #[arg(long, value_name = "ANALYZER", value_parser = parsed::<Analyzer>)]
+    /// Analyzer, such as mixed-1 or mixed-1+stem-en [default: the analyzer of the index]
+    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
     pub(crate) analyzer: Option<Analyzer>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Take in what came since the last time, or build it anew if it is lost
+    /// Update the search indexes with new and changed records
+    ///
+    /// Builds a search index that is missing or damaged from scratch.
     Build(IndexBuildArgs),
-    /// Drop what was deleted or replaced from the bytes of the index
+    /// Erase deleted and replaced records from disk
     Compact,
-    /// Make the search indexes anew, whatever state they are in
+    /// Rebuild the search indexes from scratch
     Rebuild(IndexBuildArgs),
-    /// Show the parts of the index: their size, what made them, what is behind
+    /// Show the parts of an index: size, settings, and parts that are out of date
     Info,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = analyzers())]
+#[command(after_help = analyzer_help())]
 pub(crate) struct IndexBuildArgs {
-    /// What builds the graphs over the vectors, if there are vectors
+    /// Graph implementation, if the index has vectors
     #[arg(long, value_enum, value_name = "BUILDER", default_value = "native")]
     pub(crate) graph: GraphBuilder,
-    /// Build it with this analyzer, such as mixed-1+stem-en; it keeps the one it has if not given
-    #[arg(long, value_name = "ANALYZER", value_parser = parsed::<Analyzer>)]
+    /// Analyzer, such as mixed-1+stem-en [default: keep the current analyzer]
+    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
     pub(crate) analyzer: Option<Analyzer>,
 }

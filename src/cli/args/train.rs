@@ -1,10 +1,10 @@
-//! Training.
+//! Arguments of `turnwise train`.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{ReadArgs, parsed};
+use super::{ReadArgs, parse_value};
 use turnwise_core::error::Error;
 use turnwise_encoder::DeviceChoice;
 use turnwise_train::{
@@ -24,106 +24,127 @@ pub(crate) struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
-    /// Train once for each of several values of a setting, and put side by side what comes of them
+    /// Train with several values of a setting and compare the results
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
-    /// List the recipes that come with turnwise, what they begin with, and whether their data are here
+    /// List the included recipes, their base models, and whether their data is available
     List(ListArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// The folder that their paths are below
+    /// Folder that the recipes' paths are relative to
     #[arg(long, value_name = "FOLDER", default_value = "data")]
     pub(crate) data: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// A setting as recipe.toml has it, and its values, such as temperature=0.05,0.1; every combination of more than one
-    #[arg(long, value_name = "SETTING=VALUE,…", required = true, value_parser = varied)]
+    /// Setting and values, such as temperature=0.05,0.1; repeatable
+    ///
+    /// SETTING is a key of recipe.toml. With several settings, every combination of values is trained.
+    #[arg(long, value_name = "SETTING=VALUE,…", required = true, value_parser = parse_variation)]
     pub(crate) vary: Vec<(String, Vec<String>)>,
     #[command(flatten)]
     pub(crate) run: TrainRunArgs,
 }
 
-/// A setting and its values.
-fn varied(text: &str) -> Result<(String, Vec<String>), String> {
-    let written = "it is written SETTING=VALUE,VALUE, such as negatives=1,4,9";
-    let (name, values) = text.split_once('=').ok_or(written)?;
+/// Parses a setting and its values.
+fn parse_variation(text: &str) -> Result<(String, Vec<String>), String> {
+    let expected = "expected SETTING=VALUE,VALUE, such as negatives=1,4,9";
+    let (name, values) = text.split_once('=').ok_or(expected)?;
     let values: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
     match values.iter().any(String::is_empty) {
-        true => Err(written.to_owned()),
+        true => Err(expected.to_owned()),
         false => Ok((name.trim().to_owned(), values)),
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainRunArgs {
-    /// auto (for dialogues), surroundings (for utterances, without steps), places (for what utterances do), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m, words, relevance, joint; or a recipe: a file (.toml), such as another run's recipe.toml, or one that comes with turnwise, such as dialoguecse-ecd
+    /// Training objective, or recipe (a .toml file or an included recipe)
+    ///
+    /// Objectives: auto (for dialogues), surroundings (for utterances; a closed-form layer, no training steps),
+    /// places (for dialogue acts of utterances), responses, dialoguecse, dial2vec, simcse, siamese-s, siamese-m,
+    /// words (masked language model), relevance, joint.
+    ///
+    /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
+    /// dialoguecse-ecd (see `turnwise train list`).
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     what: Option<String>,
-    /// The dialogues: the name or folder of an index, or files and folders (walked)
+    /// Training dialogues: the name or folder of an index, or files and folders
+    ///
+    /// Several paths are several corpora. Folders are read recursively.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
-    /// The folder that a recipe's paths are below [default: data, for a recipe that comes with turnwise]
+    /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
-    /// The model that training begins with: a folder, or a name
+    /// Model to start from: a name or a folder [default: all-MiniLM-L6-v2]
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// The folder of the run
+    /// Output folder of the run
+    ///
+    /// It holds the settings (recipe.toml), metrics, checkpoints, and at the end the model in model/.
     #[arg(short, long, value_name = "FOLDER", required = true)]
     output: Option<PathBuf>,
-    /// Go on with a run that was stopped: the same command, and the folder that it wrote
+    /// Resume an interrupted run
+    ///
+    /// Repeat the original command, with the same output folder, and add --resume.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Train with several seeds, a folder each: 3 (from --seed on) or 1..5
-    #[arg(long, value_name = "N|A..B", value_parser = parsed::<Seeds>)]
+    /// Train with several seeds, each in its own folder
+    ///
+    /// A number of seeds, such as 3 (starting at --seed), or the first and the last seed, such as 1..5.
+    #[arg(long, value_name = "N|A..B", value_parser = parse_value::<Seeds>)]
     pub(crate) seeds: Option<Seeds>,
-    /// Settings that go together: small is less of all, for a large model on two cores
+    /// Predefined settings
+    ///
+    /// `small` reduces the cost of training a large model on two cores.
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
-    /// Where it computes: auto, cpu, cuda, cuda:1, metal
-    #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parsed::<DeviceChoice>)]
+    /// Device to run on: auto, cpu, cuda, cuda:1, metal
+    #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parse_value::<DeviceChoice>)]
     device: DeviceChoice,
-    /// Compute on several at the same time, such as cuda:0,cuda:1; each takes a share of every step
-    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parsed::<DeviceChoice>, conflicts_with = "device")]
+    /// Devices to train on in parallel, such as cuda:0,cuda:1; each takes a share of every step
+    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", value_parser = parse_value::<DeviceChoice>, conflicts_with = "device")]
     devices: Vec<DeviceChoice>,
-    /// Hold the dialogues in memory, not in files without a name on the disk of the run's folder; what is learned is the same
+    /// Keep the dialogues in memory instead of in temporary files
+    ///
+    /// The temporary files are on the disk of the output folder. The trained model is identical either way.
     #[arg(long)]
     pub(crate) in_memory: bool,
     #[command(flatten)]
-    pub(crate) run: RunningArgs,
+    pub(crate) run: OptimizationArgs,
     #[command(flatten)]
-    pub(crate) looking: LookingArgs,
+    pub(crate) looking: EvaluationArgs,
     #[command(flatten)]
-    pub(crate) goal: GoalArgs,
+    pub(crate) goal: ObjectiveArgs,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
 
 impl TrainRunArgs {
-    /// Where it computes, and which others take a share. A GPU has room for one.
+    /// Main device and the additional devices. A GPU cannot be listed twice.
     pub(crate) fn devices(&self) -> Result<(DeviceChoice, &[DeviceChoice]), Error> {
         for (n, device) in self.devices.iter().enumerate() {
             if *device != DeviceChoice::Cpu && self.devices[..n].contains(device) {
-                return Err(Error::input(format!("{device} stands twice in --devices"))
-                    .with_hint("each device takes one share of a step"));
+                return Err(Error::input(format!("{device} is listed twice in --devices"))
+                    .with_hint("list each device once"));
             }
         }
         let split = self.devices.split_first();
         Ok(split.map_or((self.device, &[]), |(first, others)| (*first, others)))
     }
 
-    // Both are always there, but where a subcommand has its own.
+    // clap requires both, unless there is a subcommand, which has its own arguments.
 
-    /// An objective, or the file of a recipe.
+    /// Objective or recipe.
     pub(crate) fn what(&self) -> &str {
         self.what.as_deref().unwrap_or_default()
     }
 
-    /// The folder of the run.
+    /// Output folder of the run.
     pub(crate) fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
@@ -131,122 +152,150 @@ impl TrainRunArgs {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
-pub(crate) struct RunningArgs {
-    /// Steps
+pub(crate) struct OptimizationArgs {
+    /// Number of training steps [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
-    /// Examples a step
+    /// Batch size: examples per step [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<usize>,
-    /// Parts that a step is computed in: less memory, the same step
+    /// Number of micro-batches per step [default: 1]
+    ///
+    /// More parts need less memory. The resulting step is the same.
     #[arg(long, value_name = "N")]
     pub(crate) parts: Option<usize>,
-    /// The learning rate
+    /// Learning rate [default: set by the objective]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) learning_rate: Option<f64>,
-    /// How it goes after the warm-up: constant, linear or cosine
-    #[arg(long, value_name = "SHAPE", value_parser = parsed::<Shape>)]
+    /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
+    #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
     pub(crate) schedule: Option<Shape>,
-    /// Steps in which it grows from 0
+    /// Number of warm-up steps, in which the learning rate grows from 0 [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) warm_up: Option<u64>,
-    /// What weights lose in a step, times the learning rate
+    /// Weight decay, multiplied by the learning rate as in AdamW [default: 0.01]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) weight_decay: Option<f64>,
-    /// Make gradients that are longer as long as this; 0: never
-    #[arg(long, value_name = "LENGTH", allow_negative_numbers = true)]
+    /// Clip the gradient norm to this value; 0 disables clipping [default: 1]
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
     pub(crate) clip: Option<f64>,
-    /// How much of hidden states and attention is dropped
-    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
+    /// Dropout probability of hidden states and attention [default: 0.1]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub(crate) dropout: Option<f64>,
-    /// Layers that stay as they are, from below; with one, the embeddings stay, too
+    /// Number of layers to freeze, counted from the input [default: half of them for most objectives]
+    ///
+    /// If at least one layer is frozen, the embeddings are frozen, too.
     #[arg(long, value_name = "N")]
     pub(crate) frozen_layers: Option<usize>,
-    /// Steps between checkpoints
+    /// Number of steps between checkpoints [default: 20]
     #[arg(long, value_name = "N")]
     pub(crate) checkpoint_every: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Evaluation")]
-pub(crate) struct LookingArgs {
-    /// Measure it while it learns: dialogues:PATH, sr:FILE, dsts:FILE or response:FILE; more with more --dev
-    #[arg(long, value_name = "TASK:PATH", value_parser = parsed::<DevTask>)]
+pub(crate) struct EvaluationArgs {
+    /// Labeled task to evaluate on during training; repeatable
+    ///
+    /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE, in the formats of `turnwise bench`.
+    #[arg(long, value_name = "TASK:PATH", value_parser = parse_value::<DevTask>)]
     pub(crate) dev: Vec<DevTask>,
-    /// Steps between evaluations; 0: none [default: a fifth of the steps]
+    /// Number of steps between evaluations; 0 disables them [default: a fifth of the steps]
     #[arg(long, value_name = "N")]
     pub(crate) evaluate_every: Option<u64>,
-    /// Keep so many dialogues aside, at most a tenth: they are not trained on, and tell without labels what is gained
-    /// [default: 400 where there is no --dev, else 0]
+    /// Number of dialogues to hold out, at most a tenth of all [default: 400 without --dev, else 0]
+    ///
+    /// Held-out dialogues are not trained on. They measure the progress without labels.
     #[arg(long, value_name = "N")]
     pub(crate) aside: Option<usize>,
-    /// By what the step is chosen whose model is kept: label-free (by the dialogues kept aside, else where neighbours
-    /// agree most with words), dev or last [default: label-free]
-    #[arg(long, value_name = "HOW", value_parser = parsed::<Selection>)]
+    /// How to select the best step: label-free, dev or last [default: label-free; places: last]
+    ///
+    /// label-free uses the held-out dialogues. Without them, it selects the step whose nearest neighbors agree most
+    /// with BM25. dev uses the labels of the --dev tasks. last selects the last step.
+    #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
     pub(crate) select: Option<Selection>,
-    /// Evaluations without a gain after which it ends; 0: never [default: 3]
+    /// Stop after N evaluations without improvement; 0 disables early stopping [default: 3]
     #[arg(long, value_name = "N")]
     pub(crate) patience: Option<usize>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective")]
-pub(crate) struct GoalArgs {
-    /// What is trained for beside it, and what its loss counts, such as keep=1,responses=0.5; keep=0 takes away what is there unasked
-    #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = weighed)]
+pub(crate) struct ObjectiveArgs {
+    /// Additional objectives and the weights of their losses, such as keep=1,responses=0.5
+    ///
+    /// `keep` keeps the vectors of utterances close to those of the start model. This option replaces the defaults:
+    /// keep=40 for auto, and neighbours=1,dial2vec=0.1,keep=1 for joint. Use keep=0 to train without additional
+    /// objectives.
+    #[arg(long, value_name = "OBJECTIVE=WEIGHT,…", value_delimiter = ',', value_parser = parse_weighted_objective)]
     pub(crate) beside: Vec<(ObjectiveName, f64)>,
-    /// Tokens an utterance (of a dialogue: a dialogue) may have
+    /// Maximum number of tokens of a training sequence [default: set by the objective]
+    ///
+    /// A sequence is an utterance, or a whole dialogue with objectives for dialogues.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
-    /// τ: by how much likenesses are divided
+    /// Temperature τ of the softmax [default: set by the objective]
+    ///
+    /// Similarities are divided by this value.
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) temperature: Option<f64>,
-    /// Wrong ones beside the right one
+    /// dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
-    /// dialoguecse, joint: so many of the wrong ones are near the right one, by vectors or words, and yet not too near
+    /// dialoguecse, joint: number of hard negatives among the negatives [default: joint: 2, else 0]
+    ///
+    /// Hard negatives are near the right response by vectors or by BM25. Candidates that are too similar to it are
+    /// excluded.
     #[arg(long, value_name = "N")]
     pub(crate) hard_negatives: Option<usize>,
-    /// dialoguecse: turns around a response; responses: turns before it; surroundings: turns before and after an utterance
+    /// Number of context turns [default: set by the objective]
+    ///
+    /// dialoguecse, joint: turns around a response. responses, siamese-s, siamese-m, relevance: turns before it.
+    /// surroundings: turns on each side of an utterance.
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
-    /// dialoguecse: how they become one: i1 (weighed) or i2 (their mean)
-    #[arg(long, value_name = "NAME", value_parser = parsed::<Aggregation>)]
+    /// dialoguecse, joint: how to combine the context turns: i1 (weighted mean) or i2 (mean) [default: i2]
+    #[arg(long, value_name = "NAME", value_parser = parse_value::<Aggregation>)]
     pub(crate) aggregation: Option<Aggregation>,
-    /// Put a layer behind what the steps leave, by what is said around each utterance, as surroundings does alone
+    /// Append the linear layer of `surroundings` to the trained model
+    ///
+    /// The layer is computed in closed form after the last step, from the turns around each utterance.
     #[arg(long)]
     pub(crate) layer: bool,
-    /// That layer: what counts what utterances tell of what is said around them, from 0 (nothing) to 1 (all) [default: 0.5]
+    /// surroundings, --layer: weight of the context, from 0 to 1 [default: 0.5]
+    ///
+    /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
+    /// an utterance predicts. Lower values are safer for texts about other topics.
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) strength: Option<f64>,
-    /// dial2vec: turns that are further apart do not match
+    /// dial2vec: maximum distance in turns of matching utterances [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<usize>,
-    /// dial2vec: as the paper has it, or as its code does
-    #[arg(long, value_name = "NAME", value_parser = parsed::<Profile>)]
+    /// dial2vec: follow the paper's text (paper) or its released code (code) [default: paper]
+    #[arg(long, value_name = "NAME", value_parser = parse_value::<Profile>)]
     pub(crate) profile: Option<Profile>,
-    /// Whether consecutive turns of one speaker become one
+    /// Whether to merge consecutive turns of the same speaker [default: true for dialoguecse and joint]
     #[arg(long, value_name = "BOOL")]
     pub(crate) merge_turns: Option<bool>,
-    /// Leave out dialogues with fewer turns
+    /// Skip dialogues with fewer than N turns [default: set by the objective]
     #[arg(long, value_name = "N")]
     pub(crate) min_turns: Option<usize>,
-    /// Learn from so many dialogues, drawn by the seed
+    /// Train on a random sample of N dialogues [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) dialogues: Option<usize>,
 }
 
-/// Seeds, one run each.
+/// Seeds of several runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seeds {
-    /// So many.
+    /// Number of consecutive seeds.
     Count(u64),
-    /// From one to another, both among them.
+    /// First and last seed, both included.
     Range(u64, u64),
 }
 
 impl Seeds {
-    /// The seeds, where counting begins with one.
+    /// Lists the seeds. A count starts at `first`.
     pub(crate) fn all(self, first: u64) -> Vec<u64> {
         match self {
             Seeds::Count(count) => (first..first.saturating_add(count)).collect(),
@@ -267,22 +316,23 @@ impl std::str::FromStr for Seeds {
         match seeds {
             Some(seeds @ Seeds::Count(1..=1_000)) => Ok(seeds),
             Some(seeds @ Seeds::Range(first, last)) if first <= last && last - first < 1_000 => Ok(seeds),
-            _ => Err(Error::input(format!("{text} are no seeds"))
-                .with_hint("a number from 1, or the first and the last, such as 1..5")),
+            _ => Err(Error::input(format!("`{text}` is not a valid list of seeds")).with_hint(
+                "give a number of seeds, such as 3, or a range, such as 1..5; at most 1,000 seeds",
+            )),
         }
     }
 }
 
-/// Settings that go together.
+/// Predefined combination of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
-    /// 100 steps, 5,000 dialogues, sequences of 128 tokens
+    /// 100 steps, 5,000 dialogues, at most 128 tokens
     Small,
 }
 
-/// An objective and what it counts.
-fn weighed(text: &str) -> Result<(ObjectiveName, f64), String> {
-    let (name, weight) = text.split_once('=').ok_or("it is written OBJECTIVE=WEIGHT, such as keep=1")?;
+/// Parses an objective and its weight.
+fn parse_weighted_objective(text: &str) -> Result<(ObjectiveName, f64), String> {
+    let (name, weight) = text.split_once('=').ok_or("expected OBJECTIVE=WEIGHT, such as keep=1")?;
     let weight = weight.parse().map_err(|_| format!("{weight} is not a number"))?;
     Ok((name.parse::<ObjectiveName>().map_err(|e| e.to_string())?, weight))
 }
@@ -290,16 +340,16 @@ fn weighed(text: &str) -> Result<(ObjectiveName, f64), String> {
 const SWEEP_HELP: &str = "\
 Examples:
   turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
-  turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labelled.jsonl -o runs/scale";
+  turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
 const TRAIN_HELP: &str = "\
-`auto` is the objective `neighbours`, which gains most on dialogues; several paths behind --corpus are several corpora,
-each with its own teacher. What is not given is what the objective's paper has, with half of the layers frozen. The
-model that is kept is that of the best step; docs/training.md tells it all.
+`auto` is the objective `neighbours`, which improves dialogue retrieval most. With several paths after --corpus, each
+path is a corpus with its own teacher. Defaults are those of the objective's paper. The model of the best step is saved.
+See docs/training.md for all objectives.
 
 Examples:
   turnwise train auto --corpus chats -o runs/chats
-  turnwise train auto --corpus chats --dev dialogues:labelled.jsonl --seeds 3 -o runs/three
+  turnwise train auto --corpus chats --dev dialogues:labeled.jsonl --seeds 3 -o runs/three
   turnwise train surroundings --corpus chats -o runs/turns
   turnwise train dialoguecse --corpus chats/ -o runs/chats
   turnwise train dial2vec --corpus demo -m all-MiniLM-L6-v2 --steps 500 -o runs/dialogues

@@ -1,35 +1,39 @@
-//! Making vectors: of files, and of an index.
+//! Arguments of `turnwise embed` and `turnwise encode`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parsed};
+use super::{EncoderArgs, ReadArgs, RejectArgs, TokenArgs, parse_value};
 use crate::cli::{embeddings, shards::Shards};
 
 #[derive(Debug, Args)]
 #[command(after_help = EMBED_FORMATS)]
 pub(crate) struct EmbedArgs {
-    /// Files and folders (walked); `-` is standard input; .gz and .zst are unpacked on the way
+    /// Files and folders to read; `-` is standard input
+    ///
+    /// Folders are read recursively. Files that end in .gz or .zst are decompressed.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// The file of vectors; `-` is standard output, as JSON lines
+    /// Output file; `-` writes JSON lines to standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The format of OUT; told by its ending if not given
+    /// Output format [default: from the file extension of OUT]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<VectorTarget>,
-    /// What becomes a vector
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "utterances")]
+    /// What to encode
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "utterances")]
     pub(crate) of: OneOf,
     #[command(flatten)]
     pub(crate) encoder: EncoderArgs,
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
-    /// Scale every vector to length 1
+    /// Normalize every vector to length 1
     #[arg(long)]
     pub(crate) normalize: bool,
-    /// Keep the first N numbers of every vector (for models that were trained so)
+    /// Truncate every vector to its first N dimensions
+    ///
+    /// For models trained for it (Matryoshka representation learning). Truncates before --normalize.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dim: Option<u32>,
     #[command(flatten)]
@@ -39,36 +43,38 @@ pub(crate) struct EmbedArgs {
 }
 
 const EMBED_FORMATS: &str = "\
-INPUT may hold one text a line (--from lines), JSON lines of {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
-(`corpus formats` lists them). Ids are the numbers of lines (FILE:LINE with several inputs), the ids of records, \
-DIALOGUE#TURN, or those of dialogues. OUT keeps the order: .npy with OUT.ids.txt beside it, .safetensors \
-(`embeddings`, and `ids` as UTF-8 with a line feed between), .jsonl ({\"id\", \"embedding\"}), .arrow (id, embedding).";
+INPUT is one text per line (--from lines), JSON lines with {\"id\", \"text\"} (--from texts-jsonl), or a corpus \
+(`turnwise corpus formats` lists the formats). The ID of a vector is the line number (FILE:LINE with several inputs), the ID \
+of the record, DIALOGUE#TURN, or the ID of the dialogue.
+
+OUT has the same order as the input: .npy, with the IDs in OUT.ids.txt; .safetensors, with the tensors `embeddings` and \
+`ids` (UTF-8, separated by line feeds); .jsonl, with {\"id\", \"embedding\"}; .arrow, with the columns `id` and `embedding`.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OneOf {
-    /// Every text, or every turn
+    /// Each text or turn
     Utterances,
-    /// Every dialogue as a whole
+    /// Each dialogue as a whole
     Dialogues,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AnyOf {
-    /// Every utterance
+    /// Each utterance
     Utterances,
-    /// Every dialogue as a whole
+    /// Each dialogue as a whole
     Dialogues,
-    /// Each of them
+    /// Utterances and dialogues
     Both,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VectorTarget {
-    /// NumPy, with the ids in a text file beside it
+    /// NumPy, with the IDs in a separate text file
     Npy,
-    /// The tensors `embeddings` and `ids`
+    /// Safetensors, with the tensors `embeddings` and `ids`
     Safetensors,
-    /// One object a line
+    /// JSON lines, one object per vector
     Jsonl,
     /// Arrow IPC
     Arrow,
@@ -88,13 +94,18 @@ impl From<VectorTarget> for embeddings::Target {
 #[derive(Debug, Default, Args)]
 #[command(after_help = SHARDS)]
 pub(crate) struct EncodeArgs {
-    /// With --shard: files and folders (walked), or the folder of an index; without any, the index that -i names. With --assemble and --engine: the files and folders that the shards were made of
+    /// Inputs of --shard, or of --assemble with --engine
+    ///
+    /// With --shard: files and folders, or the folder of an index [default: the index given by -i]. With --assemble
+    /// and --engine: the files and folders that the shards were made from.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// What gets vectors; what the index has already if not given, and both where it has none
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// What to encode [default: the same as before; both for an index without vectors]
+    #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) of: Option<AnyOf>,
-    /// Make all vectors anew with another model or other options; the old ones stay in use until that is done
+    /// Compute all vectors again, with a different model or different options
+    ///
+    /// The old vectors stay in use until the new ones are complete.
     #[arg(long)]
     pub(crate) replace: bool,
     #[command(flatten)]
@@ -107,36 +118,40 @@ pub(crate) struct EncodeArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Encoding in parts, by many processes.
+/// Options for encoding in shards, on several machines or processes.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Shards")]
 pub(crate) struct ShardArgs {
-    /// Encode this part of the dialogues into files: I of N, counted from 0; several are 3,7-9/100
-    #[arg(long, value_name = "I/N", value_parser = parsed::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
+    /// Encode shard I of N into files; I counts from 0
+    ///
+    /// Several shards are written like 3,7-9/100.
+    #[arg(long, value_name = "I/N", value_parser = parse_value::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
     pub(crate) shard: Option<Shards>,
-    /// Where shards are written: a folder, or s3://, gs://, az://
+    /// Destination of the shards: a folder or an s3://, gs:// or az:// URL
     #[arg(long, value_name = "PLACE", requires = "shard")]
     pub(crate) out: Option<String>,
-    /// The format of a shard
+    /// File format of a shard
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "arrow", requires = "shard")]
     pub(crate) to: ShardTarget,
-    /// Put the shards of this place into the index, once all are there; or, with --engine, the dialogues of INPUT and their vectors into a Milvus
+    /// Add the vectors of the shards in PLACE to the index
+    ///
+    /// All shards must be complete. With --engine, writes the dialogues of INPUT and their vectors to Milvus.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["of", "model", "precision", "prompt", "dialogue_mode", "pooling", "token_pooling", "layers", "max_tokens"])]
     pub(crate) assemble: Option<String>,
 }
 
 const SHARDS: &str = "\
-With --shard, INPUT is divided by the ids of its dialogues, and one part is encoded into a file of PLACE. Whoever runs it \
-again does what is not done yet. `encode --assemble PLACE -i INDEX` then checks that all parts are there and gives their \
-vectors to the index; `encode --assemble PLACE INPUT… --engine ADDRESS` brings the dialogues of INPUT into a Milvus with them, \
-and encodes nothing (docs/scale.md).";
+Encoding in shards: --shard splits INPUT by dialogue ID and encodes one part into a file in PLACE. To continue after an \
+interruption, run the same command again. When all shards are complete, `turnwise encode --assemble PLACE -i INDEX` adds the \
+vectors to the index. `turnwise encode --assemble PLACE INPUT… --engine ADDRESS` writes the dialogues of INPUT and the \
+vectors to Milvus instead. Neither encodes again. See docs/scale.md.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ShardTarget {
     /// Arrow IPC
     #[default]
     Arrow,
-    /// The tensors `embeddings` and `ids`
+    /// Safetensors, with the tensors `embeddings` and `ids`
     Safetensors,
 }
 
