@@ -155,7 +155,7 @@ fn more_like_an_utterance_a_dialogue_and_a_file() {
     t.write("two.jsonl", format!("{same}\n{same}\n"));
     t.run("similar -i x --dialogue two.jsonl").says(3, &["holds more than one dialogue"]);
     t.run("similar -i x nobody").says(2, &["holds no dialogue `nobody`"]);
-    t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last is "]);
+    t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last turn is "]);
 }
 
 #[test]
