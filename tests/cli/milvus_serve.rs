@@ -140,7 +140,7 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
     }
     for (request, what) in [
         (json!({"query": "a AND b", "syntax": true}), "Tantivy's language"),
-        (json!({"query": "a", "exact": true}), "looking at every vector"),
+        (json!({"query": "a", "exact": true}), "an exhaustive vector search"),
         (json!({"query": "a", "filter": "text=a"}), "comparing whole texts"),
     ] {
         server.post("/v1/search?index=chats", &request).says(501, &[what]);

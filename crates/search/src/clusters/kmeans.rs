@@ -1,7 +1,7 @@
-//! k-means by the cosine: seeded (k-means++), and the same at any number of threads.
+//! Spherical k-means (by cosine) with k-means++ initialization. The result does not depend on the number of threads.
 //!
-//! Centres have length 1, so that the nearest is the one with the greatest product. Every sum is made in the order of the
-//! items, whoever makes it.
+//! Centers have length 1, so the nearest center has the greatest dot product. For determinism, every sum is computed in the
+//! order of the items.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -13,16 +13,16 @@ use turnwise_core::{
     vectors::normalize,
 };
 
-/// Rounds of assigning and moving, at most.
-const ROUNDS: usize = 40;
-/// Which beginning is the best is found out on so many items, at most.
-const TRIED_ON: usize = 16_384;
-/// Items that a thread takes at a time.
+/// Maximum number of iterations.
+const MAX_ROUNDS: usize = 40;
+/// Maximum size of the sample on which restarts are compared.
+const RESTART_SAMPLE: usize = 16_384;
+/// Number of items that a thread processes at a time.
 const CHUNK: usize = 512;
-/// Nearer than this is the same place.
-const SAME: f32 = 1e-6;
+/// Vectors at a smaller distance (1 − cosine) are considered equal.
+const EPSILON: f32 = 1e-6;
 
-/// What is put into clusters: vectors where they lie, and what brings each to length 1.
+/// The items to cluster: references to rows of a matrix, with the factor that normalizes each row.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'a> {
     pub(super) flat: &'a [f32],
@@ -30,7 +30,7 @@ pub(super) struct Items<'a> {
     pub(super) items: &'a [Item],
 }
 
-/// A vector of some length, not of none.
+/// A nonzero row and the factor that scales it to length 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Item {
     pub(super) row: u32,
@@ -52,7 +52,7 @@ impl<'a> Items<'a> {
         vector.iter().map(|v| v * scale).collect()
     }
 
-    /// The cosines of each item with each of some centres, as far as `f` wants to keep them.
+    /// Computes the cosines of each item with all centers and collects the results of `f`.
     fn each<T: Send>(&self, centres: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
         let chunk = |chunk: usize| {
             let mut cosines = Vec::new();
@@ -67,7 +67,7 @@ impl<'a> Items<'a> {
         (0..self.len().div_ceil(CHUNK)).into_par_iter().flat_map_iter(chunk).collect()
     }
 
-    /// The cosines with the nearest centre but one, for whoever wants to know how far apart clusters are.
+    /// Returns each item's cosine with the second nearest center. Used to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
         self.each(&partition.centres, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
@@ -76,27 +76,27 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Items in clusters.
+/// An assignment of items to clusters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Partition {
-    /// One after the other, of length 1.
+    /// Centers of length 1, concatenated.
     pub(super) centres: Vec<f32>,
-    /// The cluster of each item.
+    /// Cluster of each item.
     pub(super) of: Vec<u32>,
-    /// Each item's cosine with its centre.
+    /// Cosine of each item with its center.
     pub(super) cosines: Vec<f32>,
-    /// The items of each cluster, in their order; none is empty.
+    /// Items of each cluster, in ascending order. No cluster is empty.
     pub(super) members: Vec<Vec<u32>>,
 }
 
 impl Partition {
-    /// The sum of all cosines: the greater, the better.
-    fn worth(&self) -> f64 {
+    /// Returns the sum of all cosines. Greater is better.
+    fn total_cosine(&self) -> f64 {
         self.cosines.iter().map(|c| f64::from(*c)).sum()
     }
 }
 
-/// At most `k` clusters, fewer where there are fewer different items: the best of some beginnings.
+/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. Keeps the best of `restarts` runs.
 pub(super) fn kmeans(
     items: Items<'_>,
     k: usize,
@@ -105,13 +105,13 @@ pub(super) fn kmeans(
     stop: Stop<'_>,
 ) -> Result<Partition> {
     let k = k.clamp(1, items.len().max(1));
-    let sample = sample(items, TRIED_ON, seed);
+    let sample = sample(items, RESTART_SAMPLE, seed);
     let tried = Items { items: &sample, ..items };
     let mut best: Option<Partition> = None;
     for n in 0..restarts.max(1) as u64 {
-        let centres = seeded(tried, k, &mut Random::new(seed, n), stop)?;
-        let found = lloyd(tried, centres, stop)?;
-        if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
+        let centers = kmeans_plus_plus(tried, k, &mut Random::new(seed, n), stop)?;
+        let found = lloyd(tried, centers, stop)?;
+        if best.as_ref().is_none_or(|best| found.total_cosine() > best.total_cosine()) {
             best = Some(found);
         }
     }
@@ -122,12 +122,12 @@ pub(super) fn kmeans(
     }
 }
 
-/// So many of the items, drawn by their places, in their order.
+/// Returns a random sample of at most `most` items, in their order.
 pub(super) fn sample(items: Items<'_>, most: usize, seed: u64) -> Vec<Item> {
     drawn(items.len(), most, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
-/// So many of the numbers below `count`, ascending.
+/// Returns a random sample of at most `most` numbers below `count`, ascending.
 pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
     if count <= most {
         return (0..count).collect();
@@ -139,9 +139,9 @@ pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
     drawn
 }
 
-/// k-means++: each next centre is an item, drawn with a chance that grows with its distance from those before. Of a few
-/// that are drawn, the one is taken that leaves the others nearest to a centre.
-fn seeded(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
+/// Greedy k-means++ initialization. Each new center is a random item, with a probability proportional to its distance from
+/// the existing centers. Several candidates are drawn, and the one with the smallest total distance is kept.
+fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
     let mut centres: Vec<f32> = Vec::new();
     let mut apart = vec![f32::INFINITY; items.len()];
     let draws = 2 + k.ilog2() as usize;
@@ -153,14 +153,14 @@ fn seeded(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Re
             let centre = items.unit(next);
             let left = items.each(&centre, |n, cosines| {
                 let now = (1.0 - cosines[0]).min(apart[n]);
-                if now < SAME { 0.0 } else { now }
+                if now < EPSILON { 0.0 } else { now }
             });
             let sum = left.iter().map(|d| f64::from(*d)).sum();
             if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
                 best = Some((sum, centre, left));
             }
         }
-        // Where nothing can be drawn, every item is a centre already.
+        // Nothing can be drawn if every item equals a center.
         let Some((_, centre, left)) = best else { break };
         centres.extend_from_slice(&centre);
         apart = left;
@@ -168,7 +168,7 @@ fn seeded(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Re
     Ok(centres)
 }
 
-/// A place, by weight; `None` where nothing has any.
+/// Draws a random index with probability proportional to its weight. Returns `None` if all weights are 0.
 fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     if weights.first() == Some(&f32::INFINITY) {
         return Some((random.unit() * weights.len() as f64) as usize);
@@ -186,7 +186,7 @@ fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     last
 }
 
-/// Lloyd's rounds from given centres.
+/// Lloyd's algorithm from given centers.
 fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
     let dim = items.dim;
     let mut before: Vec<u32> = Vec::new();
@@ -206,7 +206,7 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
         let mut members = members(&of, centres.len() / dim.max(1));
         fill_empty(items, &mut centres, &mut of, &mut cosines, &mut members);
         rounds += 1;
-        if of == before || rounds == ROUNDS {
+        if of == before || rounds == MAX_ROUNDS {
             return Ok(without_empty(Partition { centres, of, cosines, members }, dim));
         }
         let moved: Vec<Vec<f32>> = members
@@ -220,7 +220,7 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
                 }
                 let mut centre: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
                 normalize(&mut centre);
-                // Opposite items have no direction in common; then the centre stays.
+                // If the items cancel out, keep the old center.
                 match centre.iter().any(|v| *v != 0.0) {
                     true => centre,
                     false => centres[c * dim..(c + 1) * dim].to_vec(),
@@ -238,7 +238,7 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// An empty cluster begins anew at the item that is farthest from its centre.
+/// Moves each empty cluster to the item that is farthest from its own center.
 fn fill_empty(
     items: Items<'_>,
     centres: &mut [f32],
@@ -250,7 +250,7 @@ fn fill_empty(
         if !members[empty].is_empty() {
             continue;
         }
-        let may = |n: &usize| members[of[*n] as usize].len() > 1 && cosines[*n] < 1.0 - SAME;
+        let may = |n: &usize| members[of[*n] as usize].len() > 1 && cosines[*n] < 1.0 - EPSILON;
         let farthest = (0..items.len()).filter(may).min_by(|a, b| cosines[*a].total_cmp(&cosines[*b]));
         let Some(farthest) = farthest else { return };
         members[of[farthest] as usize].retain(|n| *n as usize != farthest);

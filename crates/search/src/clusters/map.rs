@@ -1,4 +1,4 @@
-//! Dialogues on a plane: those that are like each other lie beside each other.
+//! Two-dimensional map of dialogues. Similar dialogues are close to each other.
 
 use std::collections::HashMap;
 
@@ -11,29 +11,29 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_measures::plane::plane;
 
-/// So many letters of what a dialogue begins with.
-const LETTERS: usize = 120;
+/// Maximum number of characters of the opening text.
+const MAX_CHARS: usize = 120;
 
-/// A dialogue on the plane.
+/// A dialogue on the map.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
-    /// Its id.
+    /// Id of the dialogue.
     pub id: String,
-    /// Its cluster, counted from 0 in the order of the clusters.
+    /// Index of its cluster, starting at 0.
     pub cluster: usize,
-    /// To the right and up, from −1 to 1.
+    /// Coordinates `[x, y]`, each from −1 to 1.
     pub at: [f32; 2],
-    /// Its title.
+    /// Title of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The beginning of the first thing that a user says.
+    /// Start of the first user turn.
     pub text: String,
 }
 
 impl Point {
     pub(super) fn of(dialogue: &Dialogue, cluster: usize, at: [f32; 2]) -> Self {
         let text = dialogue.opening().map(|turn| turn.text.as_str()).unwrap_or_default();
-        let end = text.char_indices().nth(LETTERS);
+        let end = text.char_indices().nth(MAX_CHARS);
         Point {
             id: dialogue.id.to_string(),
             cluster,
@@ -44,7 +44,7 @@ impl Point {
     }
 }
 
-/// The places of so many of the items.
+/// Computes the map coordinates of a random sample of at most `most` items.
 pub(super) fn places(
     items: Items<'_>,
     most: usize,
