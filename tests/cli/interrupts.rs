@@ -20,9 +20,7 @@ fn a_stream_that_is_interrupted_keeps_what_was_acknowledged() {
     run.until_said("acknowledged: 1500 records");
     let said = stopped(run);
     assert!(
-        said.contains(
-            "hint: 1500 records are stored; run the same command again, it skips records that are already stored\n"
-        ),
+        said.contains("hint: 1500 records are stored; run the same command again, and it skips them\n"),
         "{said}"
     );
     assert_eq!(t.ids("x").len(), 1500);

@@ -1,8 +1,8 @@
 //! The program's memory allocator: mimalloc with a cache of large blocks, which is used during training.
 //!
-//! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the system, the
-//! kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the allocator keeps
-//! freed blocks and reuses them for allocations of the same size.
+//! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the
+//! system, the kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the
+//! allocator keeps freed blocks and reuses them for allocations of the same size.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -19,8 +19,8 @@ use mimalloc::MiMalloc;
 const LARGE: usize = 1 << 17;
 /// Alignment of large blocks. Matrix multiplication requires it for its packed copies.
 const ALIGNED: usize = 128;
-/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so blocks of similar sizes can be reused.
-/// This matters because batches have different numbers of tokens.
+/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so blocks of similar sizes can be
+/// reused. This matters because batches have different numbers of tokens.
 const CLASSES_PER_POWER: usize = 8;
 /// Maximum number of cached blocks.
 const MAX_BLOCKS: usize = 1024;
@@ -61,12 +61,12 @@ impl State {
             return None;
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = kept.count;
+        let count = cache.count;
         // The most recently freed block is most likely still in a CPU cache.
-        let found = kept.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
-        let (_, at) = kept.blocks[found];
-        kept.blocks[found] = kept.blocks[count - 1];
-        kept.count -= 1;
+        let found = cache.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
+        let (_, at) = cache.blocks[found];
+        cache.blocks[found] = cache.blocks[count - 1];
+        cache.count -= 1;
         drop(cache);
         self.capacity.fetch_add(size, Ordering::Relaxed);
         Some(ptr::with_exposed_provenance_mut(at))
@@ -78,19 +78,19 @@ impl State {
             return false;
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = kept.count;
+        let count = cache.count;
         if count == MAX_BLOCKS {
             return false;
         }
-        kept.blocks[count] = (size, block.expose_provenance());
-        kept.count += 1;
+        cache.blocks[count] = (size, block.expose_provenance());
+        cache.count += 1;
         self.capacity.fetch_sub(size, Ordering::Relaxed);
         true
     }
 }
 
-/// Returns the layout that is really allocated. Large sizes are rounded up and get the same alignment, so any large block can
-/// be cached and reused for any allocation of the same rounded size.
+/// Returns the layout that is really allocated. Large sizes are rounded up and get the same alignment, so any large
+/// block can be cached and reused for any allocation of the same rounded size.
 fn actual_layout(layout: Layout) -> Layout {
     if !is_cacheable(layout) {
         return layout;
@@ -104,8 +104,8 @@ fn is_cacheable(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= ALIGNED
 }
 
-// SAFETY: every block is allocated by mimalloc with the layout that `actual_layout` returns, and is freed with the same
-// layout. A cached block has no other user, and it is taken from the cache only once.
+// SAFETY: every block is allocated by mimalloc with the layout that `actual_layout` returns, and is freed with the
+// same layout. A cached block has no other user, and it is taken from the cache only once.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let actual = actual_layout(layout);
@@ -157,7 +157,8 @@ unsafe impl GlobalAlloc for Memory {
                 return new;
             }
         }
-        // SAFETY: the block has the layout of `actual_layout`, and the new size is that of `actual_layout` for `wanted`.
+        // SAFETY: the block has the layout of `actual_layout`, and the new size is that of `actual_layout` for
+        // `wanted`.
         unsafe { MiMalloc.realloc(block, actual_layout(layout), actual_layout(wanted).size()) }
     }
 }
@@ -169,7 +170,8 @@ mod tests {
     #[test]
     fn freed_blocks_are_reused_and_zeroed_on_request() {
         let layout = |size| Layout::from_size_align(size, 4).unwrap();
-        // SAFETY: blocks are written only within their layouts, and are freed with the layouts they were allocated with.
+        // SAFETY: blocks are written only within their layouts, and are freed with the layouts they were allocated
+        // with.
         unsafe {
             STATE.capacity.store(8 * LARGE, Ordering::Relaxed);
             STATE.enabled.store(true, Ordering::Relaxed);

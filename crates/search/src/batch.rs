@@ -12,8 +12,8 @@ use turnwise_core::error::Result;
 use turnwise_encoder::TextOptions;
 
 impl Searcher {
-    /// Runs several searches. Returns the responses in the order of the requests. Each response is the same as that of a
-    /// single search.
+    /// Runs several searches. Returns the responses in the order of the requests. Each response is the same as that
+    /// of a single search.
     pub fn search_all(&self, requests: &[SearchRequest]) -> Vec<Result<Response>> {
         // If encoding fails, each search encodes its own query, so each request gets its own error.
         let vectors = self.encode_together(requests).unwrap_or_default();

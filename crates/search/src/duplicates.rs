@@ -1,11 +1,12 @@
 //! Duplicate detection: finds groups of utterances or dialogues that are equal or nearly equal.
 //!
-//! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component. Equal texts
-//! share one vector with many owners. For example, 5000 occurrences of "thank you" are one vector to compare and form a
-//! group.
+//! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component.
+//! Equal texts share one vector with many owners. For example, 5000 occurrences of "thank you" are one vector to
+//! compare and form a group.
 //!
-//! Up to a few thousand distinct vectors, all pairs are compared. With more vectors, the nearest-neighbor graph provides the
-//! neighbors of each vector. The graph can miss a pair, but both are usually connected through a third vector.
+//! Up to a few thousand distinct vectors, all pairs are compared. With more vectors, the nearest-neighbor graph
+//! provides the neighbors of each vector. The graph can miss a pair, but both are usually connected through a third
+//! vector.
 
 mod groups;
 #[cfg(test)]
@@ -184,8 +185,8 @@ fn join(
     Ok(joined)
 }
 
-/// Compares the first block with all blocks. Returns the pairs that reach the threshold and join two separate sets. Omitting
-/// the other pairs limits memory use if nearly all items are similar.
+/// Compares the first block with all blocks. Returns the pairs that reach the threshold and join two separate sets.
+/// Omitting the other pairs limits memory use if nearly all items are similar.
 fn block_edges(
     sweep: &Sweep<'_>,
     blocks: &[Range<usize>],

@@ -44,8 +44,8 @@ impl FusedCandidate {
     }
 }
 
-/// Fuses both lists and returns all candidates, best first. The final order of candidates with equal scores is determined
-/// later, by their ids. `cosine` computes the cosine of candidates that are not in the dense list.
+/// Fuses both lists and returns all candidates, best first. The final order of candidates with equal scores is
+/// determined later, by their ids. `cosine` computes the cosine of candidates that are not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,

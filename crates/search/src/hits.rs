@@ -79,8 +79,8 @@ impl HitBuilder<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
-    /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more than
-    /// wanted, because the excluded item can be among them.
+    /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
+    /// than wanted, because the excluded item can be among them.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::to_candidate).collect();
         self.view.ahead(self.query.kind, &best, Ahead::Records)?;

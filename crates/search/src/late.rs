@@ -1,8 +1,8 @@
 //! Late interaction: compares texts token by token to rerank search results.
 //!
-//! Both scores use contextual token vectors ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)). They
-//! are cosines, so scores of different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have
-//! different dimensions.
+//! Both scores use contextual token vectors ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)).
+//! They are cosines, so scores of different texts are comparable. The score is 0 if a text has no tokens, or if the
+//! vectors have different dimensions.
 
 use turnwise_nearest::products;
 
@@ -24,12 +24,12 @@ pub fn maxsim(query: &TokenVectors, document: &TokenVectors) -> f32 {
 
 /// DialogueCSE's matching-guided similarity of a response and its context turns.
 ///
-/// With a turn's tokens `U` and the response's tokens `R`, the turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has one row per
-/// token of the turn. The score is the cosine of two vectors: the mean of `R`, and the mean of `R̂` over tokens and then over
-/// turns. Turns without tokens are ignored.
+/// With a turn's tokens `U` and the response's tokens `R`, the turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has
+/// one row per token of the turn. The score is the cosine of two vectors: the mean of `R`, and the mean of `R̂`
+/// over tokens and then over turns. Turns without tokens are ignored.
 ///
-/// There is no softmax, so the mean can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids the token-by-token
-/// matrix.
+/// There is no softmax, so the mean can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids the
+/// token-by-token matrix.
 pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f32 {
     let response = &response.vectors;
     let dim = response.dim();

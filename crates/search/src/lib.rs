@@ -1,7 +1,7 @@
 //! Search over an index.
 //!
-//! A request is converted to a query. Dense (vector) search and lexical (BM25) search each return a list of candidates.
-//! The lists are fused, and the best candidates become the hits.
+//! A request is converted to a query. Dense (vector) search and lexical (BM25) search each return a list of
+//! candidates. The lists are fused, and the best candidates become the hits.
 //!
 //! ```no_run
 //! use turnwise::search::{Mode, SearchRequest, Searcher};
@@ -88,7 +88,8 @@ impl Searcher {
         Searcher { engine, encoder: None, tuning: None }
     }
 
-    /// Sets the encoder for queries. It must be the encoder that made the vectors of the index; otherwise returns an error.
+    /// Sets the encoder for queries. It must be the encoder that made the vectors of the index; otherwise returns
+    /// an error.
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
         let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
@@ -155,7 +156,8 @@ impl Searcher {
         }
         match self.engine.has_words() {
             Ok(()) => Ok(Mode::Hybrid),
-            // If the lexical index is not built yet, search the vectors; the response has a warning. If it is damaged, fail.
+            // If the lexical index is not built yet, search the vectors; the response has a warning. If it is
+            // damaged, fail.
             Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Mode::Dense),
             Err(e) => Err(e),
         }

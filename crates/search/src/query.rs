@@ -19,7 +19,8 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// Maximum number of search terms taken from a text when searching for similar texts. The most significant ones are used.
+/// Maximum number of search terms taken from a text when searching for similar texts. The most significant ones are
+/// used.
 const MAX_SIMILAR_TERMS: usize = 96;
 
 /// A query.
@@ -46,8 +47,8 @@ struct Like {
 }
 
 impl Searcher {
-    /// Returns the recipe of the vectors if the request needs their encoder. Returns `None` if it does not: for lexical
-    /// search, or if the vector is already stored.
+    /// Returns the recipe of the vectors if the request needs their encoder. Returns `None` if it does not: for
+    /// lexical search, or if the vector is already stored.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
         let view = self.engine.view();
         let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
@@ -213,8 +214,8 @@ impl Searcher {
     }
 }
 
-/// Returns the weights of `count` turns. The last turn has weight 1, and each turn before it the next one's weight times
-/// `decay`. The weights are then scaled to a sum of 1.
+/// Returns the weights of `count` turns. The last turn has weight 1, and each turn before it the next one's weight
+/// times `decay`. The weights are then scaled to a sum of 1.
 pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
     let mut weights: Vec<f32> = (0..count).map(|n| decay.powi((count - 1 - n) as i32)).collect();
     let sum: f32 = weights.iter().sum();

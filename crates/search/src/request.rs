@@ -192,7 +192,8 @@ pub enum By {
     Exact,
     /// MaxSim: for each query token, the cosine of the most similar token of the hit, averaged. For utterances.
     Maxsim,
-    /// DialogueCSE's matching-guided similarity: scores the hit as a response to the context and the query. For utterances.
+    /// DialogueCSE's matching-guided similarity: scores the hit as a response to the context and the query. For
+    /// utterances.
     Matching,
 }
 

@@ -1,5 +1,5 @@
-//! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best of given
-//! candidates.
+//! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best of
+//! given candidates.
 
 use std::{collections::HashSet, time::Instant};
 
@@ -51,8 +51,8 @@ impl Default for RespondRequest {
 /// Suggested replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Replies {
-    /// Schema: `turnwise/respond/1`. New fields may be added. Existing fields are not removed, and their meaning does not
-    /// change.
+    /// Schema: `turnwise/respond/1`. New fields may be added. Existing fields are not removed, and their meaning
+    /// does not change.
     pub schema: &'static str,
     /// The replies, best first.
     pub replies: Vec<Reply>,
@@ -68,8 +68,8 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the turn that
-    /// it answered.
+    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the
+    /// turn that it answered.
     pub score: f32,
     /// Index of the candidate, starting at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,9 +111,7 @@ impl RespondRequest {
         }
         if self.k == 0 || self.k > MAX_REPLIES || self.candidates.len() > MAX_REPLIES {
             return wrong(
-                &format!(
-                    "the number of replies must be from 1 to {MAX_REPLIES}, and the number of candidates at most {MAX_REPLIES}"
-                ),
+                &format!("k must be from 1 to {MAX_REPLIES}, with at most {MAX_REPLIES} candidates"),
                 "the default is 5 replies",
             );
         }

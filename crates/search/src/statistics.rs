@@ -9,8 +9,8 @@ use turnwise_store::Snapshot;
 /// Number of records in memory at a time.
 const CHUNK: usize = 4_096;
 
-/// Computes the statistics of the dialogues that match a filter. `seen` is called with each of these dialogues, from several
-/// threads. `done` receives the number of records read and can stop the computation with an error.
+/// Computes the statistics of the dialogues that match a filter. `seen` is called with each of these dialogues,
+/// from several threads. `done` receives the number of records read and can stop the computation with an error.
 pub fn statistics(
     snapshot: &Snapshot,
     filter: Option<&Filter>,

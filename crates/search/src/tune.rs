@@ -65,8 +65,8 @@ pub struct Tuned {
     pub unknown: Vec<String>,
     /// All tried fusions, sorted by MAP, best first.
     pub tried: Vec<Tried>,
-    /// Expected quality of the best fusion. Two-fold cross-validation: chosen on one half of the queries and evaluated on
-    /// the other.
+    /// Expected quality of the best fusion. Two-fold cross-validation: chosen on one half of the queries and
+    /// evaluated on the other.
     pub expected: Quality,
     /// Quality of the current default fusion.
     pub unasked: Quality,
@@ -251,7 +251,8 @@ impl Judge<'_> {
 }
 
 impl Quality {
-    /// Computes the quality of a ranking. `hits` has the relevance of each result; `relevant` is the number of relevant items.
+    /// Computes the quality of a ranking. `hits` has the relevance of each result; `relevant` is the number of
+    /// relevant items.
     fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
         let ranking = Ranking {
             // At most `DEPTH` relevant items can be found.

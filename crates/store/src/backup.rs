@@ -54,7 +54,8 @@ pub struct Saved {
     pub blake3: String,
 }
 
-/// Copies an index as of its last batch. The target folder must be new or empty. A writer may be active at the same time.
+/// Copies an index as of its last batch. The target folder must be new or empty. A writer may be active at the same
+/// time.
 pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     let snapshot = Snapshot::open(root)?;
     check_empty(target)?;

@@ -10,11 +10,11 @@
 //! 4                   log-2, tables-2 and records-2 are removed
 //! ```
 //!
-//! After a crash before step 3, the old log remains in use; after step 3, the new log is in use. The next writer removes
-//! all folders that the manifest does not name. Open readers continue to use the files they have mapped.
+//! After a crash before step 3, the old log remains in use; after step 3, the new log is in use. The next writer
+//! removes all folders that the manifest does not name. Open readers continue to use the files they have mapped.
 //!
-//! Dialogues keep their order and sequence numbers, but get new positions. The log also gets a new id, and derived data
-//! uses this id to detect the change.
+//! Dialogues keep their order and sequence numbers, but get new positions. The log also gets a new id, and derived
+//! data uses this id to detect the change.
 
 use std::{fs, path::Path};
 
@@ -57,8 +57,8 @@ pub struct Compacted {
 
 /// Compacts an index.
 ///
-/// `segment_bytes` is the size at which a log segment is full. `progress` receives the number of steps done, two for each
-/// dialogue. The compaction stops with [`Error::Interrupted`] if `stop` returns true.
+/// `segment_bytes` is the size at which a log segment is full. `progress` receives the number of steps done, two
+/// for each dialogue. The compaction stops with [`Error::Interrupted`] if `stop` returns true.
 ///
 /// The operation is atomic: after an error, a stop or a crash, the index is either unchanged or fully compacted.
 pub fn compact(

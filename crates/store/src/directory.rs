@@ -1,5 +1,5 @@
-//! Directory: maps a dialogue id to its log position. A log-structured merge tree: immutable tables plus an in-memory map
-//! of newer entries.
+//! Directory: maps a dialogue id to its log position. A log-structured merge tree: immutable tables plus an
+//! in-memory map of newer entries.
 
 use std::{
     collections::HashMap,
@@ -93,8 +93,8 @@ impl Directory {
         &self.tables
     }
 
-    /// Writes the in-memory entries to a new table, whose file name starts with `batch`. Merges tables of similar size
-    /// to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
+    /// Writes the in-memory entries to a new table, whose file name starts with `batch`. Merges tables of similar
+    /// size to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
     pub fn write_delta(&mut self, folder: &Path, batch: u64) -> Result<()> {
         if self.delta.is_empty() {
             return Ok(());

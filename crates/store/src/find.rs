@@ -8,8 +8,9 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 
 impl Snapshot {
-    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may itself end
-    /// in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is found.
+    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
+    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
+    /// found.
     pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
         find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| Error::Input {
             message: format!("{} holds no dialogue `{id}`", self.root().display()),

@@ -160,7 +160,8 @@ pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> R
     Ok(())
 }
 
-/// A dialogue that is serialized and hashed for the log. Preparing is expensive, needs no lock, and can run in parallel.
+/// A dialogue that is serialized and hashed for the log. Preparing is expensive, needs no lock, and can run in
+/// parallel.
 #[derive(Debug)]
 pub struct Prepared {
     /// Key of the dialogue id.
@@ -218,8 +219,8 @@ pub struct Commit {
     /// Progress of a running ingest. After a crash, the ingest resumes from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
-    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Has only counts that this
-    /// batch changes.
+    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Has only counts that
+    /// this batch changes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<String, u64>,
 }

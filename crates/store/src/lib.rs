@@ -5,10 +5,11 @@
 //! position, the records in sled ([`records`]), and the search indexes.
 //!
 //! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.
-//! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one batch.
+//! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one
+//!   batch.
 //! * A batch is acknowledged after it is flushed to disk. It is visible as a whole or not at all.
-//! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of the
-//!   log and brings the tables and sled up to date.
+//! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of
+//!   the log and brings the tables and sled up to date.
 //! * Deleted and replaced records stay in the log until it is compacted ([`compact`]).
 
 pub mod backup;

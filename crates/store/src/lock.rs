@@ -25,7 +25,8 @@ struct Holder {
 }
 
 impl WriterLock {
-    /// Acquires the main writer lock. If another process has it, returns [`Error::Busy`] with a description of the holder.
+    /// Acquires the main writer lock. If another process has it, returns [`Error::Busy`] with a description of the
+    /// holder.
     pub fn acquire(index: &Path, command: &str) -> Result<Self> {
         WriterLock::acquire_named(index, "lock", command)
     }

@@ -1,7 +1,7 @@
 //! The append-only log, the source of truth of an index. It consists of segments of about 64 MB.
 //!
-//! A batch of frames ends with a commit frame. The batch is written in one call, flushed to disk, and then acknowledged.
-//! Full segments never change.
+//! A batch of frames ends with a commit frame. The batch is written in one call, flushed to disk, and then
+//! acknowledged. Full segments never change.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -116,8 +116,8 @@ impl Segment {
         }
     }
 
-    /// Reads a segment into memory, from offset `from` to its current end. Unlike a map, this is safe for bytes that a
-    /// writer may still truncate.
+    /// Reads a segment into memory, from offset `from` to its current end. Unlike a map, this is safe for bytes
+    /// that a writer may still truncate.
     pub fn read(log: &Path, number: u32, from: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let mut file = File::open(&path).at("open", &path)?;
@@ -165,7 +165,8 @@ impl Segment {
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// Iterates over the frames from an offset, with their offsets. Stops at the end of the segment or after an error.
+    /// Iterates over the frames from an offset, with their offsets. Stops at the end of the segment or after an
+    /// error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
         Frames { segment: self, offset: from, failed: false }
     }

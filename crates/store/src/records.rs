@@ -1,5 +1,5 @@
-//! Second copy of the live records, in the embedded database sled. It can restore lost records of the log, and it can be
-//! rebuilt from the log.
+//! Second copy of the live records, in the embedded database sled. It can restore lost records of the log, and it
+//! can be rebuilt from the log.
 //!
 //! Keys are sequence numbers, so keys are inserted in ascending order. With random keys, sled needs several times the
 //! memory. Only the writer opens sled, because sled allows one process. Readers use the log.
@@ -22,7 +22,8 @@ use turnwise_core::{
 const CACHE_BYTES: u64 = 64 << 20;
 /// How long to wait until a closed database in this process has released its file lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the records.
+/// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the
+/// records.
 const REACHED_KEY: &[u8] = b"";
 /// Value of that key during a rebuild.
 const BEING_MADE: u64 = u64::MAX;

@@ -48,8 +48,8 @@ pub struct Repaired {
 
 /// Repairs an index. If the log is intact, only rebuilds the data derived from it.
 ///
-/// An interrupted repair can be started again. The new log gets its final name only when it is complete. Until then, the
-/// old log and sled are not changed.
+/// An interrupted repair can be started again. The new log gets its final name only when it is complete. Until
+/// then, the old log and sled are not changed.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
     let new_log = repaired_log(root);
     if Places::newest(root).is_none() && !new_log.is_dir() {
@@ -119,8 +119,8 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
     files::sync_folder(root)
 }
 
-/// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived from the
-/// old log, because it must never be used with the new log.
+/// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived
+/// from the old log, because it must never be used with the new log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
     let places = Places::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
@@ -151,7 +151,8 @@ fn free_name(root: &Path) -> Result<PathBuf> {
 /// The readable parts of a log.
 struct Salvage {
     log: PathBuf,
-    /// Frames by sequence number: `Ok` is a position in the log, `Err` contains the bytes of a frame restored from sled.
+    /// Frames by sequence number: `Ok` is a position in the log, `Err` contains the bytes of a frame restored from
+    /// sled.
     frames: BTreeMap<Seq, Result<Position, Vec<u8>>>,
     /// Number of the last known batch.
     batch: u64,
@@ -164,7 +165,8 @@ struct Salvage {
     committed: Seq,
     /// Sequence number of the previous frame. `None` after damage.
     last: Option<Seq>,
-    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed these records, so they are not missing.
+    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed these records, so they are not
+    /// missing.
     compacted_away: Vec<std::ops::Range<Seq>>,
 }
 
@@ -297,8 +299,8 @@ fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaire
     Ok(())
 }
 
-/// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must be up
-/// to date.
+/// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must
+/// be up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
     let mut present = BTreeSet::new();
     for item in records.iter() {

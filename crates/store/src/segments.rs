@@ -1,5 +1,5 @@
-//! The log segments of a snapshot. They are mapped when the snapshot is opened, because a compaction may later remove the
-//! files. A mapped file remains readable.
+//! The log segments of a snapshot. They are mapped when the snapshot is opened, because a compaction may later
+//! remove the files. A mapped file remains readable.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Maps all segments up to the committed end. A missing segment is not an error here; [`Segments::get`] reports it.
+    /// Maps all segments up to the committed end. A missing segment is not an error here; [`Segments::get`] reports
+    /// it.
     pub(super) fn map(log: &Path, end: Position) -> Result<Self> {
         let mut mapped = HashMap::new();
         let mut is_complete = true;

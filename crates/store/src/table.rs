@@ -156,7 +156,8 @@ impl Table {
 
     /// Finds the entry of an id.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
-        // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the steps.
+        // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the
+        // steps.
         let (mut low, mut high) = (0, self.len());
         let fraction = u64::from_be_bytes(id.0[..8].try_into().unwrap_or_default()) as f64 / u64::MAX as f64;
         let mut middle = ((high as f64 * fraction) as usize).min(high.saturating_sub(1));

@@ -42,7 +42,8 @@ impl TailReader {
         TailReader { manifest, directory, state, tail: Tail::default() }
     }
 
-    /// Reads the log up to the last commit. An incomplete batch at the end is ignored; damage before a commit is an error.
+    /// Reads the log up to the last commit. An incomplete batch at the end is ignored; damage before a commit is an
+    /// error.
     pub(super) fn read(mut self, log: &Path) -> Result<(Self, Tail)> {
         let mut from = self.state.at;
         let segments: Vec<u32> = log::segments(log)?.into_iter().filter(|&s| s >= from.segment).collect();

@@ -321,7 +321,8 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     Ok(records)
 }
 
-/// Rebuilds sled from the log. `progress` receives the number of records written and can stop the rebuild with an error.
+/// Rebuilds sled from the log. `progress` receives the number of records written and can stop the rebuild with an
+/// error.
 pub(super) fn rebuild_records(
     view: &Snapshot,
     progress: &mut dyn FnMut(u64) -> Result<()>,
@@ -357,8 +358,8 @@ pub(super) fn rebuild_records(
     }
 }
 
-/// Resets the manifest to the state before the first batch and removes the tables. The next opening then reads the whole
-/// log. Assigns a new log id, because stored positions may no longer be valid.
+/// Resets the manifest to the state before the first batch and removes the tables. The next opening then reads the
+/// whole log. Assigns a new log id, because stored positions may no longer be valid.
 pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> {
     manifest.tables.clear();
     manifest.checkpoint = Checkpoint::start();

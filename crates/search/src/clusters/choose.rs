@@ -1,13 +1,14 @@
 //! Automatic choice of the number of clusters.
 //!
-//! Several numbers are tried on a sample, up to the square root of the number of items and up to [`MAX_CLUSTERS`]. Each is
-//! evaluated by the simplified silhouette: the mean over the items of `(b − a) / b`. Here `a` is the distance (1 − cosine)
-//! from the item's own center, and `b` is the distance from the nearest other center. An item alone in its cluster counts 0.
+//! Several numbers are tried on a sample, up to the square root of the number of items and up to [`MAX_CLUSTERS`].
+//! Each is evaluated by the simplified silhouette: the mean over the items of `(b − a) / b`. Here `a` is the
+//! distance (1 − cosine) from the item's own center, and `b` is the distance from the nearest other center. An item
+//! alone in its cluster counts 0.
 //!
-//! The silhouette is often best for two clusters, which is not useful for a map. So the largest number with a silhouette of
-//! at least [`NEARLY_BEST`] times the best is taken, and then the best number near it. With topics inside a few distant
-//! groups, such as languages, the silhouette falls and then rises again by [`SECOND_PEAK_RISE`]. Then the second peak is
-//! taken.
+//! The silhouette is often best for two clusters, which is not useful for a map. So the largest number with a
+//! silhouette of at least [`NEARLY_BEST`] times the best is taken, and then the best number near it. With topics
+//! inside a few distant groups, such as languages, the silhouette falls and then rises again by
+//! [`SECOND_PEAK_RISE`]. Then the second peak is taken.
 
 use serde::Serialize;
 

@@ -10,7 +10,8 @@ use turnwise_store::Snapshot;
 /// Number of records in memory at a time.
 const CHUNK: usize = 4_096;
 
-/// Calls `look` for each dialogue with its index in log order, in parallel. Calls `take` with the results in log order.
+/// Calls `look` for each dialogue with its index in log order, in parallel. Calls `take` with the results in log
+/// order.
 pub(super) fn each_dialogue<T: Send>(
     snapshot: &Snapshot,
     stop: Stop<'_>,

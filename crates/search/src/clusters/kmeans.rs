@@ -1,7 +1,7 @@
 //! Spherical k-means (by cosine) with k-means++ initialization. The result does not depend on the number of threads.
 //!
-//! Centers have length 1, so the nearest center has the greatest dot product. For determinism, every sum is computed in the
-//! order of the items.
+//! Centers have length 1, so the nearest center has the greatest dot product. For determinism, every sum is
+//! computed in the order of the items.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -53,12 +53,12 @@ impl<'a> Items<'a> {
     }
 
     /// Computes the cosines of each item with all centers and collects the results of `f`.
-    fn each<T: Send>(&self, centres: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
+    fn each<T: Send>(&self, centers: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
         let chunk = |chunk: usize| {
             let mut cosines = Vec::new();
             let of_item = |n: usize| {
                 let (vector, scale) = self.vector(n);
-                products(vector, centres, self.dim, &mut cosines);
+                products(vector, centers, self.dim, &mut cosines);
                 cosines.iter_mut().for_each(|c| *c *= scale);
                 f(n, &mut cosines)
             };
@@ -69,7 +69,7 @@ impl<'a> Items<'a> {
 
     /// Returns each item's cosine with the second nearest center. Used to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
-        self.each(&partition.centres, |n, cosines| {
+        self.each(&partition.centers, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
             cosines.iter().copied().fold(f32::NEG_INFINITY, f32::max)
         })
@@ -80,7 +80,7 @@ impl<'a> Items<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Partition {
     /// Centers of length 1, concatenated.
-    pub(super) centres: Vec<f32>,
+    pub(super) centers: Vec<f32>,
     /// Cluster of each item.
     pub(super) of: Vec<u32>,
     /// Cosine of each item with its center.
@@ -96,7 +96,8 @@ impl Partition {
     }
 }
 
-/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. Keeps the best of `restarts` runs.
+/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. Keeps the best of
+/// `restarts` runs.
 pub(super) fn kmeans(
     items: Items<'_>,
     k: usize,
@@ -115,10 +116,10 @@ pub(super) fn kmeans(
             best = Some(found);
         }
     }
-    let centres = best.as_ref().map_or_else(Vec::new, |best| best.centres.clone());
+    let centers = best.as_ref().map_or_else(Vec::new, |best| best.centers.clone());
     match best {
         Some(best) if sample.len() == items.len() => Ok(best),
-        _ => lloyd(items, centres, stop),
+        _ => lloyd(items, centers, stop),
     }
 }
 
@@ -139,33 +140,34 @@ pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
     drawn
 }
 
-/// Greedy k-means++ initialization. Each new center is a random item, with a probability proportional to its distance from
-/// the existing centers. Several candidates are drawn, and the one with the smallest total distance is kept.
+/// Greedy k-means++ initialization. Each new center is a random item, with a probability proportional to its
+/// distance from the existing centers. Several candidates are drawn, and the one with the smallest total distance
+/// is kept.
 fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
-    let mut centres: Vec<f32> = Vec::new();
+    let mut centers: Vec<f32> = Vec::new();
     let mut apart = vec![f32::INFINITY; items.len()];
     let draws = 2 + k.ilog2() as usize;
-    while centres.len() < k * items.dim {
+    while centers.len() < k * items.dim {
         stop.check()?;
         let mut best: Option<(f64, Vec<f32>, Vec<f32>)> = None;
         for _ in 0..draws {
             let Some(next) = draw(&apart, random) else { break };
-            let centre = items.unit(next);
-            let left = items.each(&centre, |n, cosines| {
+            let center = items.unit(next);
+            let left = items.each(&center, |n, cosines| {
                 let now = (1.0 - cosines[0]).min(apart[n]);
                 if now < EPSILON { 0.0 } else { now }
             });
             let sum = left.iter().map(|d| f64::from(*d)).sum();
             if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
-                best = Some((sum, centre, left));
+                best = Some((sum, center, left));
             }
         }
         // Nothing can be drawn if every item equals a center.
-        let Some((_, centre, left)) = best else { break };
-        centres.extend_from_slice(&centre);
+        let Some((_, center, left)) = best else { break };
+        centers.extend_from_slice(&center);
         apart = left;
     }
-    Ok(centres)
+    Ok(centers)
 }
 
 /// Draws a random index with probability proportional to its weight. Returns `None` if all weights are 0.
@@ -187,13 +189,13 @@ fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
 }
 
 /// Lloyd's algorithm from given centers.
-fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
+fn lloyd(items: Items<'_>, mut centers: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
     let dim = items.dim;
     let mut before: Vec<u32> = Vec::new();
     let mut rounds = 0;
     loop {
         stop.check()?;
-        let nearest = items.each(&centres, |_, cosines| {
+        let nearest = items.each(&centers, |_, cosines| {
             let mut best = (0u32, f32::NEG_INFINITY);
             for (c, cosine) in cosines.iter().enumerate() {
                 if *cosine > best.1 {
@@ -203,11 +205,11 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
             best
         });
         let (mut of, mut cosines): (Vec<u32>, Vec<f32>) = nearest.into_iter().unzip();
-        let mut members = members(&of, centres.len() / dim.max(1));
-        fill_empty(items, &mut centres, &mut of, &mut cosines, &mut members);
+        let mut members = members(&of, centers.len() / dim.max(1));
+        fill_empty(items, &mut centers, &mut of, &mut cosines, &mut members);
         rounds += 1;
         if of == before || rounds == MAX_ROUNDS {
-            return Ok(without_empty(Partition { centres, of, cosines, members }, dim));
+            return Ok(without_empty(Partition { centers, of, cosines, members }, dim));
         }
         let moved: Vec<Vec<f32>> = members
             .par_iter()
@@ -218,16 +220,16 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
                     let (vector, scale) = items.vector(*n as usize);
                     sum.iter_mut().zip(vector).for_each(|(s, v)| *s += f64::from(v * scale));
                 }
-                let mut centre: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
-                normalize(&mut centre);
+                let mut center: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
+                normalize(&mut center);
                 // If the items cancel out, keep the old center.
-                match centre.iter().any(|v| *v != 0.0) {
-                    true => centre,
-                    false => centres[c * dim..(c + 1) * dim].to_vec(),
+                match center.iter().any(|v| *v != 0.0) {
+                    true => center,
+                    false => centers[c * dim..(c + 1) * dim].to_vec(),
                 }
             })
             .collect();
-        centres = moved.concat();
+        centers = moved.concat();
         before = of;
     }
 }
@@ -241,7 +243,7 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
 /// Moves each empty cluster to the item that is farthest from its own center.
 fn fill_empty(
     items: Items<'_>,
-    centres: &mut [f32],
+    centers: &mut [f32],
     of: &mut [u32],
     cosines: &mut [f32],
     members: &mut [Vec<u32>],
@@ -255,19 +257,19 @@ fn fill_empty(
         let Some(farthest) = farthest else { return };
         members[of[farthest] as usize].retain(|n| *n as usize != farthest);
         members[empty].push(farthest as u32);
-        centres[empty * items.dim..(empty + 1) * items.dim].copy_from_slice(&items.unit(farthest));
+        centers[empty * items.dim..(empty + 1) * items.dim].copy_from_slice(&items.unit(farthest));
         (of[farthest], cosines[farthest]) = (empty as u32, 1.0);
     }
 }
 
 fn without_empty(partition: Partition, dim: usize) -> Partition {
-    let Partition { centres, cosines, members, .. } = partition;
+    let Partition { centers, cosines, members, .. } = partition;
     let kept: Vec<usize> = (0..members.len()).filter(|c| !members[*c].is_empty()).collect();
-    let centres = kept.iter().flat_map(|c| centres[c * dim..(c + 1) * dim].iter().copied()).collect();
+    let centers = kept.iter().flat_map(|c| centers[c * dim..(c + 1) * dim].iter().copied()).collect();
     let members: Vec<Vec<u32>> = kept.iter().map(|c| members[*c].clone()).collect();
     let mut of = vec![0; cosines.len()];
     for (c, members) in members.iter().enumerate() {
         members.iter().for_each(|n| of[*n as usize] = c as u32);
     }
-    Partition { centres, of, cosines, members }
+    Partition { centers, of, cosines, members }
 }

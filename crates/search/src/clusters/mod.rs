@@ -34,7 +34,8 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// Number of clusters. By default, it is chosen automatically. The result has fewer if there are fewer distinct dialogues.
+    /// Number of clusters. By default, it is chosen automatically. The result has fewer if there are fewer distinct
+    /// dialogues.
     pub k: Option<usize>,
     /// Random seed.
     pub seed: u64,
@@ -204,8 +205,8 @@ pub fn clusters(
     Ok(made)
 }
 
-/// Clusters vectors of length 1 by k-means and returns the cluster of each. Keeps the best of `beginnings` restarts. Zero
-/// vectors are assigned to cluster 0.
+/// Clusters vectors of length 1 by k-means and returns the cluster of each. Keeps the best of `beginnings`
+/// restarts. Zero vectors are assigned to cluster 0.
 pub fn partition(
     vectors: &Vectors,
     k: usize,
@@ -269,7 +270,7 @@ fn describe(
         let terms = terms_of(&dialogue, &wanted.analyzer);
         let domains = dialogue.domains.clone();
         let shown = is_central(item) || drawn.contains_key(&item);
-        Ok(Some((item, Seen { terms, domains, dialogue: shown.then_some(dialogue) })))
+        Ok(Some((item, DialogueFacts { terms, domains, dialogue: shown.then_some(dialogue) })))
     };
     each_dialogue(snapshot, stop, &look, &mut |facts| {
         let Some((item, DialogueFacts { terms, domains: mut of_this, dialogue })) = facts else { return };

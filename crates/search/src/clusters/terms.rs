@@ -7,11 +7,11 @@
 //!                                                      q: fraction of all dialogues that contain the term
 //! ```
 //!
-//! It is high for terms that are frequent in the cluster and rare elsewhere. For terms in nearly all dialogues, `p ≈ q ≈ 1`,
-//! so the weight is near 0. No stop word list is needed, in any language.
+//! It is high for terms that are frequent in the cluster and rare elsewhere. For terms in nearly all dialogues, `p
+//! ≈ q ≈ 1`, so the weight is near 0. No stop word list is needed, in any language.
 //!
-//! Terms without a letter are ignored. Terms in only one dialogue of a cluster are also ignored, unless the cluster has only
-//! one dialogue.
+//! Terms without a letter are ignored. Terms in only one dialogue of a cluster are also ignored, unless the cluster
+//! has only one dialogue.
 
 use std::collections::HashMap;
 

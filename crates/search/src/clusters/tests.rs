@@ -13,8 +13,8 @@ fn noise(place: u64) -> f32 {
     head as f32 / u32::MAX as f32 * 2.0 - 1.0
 }
 
-/// Generates `groups` groups of vectors around random directions, and the group of each vector. The vectors have various
-/// lengths.
+/// Generates `groups` groups of vectors around random directions, and the group of each vector. The vectors have
+/// various lengths.
 fn planted(groups: usize, each: usize, spread: f32) -> (Vec<f32>, Vec<usize>) {
     let direction = |g: usize| (0..DIM).map(move |d| noise((g * DIM + d) as u64));
     let mut flat = Vec::new();
@@ -105,14 +105,14 @@ fn every_item_is_in_the_nearest_cluster_with_any_number_of_threads() {
     let one = on_threads(1, || of(&flat, 6, 5));
     assert_eq!(one, on_threads(4, || of(&flat, 6, 5)));
     assert_eq!(on_threads(1, || chosen(&flat)), on_threads(4, || chosen(&flat)));
-    assert_ne!(one.centres, of(&flat, 6, 6).centres);
-    let centre = |c: usize| &one.centres[c * DIM..(c + 1) * DIM];
+    assert_ne!(one.centers, of(&flat, 6, 6).centers);
+    let center = |c: usize| &one.centers[c * DIM..(c + 1) * DIM];
     for (n, vector) in flat.chunks(DIM).enumerate() {
-        let own = cosine(vector, centre(one.of[n] as usize));
+        let own = cosine(vector, center(one.of[n] as usize));
         assert!((own - one.cosines[n]).abs() < 1e-5);
-        assert!((0..6).all(|c| cosine(vector, centre(c)) <= own + 1e-5));
+        assert!((0..6).all(|c| cosine(vector, center(c)) <= own + 1e-5));
     }
-    let lengths = (0..6).map(|c| centre(c).iter().map(|v| v * v).sum::<f32>());
+    let lengths = (0..6).map(|c| center(c).iter().map(|v| v * v).sum::<f32>());
     assert!(lengths.into_iter().all(|length| (length - 1.0).abs() < 1e-5));
 }
 
@@ -131,7 +131,7 @@ fn more_clusters_than_items_and_items_that_are_all_the_same() {
     // Opposite items have no common center.
     let mut opposite = flat[..DIM].to_vec();
     opposite.extend(flat[..DIM].iter().map(|v| -v));
-    assert!(of(&opposite, 1, 0).centres.iter().all(|v| v.is_finite()));
+    assert!(of(&opposite, 1, 0).centers.iter().all(|v| v.is_finite()));
 }
 
 fn wanted(k: Option<usize>) -> Wanted<'static> {
@@ -208,9 +208,9 @@ fn dialogues_of_a_cluster_are_close_on_the_map() {
         let of: Vec<f32> = all.map.iter().filter(|p| p.cluster == cluster).map(|p| p.at[axis]).collect();
         of.iter().sum::<f32>() / of.len() as f32
     };
-    let centres = [0, 1].map(|cluster| [mean(cluster, 0), mean(cluster, 1)]);
+    let centers = [0, 1].map(|cluster| [mean(cluster, 0), mean(cluster, 1)]);
     let apart = |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
-    let own = |p: &&Point| apart(p.at, centres[p.cluster]) < apart(p.at, centres[1 - p.cluster]);
+    let own = |p: &&Point| apart(p.at, centers[p.cluster]) < apart(p.at, centers[1 - p.cluster]);
     assert_eq!(all.map.iter().filter(own).count(), 60);
     assert_eq!(all, on_threads(3, || look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) })));
     // If there are more dialogues than allowed, a sample is used.

@@ -96,7 +96,8 @@ impl Component {
             })
             .collect();
         let mut order: Vec<usize> = (0..owners.len()).collect();
-        // The most frequent member represents the group. Points have a fixed order, which makes the result deterministic.
+        // The most frequent member represents the group. Points have a fixed order, which makes the result
+        // deterministic.
         order.sort_by_key(|n| (Reverse(owners[*n].len()), self.points[*n]));
         let mut first = Vec::new();
         if let Some(n) = order.first() {

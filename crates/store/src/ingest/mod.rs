@@ -1,8 +1,8 @@
-//! Ingest: reads files into a store. One thread reads; another cleans and stores. Every record is counted, and rejected
-//! records are reported.
+//! Ingest: reads files into a store. One thread reads; another cleans and stores. Every record is counted, and
+//! rejected records are reported.
 //!
-//! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues after the
-//! last acknowledged record.
+//! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues
+//! after the last acknowledged record.
 
 mod reading;
 mod run;
@@ -33,7 +33,8 @@ pub struct IngestOptions {
     pub read: ReadOptions,
     /// Cleaning steps.
     pub cleaning: Cleaning,
-    /// Accepts only dialogues that match this filter. Also rejects a dialogue that would replace one that does not match.
+    /// Accepts only dialogues that match this filter. Also rejects a dialogue that would replace one that does not
+    /// match.
     pub only: Option<Filter>,
     /// Prefix added to all ids.
     pub id_prefix: String,
@@ -115,8 +116,8 @@ pub fn ingest(
     run.finish(ended)
 }
 
-/// Returns a hash that identifies the ingest by its unchanged input files and its options. Returns `None` if an input has
-/// no stable identity, such as standard input.
+/// Returns a hash that identifies the ingest by its unchanged input files and its options. Returns `None` if an
+/// input has no stable identity, such as standard input.
 fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {

@@ -70,8 +70,8 @@ impl Run<'_, '_> {
                     (self.control.progress)(&self.outcome.tally);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // The reader may wait for a slow stream with an incomplete chunk. Take that chunk, but first check
-                    // the channel under the lock: chunks already sent come first.
+                    // The reader may wait for a slow stream with an incomplete chunk. Take that chunk, but first
+                    // check the channel under the lock: chunks already sent come first.
                     let late = {
                         let mut gathered = lock(&gathered);
                         receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
@@ -268,7 +268,8 @@ impl Run<'_, '_> {
                 let records = self.outcome.tally.records;
                 Err(match e {
                     Error::Interrupted { .. } if self.fingerprint.is_empty() => e.with_hint(format!(
-                        "{records} records are stored; run the same command again, it skips records that are already stored"
+                        "{records} records are stored; run the same command again, \
+                         and it skips them"
                     )),
                     Error::Interrupted { .. } => {
                         e.with_hint(format!("run the same command again to continue after record {records}"))
