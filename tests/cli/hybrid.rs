@@ -68,7 +68,7 @@ fn both_ways_are_joined_and_each_hit_says_how() {
         .says(2, &["has no vectors of single tokens\nhint: transformers have them"]);
     t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["reranking requires a dense search"]);
     t.run("search -i x hello --dense-weight 0 --bm25-weight 0")
-        .says(2, &["not both 0\nhint: they are 1 for meaning"]);
+        .says(2, &["not both 0\nhint: the default weights are 1 for dense"]);
 }
 
 #[test]

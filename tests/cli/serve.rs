@@ -672,7 +672,7 @@ fn replies_are_what_was_said_or_the_best_of_what_may_be() {
     );
     ask(json!({"context": [" "]})).says(400, &["nothing to answer"]);
     ask(json!({"context": ["a"], "candidates": ["b"], "filter": "role=user"}))
-        .says(400, &["for replies from the index"]);
+        .says(400, &["only to replies from the index"]);
 
     let documents = json!(["good night", {"text": "my parcel never came"}, "boots"]);
     let ranked = server

@@ -47,8 +47,8 @@ pub struct FacetValue {
 }
 
 impl Searcher {
-    /// Counts the dialogues that match a filter by the values of `fields`. Returns at most `most` values per field.
-    pub fn facets(&self, filter: Option<&Filter>, fields: &[String], most: usize) -> Result<Facets> {
+    /// Counts the dialogues that match a filter by the values of `fields`. Returns at most `limit` values per field.
+    pub fn facets(&self, filter: Option<&Filter>, fields: &[String], limit: usize) -> Result<Facets> {
         let unknown = |field: &&String| {
             !SUPPORTED.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)
         };
@@ -73,7 +73,7 @@ impl Searcher {
                 Some(filtered) => filtered.admitted().count(),
                 None => index.snapshot().totals().dialogues,
             },
-            facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, most)).collect(),
+            facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, limit)).collect(),
         })
     }
 }
@@ -97,12 +97,12 @@ fn count_in_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactN
     Ok(counts)
 }
 
-fn facet(field: &str, values: HashMap<String, u64>, most: usize) -> Facet {
+fn facet(field: &str, values: HashMap<String, u64>, limit: usize) -> Facet {
     let different = values.len();
     let mut values: Vec<FacetValue> =
         values.into_iter().map(|(value, dialogues)| FacetValue { value, dialogues }).collect();
     values.sort_by(|a, b| b.dialogues.cmp(&a.dialogues).then_with(|| a.value.cmp(&b.value)));
-    values.truncate(most);
+    values.truncate(limit);
     Facet { field: field.to_owned(), different, values }
 }
 

@@ -374,7 +374,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     };
     let mut totals = Totals::default();
     for_each_frame(salvage, |frame, bytes| {
-        let gone = match frame.kind {
+        let replaced = match frame.kind {
             Kind::Put => {
                 totals.dialogues += 1;
                 totals.turns += u64::from(frame.turns());
@@ -382,7 +382,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
             }
             _ => live.remove(&frame.id_key()),
         };
-        if let Some((_, turns)) = gone {
+        if let Some((_, turns)) = replaced {
             totals.dialogues -= 1;
             totals.turns -= u64::from(turns);
         }

@@ -231,10 +231,10 @@ impl Live<'_> {
         self.walk.at
     }
 
-    /// Returns the JSON of up to `most` next records, for parallel parsing. Empty at the end of the snapshot.
-    pub fn next_chunk(&mut self, most: usize) -> Result<Vec<Vec<u8>>> {
-        let mut chunk = Vec::with_capacity(most);
-        while chunk.len() < most
+    /// Returns the JSON of up to `limit` next records, for parallel parsing. Empty at the end of the snapshot.
+    pub fn next_chunk(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
+        let mut chunk = Vec::with_capacity(limit);
+        while chunk.len() < limit
             && let Some(record) = self.next_record()
         {
             chunk.push(record?.json.to_vec());

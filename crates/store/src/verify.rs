@@ -232,7 +232,7 @@ fn replay(
     live: &mut KeyMap<Known>,
     totals: &mut Totals,
 ) -> Result<(), String> {
-    let gone = if frame.kind == Kind::Put {
+    let replaced = if frame.kind == Kind::Put {
         let dialogue: Dialogue =
             serde_json::from_slice(frame.json()).map_err(|e| format!("the record is unreadable: {e}"))?;
         if dialogue.id.key() != frame.id_key() || IdKey::of_bytes(frame.json()) != frame.content_key() {
@@ -247,9 +247,9 @@ fn replay(
     } else {
         live.remove(&frame.id_key())
     };
-    if let Some(gone) = gone {
+    if let Some(replaced) = replaced {
         totals.dialogues -= 1;
-        totals.turns -= u64::from(gone.turns);
+        totals.turns -= u64::from(replaced.turns);
     }
     Ok(())
 }

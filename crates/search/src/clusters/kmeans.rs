@@ -123,19 +123,19 @@ pub(super) fn kmeans(
     }
 }
 
-/// Returns a random sample of at most `most` items, in their order.
-pub(super) fn sample(items: Items<'_>, most: usize, seed: u64) -> Vec<Item> {
-    drawn(items.len(), most, seed).into_iter().map(|n| items.items[n]).collect()
+/// Returns a random sample of at most `limit` items, in their order.
+pub(super) fn sample(items: Items<'_>, limit: usize, seed: u64) -> Vec<Item> {
+    sample_indices(items.len(), limit, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
-/// Returns a random sample of at most `most` numbers below `count`, ascending.
-pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
-    if count <= most {
+/// Returns a random sample of at most `limit` numbers below `count`, ascending.
+pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize> {
+    if count <= limit {
         return (0..count).collect();
     }
     let mut places: Vec<(u64, usize)> = (0..count).map(|n| (mixed(seed, n as u64), n)).collect();
-    places.select_nth_unstable(most);
-    let mut drawn: Vec<usize> = places[..most].iter().map(|(_, n)| *n).collect();
+    places.select_nth_unstable(limit);
+    let mut drawn: Vec<usize> = places[..limit].iter().map(|(_, n)| *n).collect();
     drawn.sort_unstable();
     drawn
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Stop, kmeans::Items, kmeans::drawn};
+use super::{Stop, kmeans::Items, kmeans::sample_indices};
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
@@ -44,14 +44,14 @@ impl Point {
     }
 }
 
-/// Computes the map coordinates of a random sample of at most `most` items.
+/// Computes the map coordinates of a random sample of at most `limit` items.
 pub(super) fn places(
     items: Items<'_>,
-    most: usize,
+    limit: usize,
     seed: u64,
     stop: Stop<'_>,
 ) -> Result<HashMap<u32, [f32; 2]>> {
-    let drawn = drawn(items.len(), most, seed);
+    let drawn = sample_indices(items.len(), limit, seed);
     let mut vectors = Vectors::new(items.dim);
     drawn.iter().for_each(|n| vectors.push(&items.unit(*n)));
     let mut stopped = Ok(());
