@@ -252,8 +252,8 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
         e.to_string()
     };
     let mode = Some(Mode::Bm25);
-    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy's language"));
-    assert!(asked(&|r| r.exact = true).contains("every vector"));
+    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy query"));
+    assert!(asked(&|r| r.exact = true).contains("exhaustive vector search"));
     assert!(asked(&|r| r.min_percentile = Some(50.0)).contains("a minimum percentile"));
     assert!(asked(&|r| r.k = 20_000).contains("more than 16384 hits"));
     assert!(asked(&|r| r.filter = Some("text=card".parse().unwrap())).contains("comparing whole texts"));
