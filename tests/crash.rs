@@ -108,10 +108,10 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     if let Some(status) = ended {
         assert!(status.success(), "the ingest failed by itself: {said}");
     }
-    // After a kill sled now and then finds its own files torn. They derive from the log, and are made anew out of it, which
+    // After a kill sled now and then finds its own files torn. They derive from the log, and are rebuilt from it, which
     // is told (a kill in the middle of that leaves them at an early batch, and they are made anew again); anything else that
     // is told is a failure.
-    let anew = |line: &&str| line.contains("/records: ") && line.ends_with("; made anew from the log");
+    let anew = |line: &&str| line.contains("/records: ") && line.ends_with("; rebuilt from the log");
     let told = said.lines().find(|line| (line.contains("warning") || line.contains("error")) && !anew(line));
     assert_eq!(told, None, "{said}");
     Ran { acknowledged, ended: ended.is_some(), anew: said.lines().any(|line| anew(&line)) }

@@ -115,8 +115,8 @@ fn an_id_with_two_contents_in_one_run_names_both_files() {
     t.write("two.jsonl", record("a", "second"));
     t.run("ingest -i x one.jsonl two.jsonl").says(
         0,
-        &["warning: rejected: two.jsonl (a): another dialogue with this id was read before, from one.jsonl; \
-           give the files ids of their own with --id-prefix\n"],
+        &["warning: rejected: two.jsonl (a): another dialogue with this id was already read from one.jsonl; \
+           use --id-prefix to make the ids of each file unique\n"],
     );
     assert_eq!(t.dialogues("x")[0]["turns"][0]["text"], "first");
 }

@@ -88,7 +88,7 @@ fn a_backup_is_restored_under_another_name_and_never_over_an_index() {
     assert!(!t.json("search -i y plastic")["hits"].as_array().unwrap().is_empty());
     t.ok("verify -i y");
     t.run("backup -i x saved").says(2, &["error: saved is not empty\n"]);
-    t.run("restore -i z nowhere").says(2, &["error: nowhere is not a backup: it holds no backup.json\n"]);
+    t.run("restore -i z nowhere").says(2, &["error: nowhere is not a backup: it contains no backup.json\n"]);
     let log = t.path("saved/00000001.log");
     fs::write(&log, &fs::read(&log).unwrap()[..5000]).unwrap();
     t.run("restore -i z saved").says(4, &["error: saved/00000001.log: it has 5000 bytes instead of "]);

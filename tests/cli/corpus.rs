@@ -224,7 +224,7 @@ fn a_dialogue_and_a_turn_of_it_are_shown() {
     let shown = t.run("corpus show -i x banking-001 banking-002 --format jsonl");
     assert_eq!(lines(&shown.out).iter().map(id_of).collect::<Vec<_>>(), ["banking-001", "banking-002"]);
     t.run("corpus show -i x banking-001#99")
-        .says(2, &["error: banking-001 has no turn 99; its last is 14\n"]);
+        .says(2, &["error: banking-001 has no turn 99; its last turn is 14\n"]);
     t.run("corpus show -i x nobody")
         .says(2, &["error: indexes/x holds no dialogue `nobody`\nhint: `turnwise search`"]);
 }

@@ -29,7 +29,7 @@ fn without_vectors_the_way_to_them_is_told() {
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.run("search -i x --mode dense parcel")
         .says(2, &["indexes/x has no vectors yet\n", "hint: `turnwise encode -i indexes/x` creates them"]);
-    t.run("search -i x --mode dense --syntax parcel").says(2, &["--syntax is for words alone"]);
+    t.run("search -i x --mode dense --syntax parcel").says(2, &["--syntax requires a lexical search"]);
     let empty = t.run_args(&["search", "-i", "x", "--mode", "dense", " "]);
     empty.says(2, &["the query is empty"]);
 }
@@ -176,6 +176,6 @@ fn another_encoder_under_the_same_name_is_refused_with_both_fingerprints() {
     fs::rename(t.path("other"), t.path("fitted")).unwrap();
     t.run("search -i x --mode dense parcel").says(
         2,
-        &["were made by another encoder", " then and is ", "`turnwise encode -i indexes/x --replace`"],
+        &["were made by a different encoder", " and is now ", "`turnwise encode -i indexes/x --replace`"],
     );
 }

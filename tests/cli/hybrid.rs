@@ -62,11 +62,12 @@ fn both_ways_are_joined_and_each_hit_says_how() {
     let scores: Vec<f64> =
         exact["hits"].as_array().unwrap().iter().map(|h| h["score"].as_f64().unwrap()).collect();
     assert!(scores[0] > 0.3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
-    t.run("search -i x 🙂").says(0, &["warning: `🙂` holds no word: it is looked for by meaning alone\n"]);
+    t.run("search -i x 🙂")
+        .says(0, &["warning: `🙂` contains no searchable words; only the dense search uses it\n"]);
     t.run("search -i x hello --rerank maxsim").says(2, &["has no token vectors\nhint: use a transformer"]);
-    t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["ranking again goes by meaning"]);
+    t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["reranking requires a dense search"]);
     t.run("search -i x hello --dense-weight 0 --bm25-weight 0")
-        .says(2, &["not both 0\nhint: they are 1 for meaning"]);
+        .says(2, &["not both 0\nhint: the default weights are 1 for dense"]);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn more_like_an_utterance_a_dialogue_and_a_file() {
     t.write("two.jsonl", format!("{same}\n{same}\n"));
     t.run("similar -i x --dialogue two.jsonl").says(3, &["holds more than one dialogue"]);
     t.run("similar -i x nobody").says(2, &["holds no dialogue `nobody`"]);
-    t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last is "]);
+    t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last turn is "]);
 }
 
 #[test]
@@ -340,7 +341,7 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     t.run("search -i x tune few.jsonl").says(
         3,
         &[
-            "fewer than two queries with something relevant in the index",
+            "fewer than two queries have a relevant result in the index",
             "hint: `deliveries-001` is not in indexes/x",
         ],
     );

@@ -20,9 +20,7 @@ fn a_stream_that_is_interrupted_keeps_what_was_acknowledged() {
     run.until_said("acknowledged: 1500 records");
     let said = stopped(run);
     assert!(
-        said.contains(
-            "hint: 1500 records are in; run the same command again, what is there already is passed over\n"
-        ),
+        said.contains("hint: 1500 records are stored; run the same command again, and it skips them\n"),
         "{said}"
     );
     assert_eq!(t.ids("x").len(), 1500);
@@ -43,7 +41,7 @@ fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
     let run = t.start(&format!("{command} -v"));
     run.until_said("acknowledged: 3000 records");
     let said = stopped(run);
-    assert!(said.contains("hint: run the same command again to go on after record "), "{said}");
+    assert!(said.contains("hint: run the same command again to continue after record "), "{said}");
     let before = t.ids("x").len();
     assert!((3000..40_000).contains(&before), "{before}");
 

@@ -139,8 +139,8 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
         server.get(&format!("/v1/{path}?index=x")).json(200);
     }
     for (request, what) in [
-        (json!({"query": "a AND b", "syntax": true}), "Tantivy's language"),
-        (json!({"query": "a", "exact": true}), "looking at every vector"),
+        (json!({"query": "a AND b", "syntax": true}), "Tantivy"),
+        (json!({"query": "a", "exact": true}), "an exhaustive vector search"),
         (json!({"query": "a", "filter": "text=a"}), "comparing the whole text"),
     ] {
         server.post("/v1/search?index=chats", &request).says(501, &[what]);

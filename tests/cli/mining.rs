@@ -68,7 +68,8 @@ fn what_is_said_often_is_one_group_before_and_after_a_build() {
     assert_eq!(member["text"], "my parcel is late");
     let none = t.ok("duplicates -i x --of dialogues --filter id=other");
     assert_eq!(none, "no two of 1 dialogue reach a cosine of 0.95\n");
-    t.run("duplicates -i x --threshold 2").says(2, &["error: 2 is no cosine", "hint: 0.95 finds"]);
+    t.run("duplicates -i x --threshold 2")
+        .says(2, &["error: the threshold must be from -1 to 1, not 2", "hint: 0.95 finds"]);
     t.run("duplicates -i x --filter domian=x").says(2, &["did you mean `domain`"]);
 }
 

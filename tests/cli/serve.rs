@@ -235,7 +235,8 @@ fn what_is_wrong_is_told_as_an_answer() {
     sent("multipart/form-data; boundary=x", "--x").says(415, &["a form", "-T FILE"]);
     post("").says(400, &["the body is empty"]);
     post(&format!("{{\"query\": \"{}\"}}", "x".repeat(2 << 20))).says(413, &["1048576 bytes"]);
-    post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}").says(400, &["--exact is for vectors"]);
+    post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}")
+        .says(400, &["--exact requires a dense search"]);
     server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`", "there are: x"]);
     server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
     server.post("/v1/similar", &json!({"like": "nobody-001"})).says(404, &["nobody-001"]);
@@ -671,7 +672,7 @@ fn replies_are_what_was_said_or_the_best_of_what_may_be() {
     );
     ask(json!({"context": [" "]})).says(400, &["nothing to answer"]);
     ask(json!({"context": ["a"], "candidates": ["b"], "filter": "role=user"}))
-        .says(400, &["for replies from the index"]);
+        .says(400, &["only to replies from the index"]);
 
     let documents = json!(["good night", {"text": "my parcel never came"}, "boots"]);
     let ranked = server

@@ -45,7 +45,7 @@ fn what_is_nearly_right_gets_a_suggestion() {
         ("stats -i chat", "error: there is no index at indexes/chat\nhint: did you mean `chats`?\n"),
         ("search -i zzz hello", "hint: available indexes in indexes: chats\n"),
         ("stats", "error: no index given\nhint: use -i NAME; available indexes: chats\n"),
-        ("search -i chats ,", "error: `,` holds no word to look for\nhint: type the words you remember"),
+        ("search -i chats ,", "error: `,` contains no searchable words\nhint: enter the words you remember"),
     ];
     for (line, text) in cases {
         t.run(line).says(2, &[text]);

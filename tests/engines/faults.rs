@@ -144,7 +144,7 @@ fn vectors_of_another_encoder_do_not_get_in_nor_are_searched() {
     assert!(e.class() == Class::Input && e.to_string().contains("were made by hashed words"), "{e}");
     let engine = Milvus::open(&place.target).unwrap();
     let e = Searcher::of(Box::new(engine)).with_encoder(other).err().unwrap();
-    assert!(e.to_string().contains("made by another encoder"), "{e}");
+    assert!(e.to_string().contains("made by a different encoder"), "{e}");
 }
 
 #[test]
@@ -252,9 +252,9 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
         e.to_string()
     };
     let mode = Some(Mode::Bm25);
-    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy's language"));
-    assert!(asked(&|r| r.exact = true).contains("every vector"));
-    assert!(asked(&|r| r.min_percentile = Some(50.0)).contains("a least percentile"));
+    assert!(asked(&|r| (r.syntax, r.mode) = (true, mode)).contains("Tantivy query"));
+    assert!(asked(&|r| r.exact = true).contains("exhaustive vector search"));
+    assert!(asked(&|r| r.min_percentile = Some(50.0)).contains("a minimum percentile"));
     assert!(asked(&|r| r.k = 20_000).contains("more than 16384 hits"));
     assert!(asked(&|r| r.filter = Some("text=card".parse().unwrap())).contains("comparing the whole text"));
     assert!(
@@ -265,5 +265,5 @@ fn what_milvus_cannot_do_is_an_error_and_no_other_answer() {
         .contains("text of whole dialogues")
     );
     let e = searcher.facets(None, &["domain".to_owned()], 3).err().unwrap();
-    assert!(e.to_string().contains("counting dialogues by values"), "{e}");
+    assert!(e.to_string().contains("counting dialogues by field values"), "{e}");
 }

@@ -172,7 +172,7 @@ fn a_sled_whose_making_was_cut_short_is_no_damage_and_is_made_by_the_next_writer
     assert_eq!(report.damage, []);
     assert!(matches!(report.records, verify::RecordsChecked::BeingMade));
     let store = Store::open(&root, "test").unwrap();
-    assert!(store.notices()[0].ends_with("making it anew was cut short; made anew from the log"));
+    assert!(store.notices()[0].ends_with("an earlier rebuild was interrupted; rebuilt from the log"));
     drop(store);
     let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
     assert_eq!(report.damage, []);

@@ -1,8 +1,8 @@
-//! The program's allocator: mimalloc, and while training large blocks are kept.
+//! The program's memory allocator: mimalloc with a cache of large blocks, which is used during training.
 //!
-//! A step of training makes and drops hundreds of tensors of tens of megabytes. Given back to the system and asked for
-//! again, each of their pages is zeroed by the kernel and mapped in every step. The sizes are the
-//! same few from step to step, so a block that is dropped is kept for the next of its size.
+//! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the
+//! system, the kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the
+//! allocator keeps freed blocks and reuses them for allocations of the same size.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -15,138 +15,139 @@ use std::{
 
 use mimalloc::MiMalloc;
 
-/// Blocks from this size are kept.
+/// Minimum size of cached blocks in bytes.
 const LARGE: usize = 1 << 17;
-/// What they are aligned to: what products of matrices ask of the copies that they make of their factors.
+/// Alignment of large blocks. Matrix multiplication requires it for its packed copies.
 const ALIGNED: usize = 128;
-/// Sizes are rounded up by at most an eighth, so that nearly equal ones serve each other: no two batches have as many tokens.
-const PARTS: usize = 8;
-/// How many blocks are kept at most.
-const PLACES: usize = 1024;
+/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so blocks of similar sizes can be
+/// reused. This matters because batches have different numbers of tokens.
+const CLASSES_PER_POWER: usize = 8;
+/// Maximum number of cached blocks.
+const MAX_BLOCKS: usize = 1024;
 
-/// The allocator. The program names it; a library's user is not made to.
+/// The allocator. Only the program installs it; users of the library can choose their own.
 pub struct Memory;
 
-/// Whether blocks are kept, and which.
+/// State of the block cache.
 struct State {
-    keeps: AtomicBool,
-    /// Bytes that may still be kept.
-    room: AtomicUsize,
-    kept: Mutex<Kept>,
+    enabled: AtomicBool,
+    /// Remaining capacity in bytes.
+    capacity: AtomicUsize,
+    cache: Mutex<Cache>,
 }
 
-/// Blocks that nobody uses: their sizes and where they begin.
-struct Kept {
-    blocks: [(usize, usize); PLACES],
+/// The cached free blocks: size and address of each.
+struct Cache {
+    blocks: [(usize, usize); MAX_BLOCKS],
     count: usize,
 }
 
 static STATE: State = State {
-    keeps: AtomicBool::new(false),
-    room: AtomicUsize::new(0),
-    kept: Mutex::new(Kept { blocks: [(0, 0); PLACES], count: 0 }),
+    enabled: AtomicBool::new(false),
+    capacity: AtomicUsize::new(0),
+    cache: Mutex::new(Cache { blocks: [(0, 0); MAX_BLOCKS], count: 0 }),
 };
 
-/// From now on large blocks are kept, up to so many bytes.
+/// Enables the cache of large blocks, with a capacity in bytes.
 pub fn keep_large_blocks(bytes: usize) {
-    STATE.room.store(bytes, Ordering::Relaxed);
-    STATE.keeps.store(true, Ordering::Relaxed);
+    STATE.capacity.store(bytes, Ordering::Relaxed);
+    STATE.enabled.store(true, Ordering::Relaxed);
 }
 
 impl State {
-    /// A kept block of this size.
+    /// Takes a block of this size from the cache.
     fn take(&self, size: usize) -> Option<*mut u8> {
-        if !self.keeps.load(Ordering::Relaxed) {
+        if !self.enabled.load(Ordering::Relaxed) {
             return None;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = kept.count;
-        // The last one dropped is the likeliest to be in a cache still.
-        let found = kept.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
-        let (_, at) = kept.blocks[found];
-        kept.blocks[found] = kept.blocks[count - 1];
-        kept.count -= 1;
-        drop(kept);
-        self.room.fetch_add(size, Ordering::Relaxed);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = cache.count;
+        // The most recently freed block is most likely still in a CPU cache.
+        let found = cache.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
+        let (_, at) = cache.blocks[found];
+        cache.blocks[found] = cache.blocks[count - 1];
+        cache.count -= 1;
+        drop(cache);
+        self.capacity.fetch_add(size, Ordering::Relaxed);
         Some(ptr::with_exposed_provenance_mut(at))
     }
 
-    /// Keeps a block of this size, if there is room.
+    /// Puts a freed block into the cache. Returns `false` if the cache is disabled or full.
     fn put(&self, block: *mut u8, size: usize) -> bool {
-        if !self.keeps.load(Ordering::Relaxed) || self.room.load(Ordering::Relaxed) < size {
+        if !self.enabled.load(Ordering::Relaxed) || self.capacity.load(Ordering::Relaxed) < size {
             return false;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = kept.count;
-        if count == PLACES {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = cache.count;
+        if count == MAX_BLOCKS {
             return false;
         }
-        kept.blocks[count] = (size, block.expose_provenance());
-        kept.count += 1;
-        self.room.fetch_sub(size, Ordering::Relaxed);
+        cache.blocks[count] = (size, block.expose_provenance());
+        cache.count += 1;
+        self.capacity.fetch_sub(size, Ordering::Relaxed);
         true
     }
 }
 
-/// What is really asked for: large sizes rounded up and aligned alike, whether kept or not, so that any large block can be
-/// kept and serve any other of its size.
-fn real(layout: Layout) -> Layout {
-    if !is_kept(layout) {
+/// Returns the layout that is really allocated. Large sizes are rounded up and get the same alignment, so any large
+/// block can be cached and reused for any allocation of the same rounded size.
+fn actual_layout(layout: Layout) -> Layout {
+    if !is_cacheable(layout) {
         return layout;
     }
-    let grain = layout.size().next_power_of_two() / 2 / PARTS;
+    let grain = layout.size().next_power_of_two() / 2 / CLASSES_PER_POWER;
     Layout::from_size_align(layout.size().next_multiple_of(grain), ALIGNED).unwrap_or(layout)
 }
 
-/// Whether a block of this layout may be kept.
-fn is_kept(layout: Layout) -> bool {
+/// Returns whether a block of this layout can be cached.
+fn is_cacheable(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= ALIGNED
 }
 
-// SAFETY: every block comes from mimalloc with the layout `real` gives, and goes back with the same; a kept one is in
-// nobody's hands until it is taken, once.
+// SAFETY: every block is allocated by mimalloc with the layout that `actual_layout` returns, and is freed with the
+// same layout. A cached block has no other user, and it is taken from the cache only once.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let real = real(layout);
-        if is_kept(layout)
-            && let Some(block) = STATE.take(real.size())
+        let actual = actual_layout(layout);
+        if is_cacheable(layout)
+            && let Some(block) = STATE.take(actual.size())
         {
             return block;
         }
-        // SAFETY: a layout that is no smaller than our caller's, which is not empty.
-        unsafe { MiMalloc.alloc(real) }
+        // SAFETY: the layout is at least as large as the caller's, which has a nonzero size.
+        unsafe { MiMalloc.alloc(actual) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let real = real(layout);
-        if is_kept(layout)
-            && let Some(block) = STATE.take(real.size())
+        let actual = actual_layout(layout);
+        if is_cacheable(layout)
+            && let Some(block) = STATE.take(actual.size())
         {
-            // SAFETY: the block is `real` long, which is no less.
+            // SAFETY: the block has `actual.size()` bytes, at least `layout.size()`.
             unsafe { ptr::write_bytes(block, 0, layout.size()) };
             return block;
         }
         // SAFETY: as above.
-        unsafe { MiMalloc.alloc_zeroed(real) }
+        unsafe { MiMalloc.alloc_zeroed(actual) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let real = real(layout);
-        if is_kept(layout) && STATE.put(block, real.size()) {
+        let actual = actual_layout(layout);
+        if is_cacheable(layout) && STATE.put(block, actual.size()) {
             return;
         }
-        // SAFETY: it came with this layout.
-        unsafe { MiMalloc.dealloc(block, real) }
+        // SAFETY: the block was allocated with this layout.
+        unsafe { MiMalloc.dealloc(block, actual) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return ptr::null_mut() };
-        if real(wanted) == real(layout) {
+        if actual_layout(wanted) == actual_layout(layout) {
             return block;
         }
-        if is_kept(layout) != is_kept(wanted) {
-            // Aligned otherwise from here on.
-            // SAFETY: both blocks are as long as is copied, and not the same.
+        if is_cacheable(layout) != is_cacheable(wanted) {
+            // The alignment changes, so allocate a new block.
+            // SAFETY: both blocks are at least as long as the copied range, and they do not overlap.
             unsafe {
                 let new = self.alloc(wanted);
                 if !new.is_null() {
@@ -156,8 +157,9 @@ unsafe impl GlobalAlloc for Memory {
                 return new;
             }
         }
-        // SAFETY: the block has the layout that `real` gives; the new one is what `real` gives for the new size.
-        unsafe { MiMalloc.realloc(block, real(layout), real(wanted).size()) }
+        // SAFETY: the block has the layout of `actual_layout`, and the new size is that of `actual_layout` for
+        // `wanted`.
+        unsafe { MiMalloc.realloc(block, actual_layout(layout), actual_layout(wanted).size()) }
     }
 }
 
@@ -166,12 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_block_serves_the_next_of_its_size_and_is_zeroed_where_asked() {
+    fn freed_blocks_are_reused_and_zeroed_on_request() {
         let layout = |size| Layout::from_size_align(size, 4).unwrap();
-        // SAFETY: blocks are written within their layouts, and go back with those that they came with.
+        // SAFETY: blocks are written only within their layouts, and are freed with the layouts they were allocated
+        // with.
         unsafe {
-            STATE.room.store(8 * LARGE, Ordering::Relaxed);
-            STATE.keeps.store(true, Ordering::Relaxed);
+            STATE.capacity.store(8 * LARGE, Ordering::Relaxed);
+            STATE.enabled.store(true, Ordering::Relaxed);
             let first = Memory.alloc(layout(3 * LARGE + 5));
             ptr::write_bytes(first, 7, 3 * LARGE + 5);
             Memory.dealloc(first, layout(3 * LARGE + 5));
@@ -182,7 +185,7 @@ mod tests {
             assert_ne!(other, first);
             let grown = Memory.realloc(again, layout(3 * LARGE + 1), 5 * LARGE);
             assert_eq!(*grown.add(3 * LARGE), 0);
-            // Of a small one a large one, and back.
+            // Grow a small block to a large one and shrink it again.
             Memory.dealloc(grown, layout(5 * LARGE));
             let small = Memory.alloc(layout(100));
             ptr::write_bytes(small, 9, 100);
@@ -191,15 +194,15 @@ mod tests {
             let small = Memory.realloc(large, layout(2 * LARGE), 50);
             assert!((0..50).all(|n| *small.add(n) == 9));
             Memory.dealloc(small, layout(50));
-            // What asks for more than others are aligned to is not kept.
+            // Blocks with a larger alignment are not cached.
             let page = Layout::from_size_align(2 * LARGE, 4096).unwrap();
             let aligned = Memory.alloc(page);
             assert!(aligned.addr().is_multiple_of(4096));
             Memory.dealloc(aligned, page);
             Memory.dealloc(other, layout(3 * LARGE + 5));
-            STATE.keeps.store(false, Ordering::Relaxed);
-            // What is kept is no more than there is room for.
-            let left = STATE.room.load(Ordering::Relaxed);
+            STATE.enabled.store(false, Ordering::Relaxed);
+            // The cache never exceeds its capacity.
+            let left = STATE.capacity.load(Ordering::Relaxed);
             assert!(left <= 8 * LARGE && !STATE.put(first, left + 1));
         }
     }

@@ -1,11 +1,12 @@
-//! What is there more than once: utterances or dialogues that are the same, or nearly so.
+//! Duplicate detection: finds groups of utterances or dialogues that are equal or nearly equal.
 //!
-//! Two belong together if the cosine of their vectors reaches a threshold, and so does whoever belongs to one of them: a
-//! group is a connected component. Equal texts have one vector with many owners, so that five thousand times "thank you" is
-//! one point to compare, and a group by itself.
+//! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component.
+//! Equal texts share one vector with many owners. For example, 5000 occurrences of "thank you" are one vector to
+//! compare and form a group.
 //!
-//! Up to some thousand different vectors, every pair is looked at. Beyond that the graph is asked for the neighbours of each
-//! vector; what it misses of a pair, it mostly finds by way of a third.
+//! Up to a few thousand distinct vectors, all pairs are compared. With more vectors, the nearest-neighbor graph
+//! provides the neighbors of each vector. The graph can miss a pair, but both are usually connected through a third
+//! vector.
 
 mod groups;
 #[cfg(test)]
@@ -28,118 +29,123 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Every pair of so many vectors is looked at, which takes a second or two.
-const FEW: usize = 8_192;
-/// The neighbours of a vector that are joined with it at most; the others are neighbours of these.
-const MOST_NEIGHBOURS: usize = 256;
-/// Vectors that are compared at once: as many as fit into the processor's nearer caches.
+/// Up to this number of vectors, all pairs are compared. This takes a second or two.
+const MAX_EXHAUSTIVE: usize = 8_192;
+/// Maximum number of neighbors to join with a vector. Further ones are usually neighbors of these.
+const MAX_NEIGHBORS: usize = 256;
+/// Number of vectors compared at a time. They fit into the CPU caches.
 const BLOCK: usize = 128;
-/// So many blocks are looked at before what was found is joined, so that little of it is held at a time.
-const AT_ONCE: usize = 64;
-/// Cosines are rounded: that of two equal vectors may be less than 1 by so much.
+/// Number of blocks compared before their results are joined. Limits memory use.
+const BLOCKS_PER_ROUND: usize = 64;
+/// Tolerance for rounding: the cosine of two equal vectors may be less than 1 by this.
 const ROUNDING: f32 = 1e-6;
 
-/// What is looked for.
+/// Options of duplicate detection.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// Utterances or dialogues.
+    /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
-    /// The cosine from which two belong together.
+    /// Minimum cosine of duplicates.
     pub threshold: f32,
-    /// How many groups are given, the largest first.
+    /// Maximum number of groups to return. The largest groups are returned.
     pub limit: usize,
-    /// How many different texts of a group are shown.
+    /// Maximum number of members to return per group.
     pub shown: usize,
-    /// Whether every pair is looked at, whatever it takes.
+    /// Compare all pairs, regardless of the number of vectors.
     pub exact: bool,
-    /// Only utterances, or dialogues, that fit.
+    /// Compare only items that match this filter.
     pub filter: Option<&'a Filter>,
 }
 
-/// What was found.
+/// Result of duplicate detection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Duplicates {
-    /// Utterances or dialogues that were looked at.
+    /// Number of items compared.
     pub looked_at: u64,
-    /// Different vectors among them.
+    /// Number of distinct vectors of these items.
     pub different: u64,
-    /// Whether every pair was looked at.
+    /// Whether all pairs were compared.
     pub exact: bool,
-    /// How many groups there are.
+    /// Total number of groups.
     pub groups_found: u64,
-    /// How many utterances or dialogues are in a group.
+    /// Total number of items in groups.
     pub in_groups: u64,
-    /// The largest groups: size descending, then their greatest id descending.
+    /// The largest groups, by size and then by greatest id, both descending.
     pub groups: Vec<Group>,
 }
 
-/// Utterances or dialogues that are nearly the same.
+/// A group of equal or nearly equal items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// How many there are.
+    /// Number of items.
     pub size: u64,
-    /// In how many dialogues.
+    /// Number of dialogues that contain them.
     pub dialogues: u64,
-    /// Different vectors among them.
+    /// Number of distinct vectors.
     pub different: u64,
-    /// The most frequent ones; the others are compared with the first.
+    /// The most frequent members. The first one represents the group.
     pub members: Vec<Member>,
 }
 
-/// Some of a group that have the same vector.
+/// Items of a group that have the same vector.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Member {
-    /// How many there are.
+    /// Number of items.
     pub count: u64,
-    /// The cosine with the first of the group.
+    /// Cosine with the first member of the group.
     pub similarity: f32,
-    /// The greatest ids, descending.
+    /// The greatest ids, in descending order.
     pub ids: Vec<String>,
-    /// The title of the first one's dialogue.
+    /// Title of the dialogue of the first id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How many turns the first one's dialogue has, where dialogues are compared.
+    /// Number of turns of the first dialogue, if the items are dialogues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// What the first one says; of a dialogue, the first thing that a user says.
+    /// Text of the first item. For a dialogue, its first user turn.
     pub text: String,
 }
 
-/// Finds what is there more than once. Deterministic at any number of threads.
+/// Finds groups of duplicates. The result does not depend on the number of threads.
 pub fn duplicates(
     snapshot: &Snapshot,
     dense: &DenseReader,
     wanted: &Wanted<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Duplicates> {
-    find(snapshot, dense, wanted, FEW, stop)
+    find(snapshot, dense, wanted, MAX_EXHAUSTIVE, stop)
 }
 
 fn find(
     snapshot: &Snapshot,
     dense: &DenseReader,
     wanted: &Wanted<'_>,
-    few: usize,
+    max_exhaustive: usize,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Duplicates> {
     if !(-1.0..=1.0).contains(&wanted.threshold) {
         return Err(Error::Input {
-            message: format!("{} is no cosine", wanted.threshold),
-            hint: Some("0.95 finds what is nearly the same, 1 what is the same".to_owned()),
+            message: format!("the threshold must be from -1 to 1, not {}", wanted.threshold),
+            hint: Some("0.95 finds near-duplicates, 1 finds exact duplicates".to_owned()),
         });
     }
     let sweep = Sweep::new(dense, snapshot, wanted.kind, wanted.filter)?;
-    let exact = wanted.exact || sweep.len() <= few || sweep.built() == 0;
+    let exact = wanted.exact || sweep.len() <= max_exhaustive || sweep.built() == 0;
     let joined = join(&sweep, wanted.threshold - ROUNDING, exact, stop)?;
     let mut found = groups::gather(&sweep, joined, wanted)?;
     found.exact = exact;
     Ok(found)
 }
 
-/// Which vectors belong together.
-fn join(sweep: &Sweep<'_>, threshold: f32, exact: bool, stop: &(dyn Fn() -> bool + Sync)) -> Result<Joined> {
+/// Joins all vectors whose cosine reaches the threshold.
+fn join(
+    sweep: &Sweep<'_>,
+    threshold: f32,
+    exact: bool,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<UnionFind> {
     let stopped = AtomicBool::new(false);
-    let go_on = || {
+    let check_stop = || {
         if stop() {
             stopped.store(true, Ordering::Relaxed);
         }
@@ -148,18 +154,18 @@ fn join(sweep: &Sweep<'_>, threshold: f32, exact: bool, stop: &(dyn Fn() -> bool
             false => Ok(()),
         }
     };
-    let mut joined = Joined::new(sweep.len());
+    let mut joined = UnionFind::new(sweep.len());
     if !exact {
-        for start in (0..sweep.len()).step_by(AT_ONCE * BLOCK) {
-            let points = start..(start + AT_ONCE * BLOCK).min(sweep.len());
+        for start in (0..sweep.len()).step_by(BLOCKS_PER_ROUND * BLOCK) {
+            let points = start..(start + BLOCKS_PER_ROUND * BLOCK).min(sweep.len());
             let near = |near: &mut Near, point: usize| {
-                go_on()?;
-                Ok((point, sweep.near(point, threshold, MOST_NEIGHBOURS, near)?))
+                check_stop()?;
+                Ok((point, sweep.near(point, threshold, MAX_NEIGHBORS, near)?))
             };
             let found: Vec<(usize, Vec<usize>)> =
                 points.into_par_iter().map_init(Near::default, near).collect::<Result<_>>()?;
-            for (point, neighbours) in found {
-                neighbours.into_iter().for_each(|other| {
+            for (point, neighbors) in found {
+                neighbors.into_iter().for_each(|other| {
                     joined.join(point, other);
                 });
             }
@@ -168,9 +174,9 @@ fn join(sweep: &Sweep<'_>, threshold: f32, exact: bool, stop: &(dyn Fn() -> bool
     let from = if exact { 0 } else { sweep.built() };
     let blocks: Vec<Range<usize>> =
         (from..sweep.len()).step_by(BLOCK).map(|start| start..(start + BLOCK).min(sweep.len())).collect();
-    for start in (0..blocks.len()).step_by(AT_ONCE) {
-        let together = start..(start + AT_ONCE).min(blocks.len());
-        let edges = |n: usize| of_block(sweep, &blocks[n..], threshold, joined.clone(), &go_on);
+    for start in (0..blocks.len()).step_by(BLOCKS_PER_ROUND) {
+        let together = start..(start + BLOCKS_PER_ROUND).min(blocks.len());
+        let edges = |n: usize| block_edges(sweep, &blocks[n..], threshold, joined.clone(), &check_stop);
         let found: Vec<Vec<(usize, usize)>> = together.into_par_iter().map(edges).collect::<Result<_>>()?;
         for (a, b) in found.into_iter().flatten() {
             joined.join(a, b);
@@ -179,20 +185,20 @@ fn join(sweep: &Sweep<'_>, threshold: f32, exact: bool, stop: &(dyn Fn() -> bool
     Ok(joined)
 }
 
-/// The pairs of the first block and all of them that are near enough. Where everything is like everything, only those are
-/// given that join what was apart.
-fn of_block(
+/// Compares the first block with all blocks. Returns the pairs that reach the threshold and join two separate sets.
+/// Omitting the other pairs limits memory use if nearly all items are similar.
+fn block_edges(
     sweep: &Sweep<'_>,
     blocks: &[Range<usize>],
     threshold: f32,
-    mut joined: Joined,
-    go_on: &dyn Fn() -> Result<()>,
+    mut joined: UnionFind,
+    check_stop: &dyn Fn() -> Result<()>,
 ) -> Result<Vec<(usize, usize)>> {
     let (mut a, mut b, mut cosines, mut edges) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let rows = blocks.first().cloned().unwrap_or_default();
     rows.clone().try_for_each(|point| sweep.vector(point, &mut a))?;
     for columns in blocks {
-        go_on()?;
+        check_stop()?;
         b.clear();
         columns.clone().try_for_each(|point| sweep.vector(point, &mut b))?;
         products(&a, &b, sweep.dim(), &mut cosines);
@@ -207,15 +213,15 @@ fn of_block(
     Ok(edges)
 }
 
-/// Sets that grow together (union-find). The least member stands for its set.
+/// Disjoint sets (union-find). The smallest member represents its set.
 #[derive(Clone)]
-struct Joined {
+struct UnionFind {
     parents: Vec<u32>,
 }
 
-impl Joined {
+impl UnionFind {
     fn new(count: usize) -> Self {
-        Joined { parents: (0..count as u32).collect() }
+        UnionFind { parents: (0..count as u32).collect() }
     }
 
     fn root(&mut self, mut at: usize) -> usize {
@@ -226,7 +232,7 @@ impl Joined {
         at
     }
 
-    /// Joins the sets of two, and tells whether they were apart.
+    /// Joins the sets of two members. Returns whether they were in different sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

@@ -1,4 +1,4 @@
-//! How a hit came to its place, as a value: for people, for programs, and for tests that do the sums again.
+//! Explanation of a hit's score.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,40 +7,40 @@ use super::fuse::{FusedCandidate, Place, parts};
 use crate::request::{Fusion, Mode};
 use turnwise_index::lexical::TermScore;
 
-/// Everything that made up a hit's score.
+/// All parts of a hit's score.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
-    /// Its place in the list by meaning.
+    /// Rank and score in the dense list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<Place>,
-    /// Its cosine with the query.
+    /// Cosine with the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f32>,
-    /// Its place in the list by words.
+    /// Rank and score in the lexical list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bm25: Option<Place>,
-    /// What each term of the query gave it.
+    /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
-    /// How both places became one score.
+    /// Computation of the fused score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fused>,
-    /// The place it had before it was ranked again.
+    /// Rank and score before reranking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Place>,
 }
 
-/// The arithmetic of a fusion.
+/// Computation of a fused score.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Fused {
-    /// The way and its numbers.
+    /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
-    /// What its meaning gave.
+    /// Contribution of the dense list.
     pub from_dense: Option<f32>,
-    /// What its words gave.
+    /// Contribution of the lexical list.
     pub from_bm25: Option<f32>,
-    /// The sum.
+    /// Sum of the contributions.
     pub score: f32,
 }
 

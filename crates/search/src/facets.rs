@@ -1,4 +1,4 @@
-//! How many dialogues have which domains, roles, languages: what a filter can be made of.
+//! Facets: number of dialogues for each value of a field, such as domain, role or language.
 
 use std::collections::HashMap;
 
@@ -11,79 +11,75 @@ use turnwise_corpus::filter::{FactNames, Facts, Filter};
 use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
-/// The fields that are counted unasked.
+/// Fields that are counted by default.
 pub const USUAL: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
-/// The fields that can be counted: those of few values.
-const POSSIBLE: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
+/// Fields that can be counted, in addition to `meta.KEY`.
+const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
 
-/// Dialogues, counted by values.
+/// Number of dialogues by field values.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facets {
-    /// How many were counted.
+    /// Number of dialogues that match the filter.
     pub dialogues: u64,
-    /// Each field that was asked for.
+    /// Facets of the requested fields.
     pub facets: Vec<Facet>,
 }
 
-/// A field's values.
+/// The values of a field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facet {
-    /// The field, as filters name it.
+    /// Name of the field, as in filters.
     pub field: String,
-    /// How many different values there are.
+    /// Number of distinct values.
     pub different: usize,
-    /// The most frequent ones, with how many dialogues have them.
+    /// The most frequent values.
     pub values: Vec<FacetValue>,
 }
 
-/// A value.
+/// A value of a field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FacetValue {
-    /// As the dialogue has it.
+    /// The value.
     pub value: String,
-    /// How many dialogues have it, themselves or in some turn.
+    /// Number of dialogues that have it, as a dialogue field or in a turn.
     pub dialogues: u64,
 }
 
 impl Searcher {
-    /// Counts the dialogues that fit a filter by the values of these fields, at most so many values each.
-    pub fn facets(&self, filter: Option<&Filter>, fields: &[String], most: usize) -> Result<Facets> {
+    /// Counts the dialogues that match a filter by the values of `fields`. Returns at most `limit` values per field.
+    pub fn facets(&self, filter: Option<&Filter>, fields: &[String], limit: usize) -> Result<Facets> {
         let unknown = |field: &&String| {
-            !POSSIBLE.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)
+            !SUPPORTED.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)
         };
         if let Some(field) = fields.iter().find(unknown) {
-            return Err(Error::unknown_name(
-                "field to count by",
-                field,
-                POSSIBLE.into_iter().chain(["meta.KEY"]),
-            ));
+            return Err(Error::unknown_name("facet field", field, SUPPORTED.into_iter().chain(["meta.KEY"])));
         }
         let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field)).collect::<Result<_>>()?;
-        let index = self.embedded("counting dialogues by values")?;
+        let index = self.embedded("counting dialogues by field values")?;
         let words = SearchModes { dense: false, lexical: true };
         let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, words)).transpose()?;
         let selected = filtered.as_deref().and_then(|filtered| filtered.selected());
-        let by_index = match (index.lexical(), filter.is_some() == selected.is_some()) {
+        let indexed = match (index.lexical(), filter.is_some() == selected.is_some()) {
             (Ok(lexical), true) => lexical.facets(index.snapshot(), &names, selected)?,
             _ => None,
         };
-        let counts = match by_index {
+        let counts = match indexed {
             Some(counts) => counts,
-            None => facets_by_records(index.snapshot(), filter, &names)?,
+            None => count_in_records(index.snapshot(), filter, &names)?,
         };
         Ok(Facets {
             dialogues: match &filtered {
                 Some(filtered) => filtered.admitted().count(),
                 None => index.snapshot().totals().dialogues,
             },
-            facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, most)).collect(),
+            facets: fields.iter().zip(counts).map(|(field, values)| facet(field, values, limit)).collect(),
         })
     }
 }
 
-/// The same by reading every record.
-fn facets_by_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
+/// Counts the values by reading all records.
+fn count_in_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
     let mut counts: Counts = vec![HashMap::new(); names.len()];
     for dialogue in snapshot.dialogues() {
         let dialogue = dialogue?;
@@ -101,12 +97,12 @@ fn facets_by_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[Fact
     Ok(counts)
 }
 
-fn facet(field: &str, values: HashMap<String, u64>, most: usize) -> Facet {
+fn facet(field: &str, values: HashMap<String, u64>, limit: usize) -> Facet {
     let different = values.len();
     let mut values: Vec<FacetValue> =
         values.into_iter().map(|(value, dialogues)| FacetValue { value, dialogues }).collect();
     values.sort_by(|a, b| b.dialogues.cmp(&a.dialogues).then_with(|| a.value.cmp(&b.value)));
-    values.truncate(most);
+    values.truncate(limit);
     Facet { field: field.to_owned(), different, values }
 }
 
@@ -119,7 +115,7 @@ mod tests {
     use turnwise_store::{Prepared, Store};
 
     #[test]
-    fn the_index_counts_what_the_records_say() {
+    fn index_and_records_give_the_same_counts() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open_or_create(dir.path(), "test").unwrap();
         let put = |store: &mut Store, n: usize| {
@@ -140,7 +136,7 @@ mod tests {
         store.commit(None).unwrap();
         let root = dir.path();
         Lexical::update(root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
-        // What came and went since is told as well.
+        // Changes after the last index update are counted too.
         (30..50).for_each(|n| put(&mut store, n));
         store.delete(&DialogueId::new("d1").unwrap()).unwrap();
         store.commit(None).unwrap();
@@ -151,12 +147,12 @@ mod tests {
             [None, Some("domain=hotels"), Some("role=agent or meta.stars=2"), Some("text~room and source=s1")]
         {
             let filter: Option<Filter> = filter.map(|text| text.parse().unwrap());
-            let told = searcher.facets(filter.as_ref(), &fields, 100).unwrap();
+            let counted = searcher.facets(filter.as_ref(), &fields, 100).unwrap();
             let snapshot = searcher.embedded("test").unwrap().snapshot();
-            let read = facets_by_records(snapshot, filter.as_ref(), &names).unwrap();
+            let read = count_in_records(snapshot, filter.as_ref(), &names).unwrap();
             let read: Vec<Facet> = fields.iter().zip(read).map(|(field, v)| facet(field, v, 100)).collect();
-            assert_eq!(told.facets, read, "{filter:?}");
-            assert!(told.dialogues > 5);
+            assert_eq!(counted.facets, read, "{filter:?}");
+            assert!(counted.dialogues > 5);
         }
         let all = searcher.facets(None, &fields, 1).unwrap();
         assert_eq!(all.dialogues, 49);

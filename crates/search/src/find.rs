@@ -1,12 +1,12 @@
-//! The search itself: candidates from both lists, more of them until there are hits enough.
+//! The search algorithm. Fetches candidates from both lists, and fetches more until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
 use super::{
     Searcher,
     fuse::{FusedCandidate, fuse},
-    hits::Hits,
-    query::{Known, Query},
+    hits::HitBuilder,
+    query::{Query, QueryVectors},
     request::{Method, Mode, Of, SearchRequest},
     response::{Candidates, Response, SCHEMA, Timings},
 };
@@ -16,24 +16,28 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Where hits are dropped after they were found (by a least score, by groups), more candidates are looked for, up to so many.
-const DEEPEST: usize = 100_000;
+/// Maximum number of candidates per list. More candidates are fetched if a minimum score or grouping drops hits.
+const MAX_DEPTH: usize = 100_000;
 
-/// Both lists to some depth.
+/// Candidate lists of both searches.
 pub(super) struct Lists {
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,
-    /// Whether there is nothing more.
+    /// Whether both lists are complete.
     exhausted: bool,
 }
 
 impl Searcher {
-    /// Answers a request.
+    /// Runs a search.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
-        self.search_knowing(request, &Known::new())
+        self.search_with_vectors(request, &QueryVectors::new())
     }
 
-    pub(super) fn search_knowing(&self, request: &SearchRequest, known: &Known) -> Result<Response> {
+    pub(super) fn search_with_vectors(
+        &self,
+        request: &SearchRequest,
+        vectors: &QueryVectors,
+    ) -> Result<Response> {
         request.check()?;
         let started = Instant::now();
         let mut view = self.engine.view();
@@ -41,9 +45,9 @@ impl Searcher {
         if mode != Mode::Bm25 {
             self.recipe()?;
         }
-        self.check_possible(request)?;
+        self.check_supported(request)?;
         let mut timings = Timings::default();
-        let mut query = timed(&mut timings.encode, || self.query(view.as_ref(), request, mode, known))?;
+        let mut query = timed(&mut timings.encode, || self.query(view.as_ref(), request, mode, vectors))?;
         let kind = query.kind;
         let admitted = timed(&mut timings.filter, || match &request.filter {
             Some(filter) => view.admit(filter, kind, mode.modes()),
@@ -55,9 +59,9 @@ impl Searcher {
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request);
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
-        let deepest = DEEPEST.min(self.engine.capabilities().deepest);
+        let deepest = MAX_DEPTH.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
-        // What others are like is found first and then left out.
+        // The item itself is found first and then dropped, so fetch one more.
         depth += usize::from(query.itself.is_some());
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {
@@ -65,16 +69,24 @@ impl Searcher {
             let lists = lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == Method::Weighted {
-                    view.ahead(kind, &lists.by_words_alone(), Ahead::Vectors)?;
+                    view.ahead(kind, &lists.lexical_only(), Ahead::Vectors)?;
                 }
                 let cosine = |candidate: &FusedCandidate| match &query.vector {
-                    Some(vector) => view.cosine(kind, &candidate.found(), vector),
+                    Some(vector) => view.cosine(kind, &candidate.to_candidate(), vector),
                     None => Ok(None),
                 };
                 let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;
                 self.rerank(view, request, &query, &mut ranked)?;
-                Hits { engine: self.engine(), view, request, query: &query, mode, fusion, too_low: &too_low }
-                    .of(ranked)
+                HitBuilder {
+                    engine: self.engine(),
+                    view,
+                    request,
+                    query: &query,
+                    mode,
+                    fusion,
+                    too_low: &too_low,
+                }
+                .build(ranked)
             })?;
             if hits.len() >= request.k || lists.exhausted || depth >= deepest {
                 break (lists, hits);
@@ -88,7 +100,7 @@ impl Searcher {
             None => analyzer.terms(&request.query),
         };
         for hit in &mut hits {
-            hit.matched = characters(&hit.turn.text, &analyzer.ranges(&hit.turn.text, &terms));
+            hit.matched = char_ranges(&hit.turn.text, &analyzer.ranges(&hit.turn.text, &terms));
         }
         Ok(Response {
             schema: SCHEMA,
@@ -114,30 +126,30 @@ impl Searcher {
         })
     }
 
-    /// Refuses what the engine cannot do.
-    fn check_possible(&self, request: &SearchRequest) -> Result<()> {
+    /// Returns an error if the engine does not support the request.
+    fn check_supported(&self, request: &SearchRequest) -> Result<()> {
         let can = self.engine.capabilities();
         let refused = |what: &str, hint: &str| Err(unsupported(&self.engine.place(), what, hint));
         if request.syntax && !can.expressions {
-            return refused("a query in Tantivy's language (--syntax)", "look for words alone");
+            return refused("a Tantivy query expression (--syntax)", "search with plain keywords");
         }
         if request.exact && !can.exact {
-            return refused("looking at every vector (--exact)", "leave --exact out");
+            return refused("an exhaustive vector search (--exact)", "remove --exact");
         }
         if request.offset + request.k > can.deepest {
             return refused(
                 &format!("more than {} hits", can.deepest),
-                "ask for fewer, or narrow them by a filter",
+                "request fewer hits, or use a filter",
             );
         }
         if request.min_percentile.is_some() && !can.percentiles {
-            return refused("a least percentile", "take a least score (--min-score)");
+            return refused("a minimum percentile", "use a minimum score (--min-score)");
         }
         Ok(())
     }
 }
 
-/// Both lists to some depth.
+/// Fetches up to `depth` candidates from each list.
 pub(super) fn lists(
     view: &dyn View,
     request: &SearchRequest,
@@ -160,29 +172,29 @@ pub(super) fn lists(
 }
 
 impl Lists {
-    /// What only its words have found.
-    fn by_words_alone(&self) -> Vec<Candidate> {
+    /// Returns the candidates that only the lexical search has found.
+    fn lexical_only(&self) -> Vec<Candidate> {
         let near: HashSet<_> = self.dense.iter().map(|found| (found.seq, found.turn)).collect();
         self.bm25.iter().filter(|found| !near.contains(&(found.seq, found.turn))).copied().collect()
     }
 }
 
 impl Mode {
-    /// The modes in which it searches.
+    /// Returns the kinds of search that the mode uses.
     pub(super) fn modes(self) -> SearchModes {
         SearchModes { dense: self != Mode::Bm25, lexical: self != Mode::Dense }
     }
 }
 
-/// Ranges of bytes, which come in order, as ranges of characters.
-fn characters(text: &str, ranges: &[Range<usize>]) -> Vec<[usize; 2]> {
+/// Converts byte ranges in ascending order to character ranges.
+fn char_ranges(text: &str, ranges: &[Range<usize>]) -> Vec<[usize; 2]> {
     let (mut byte, mut character) = (0, 0);
-    let mut reach = |to: usize| {
+    let mut advance = |to: usize| {
         character += text[byte..to].chars().count();
         byte = to;
         character
     };
-    ranges.iter().map(|range| [reach(range.start), reach(range.end)]).collect()
+    ranges.iter().map(|range| [advance(range.start), advance(range.end)]).collect()
 }
 
 pub(super) fn timed<T>(milliseconds: &mut f64, work: impl FnOnce() -> T) -> T {

@@ -1,4 +1,4 @@
-//! Two lists become one.
+//! Fusion of the dense and the lexical candidate lists.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use turnwise_core::{
 };
 use turnwise_index::engine::Candidate;
 
-/// What a list has, and where.
+/// Rank and score in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Place {
-    /// Counted from 1.
+    /// Rank, starting at 1.
     pub rank: usize,
-    /// In the list's own measure.
+    /// Score in the list's own scale.
     pub score: f32,
 }
 
-/// Something that was found, before its record is read.
+/// A candidate from either list. Its record is not read yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct FusedCandidate {
     pub(super) dialogue: IdKey,
@@ -29,23 +29,23 @@ pub(super) struct FusedCandidate {
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<Place>,
     pub(super) bm25: Option<Place>,
-    /// Its cosine with the query, as far as it is known.
+    /// Cosine with the query, if known.
     pub(super) cosine: Option<f32>,
-    /// What it is ranked by.
+    /// Score that determines the rank.
     pub(super) score: f32,
-    /// Its place before it was ranked again.
+    /// Rank and score before reranking.
     pub(super) before: Option<Place>,
 }
 
 impl FusedCandidate {
-    /// As an engine names it.
-    pub(super) fn found(&self) -> Candidate {
+    /// Converts it to an engine's candidate.
+    pub(super) fn to_candidate(&self) -> Candidate {
         Candidate { dialogue: self.dialogue, seq: self.seq, turn: self.turn, score: self.score }
     }
 }
 
-/// Everything that either list has, best first. Equal ones are in no order that counts: their ids tell it. `cosine` knows
-/// that of what is not in the list by meaning.
+/// Fuses both lists and returns all candidates, best first. The final order of candidates with equal scores is
+/// determined later, by their ids. `cosine` computes the cosine of candidates that are not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
@@ -79,7 +79,7 @@ pub(super) fn fuse(
             Mode::Dense => candidate.dense.map_or(f32::MIN, |place| place.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |place| place.score),
             Mode::Hybrid => {
-                // What only its words have found has a meaning too.
+                // A candidate that only the lexical search has found also has a cosine.
                 if candidate.cosine.is_none() && fusion.method == Method::Weighted {
                     candidate.cosine = cosine(candidate)?;
                 }
@@ -91,28 +91,28 @@ pub(super) fn fuse(
     Ok(all)
 }
 
-/// What meaning and words give a candidate.
+/// Returns the contributions of the dense and the lexical list to the fused score.
 pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
     let rank = |place: Place| 1.0 / (fusion.k + place.rank as f32);
     let [dense, bm25] = match fusion.method {
         Method::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
-        Method::Weighted => [candidate.cosine, candidate.bm25.map(|place| bounded(place.score))],
+        Method::Weighted => [candidate.cosine, candidate.bm25.map(|place| scaled(place.score))],
     };
     [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
 }
 
 impl Fusion {
-    /// The weighted score of a cosine and a BM25 score, which is 0 where there are no words in common.
+    /// Returns the weighted score of a cosine and a BM25 score. The BM25 score is 0 if no words match.
     pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
-        self.dense * cosine + self.bm25 * bounded(bm25)
+        self.dense * cosine + self.bm25 * scaled(bm25)
     }
 }
 
-fn bounded(bm25: f32) -> f32 {
+fn scaled(bm25: f32) -> f32 {
     bm25 / (bm25 + HALF)
 }
 
-/// The BM25 score that counts half of what the greatest could: brings scores, which have no bound, to 0…1.
+/// BM25 score that is mapped to 0.5 when the unbounded scores are scaled to 0…1.
 pub const HALF: f32 = 10.0;
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn reciprocal_ranks_are_what_the_formula_says() {
+    fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: Method::Rrf, bm25: 1.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn weighted_scores_are_cosines_and_bm25_brought_to_one() {
+    fn weighted_fusion_sums_the_cosine_and_the_scaled_bm25_score() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: Method::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
         let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.seq.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
-        // What only its words have found has a cosine too.
+        // A candidate that only the lexical search has found also has a cosine.
         assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
     }
 

@@ -1,4 +1,4 @@
-//! From candidates to hits: records are read for those that are shown, and for what ties with them.
+//! Builds hits from candidates. Reads the records of the shown candidates and of those with equal scores.
 
 use std::{cell::Cell, collections::HashMap};
 
@@ -16,33 +16,33 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Making hits.
-pub(super) struct Hits<'a> {
+/// Builds the hits of a search.
+pub(super) struct HitBuilder<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) view: &'a dyn View,
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
     pub(super) mode: Mode,
     pub(super) fusion: Fusion,
-    /// How many were left out because they were not good enough.
+    /// Number of candidates dropped because of the minimum score or percentile.
     pub(super) too_low: &'a Cell<usize>,
 }
 
 /// A candidate whose record has been read.
-struct Read {
+struct LoadedCandidate {
     candidate: FusedCandidate,
     dialogue: Dialogue,
-    /// The place of the turn in the dialogue.
+    /// Index of the turn in the dialogue.
     at: Option<usize>,
 }
 
-impl Hits<'_> {
-    /// The hits of candidates that are in the order of their scores.
-    pub(super) fn of(&self, ranked: Vec<FusedCandidate>) -> Result<Vec<Hit>> {
+impl HitBuilder<'_> {
+    /// Builds the hits from candidates that are sorted by score.
+    pub(super) fn build(&self, ranked: Vec<FusedCandidate>) -> Result<Vec<Hit>> {
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
-        // Which hit stands for a dialogue, where there is one for each.
+        // With grouping: index of the hit of each dialogue.
         let mut groups: HashMap<IdKey, usize> = HashMap::new();
         let mut ranked = ranked.into_iter().peekable();
         while let Some(first) = ranked.next() {
@@ -51,23 +51,23 @@ impl Hits<'_> {
                 ties.push(next);
             }
             if shown.len() >= wanted {
-                // Only how many more there are of a group is still to be learnt.
+                // There are enough hits. With grouping, continue only to count the other candidates of each group.
                 ties.iter().for_each(|tie| count(&groups, &mut shown, tie));
                 if self.request.group.is_none() {
                     break;
                 }
                 continue;
             }
-            for read in self.in_order(ties)? {
-                let group = self.request.group.map(|Group::Dialogue| read.candidate.dialogue);
+            for loaded in self.load_sorted(ties)? {
+                let group = self.request.group.map(|Group::Dialogue| loaded.candidate.dialogue);
                 if let Some(group) = group
                     && groups.contains_key(&group)
                 {
-                    count(&groups, &mut shown, &read.candidate);
+                    count(&groups, &mut shown, &loaded.candidate);
                     continue;
                 }
                 if shown.len() < wanted
-                    && let Some(hit) = self.hit(read)?
+                    && let Some(hit) = self.hit(loaded)?
                 {
                     if let Some(group) = group {
                         groups.insert(group, shown.len());
@@ -79,9 +79,10 @@ impl Hits<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
-    /// Says what will be read of the best: as many as are wanted, and what others are like, which is left out.
+    /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
+    /// than wanted, because the excluded item can be among them.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
-        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::found).collect();
+        let best: Vec<Candidate> = ranked.iter().take(wanted + 1).map(FusedCandidate::to_candidate).collect();
         self.view.ahead(self.query.kind, &best, Ahead::Records)?;
         match (self.query.kind, &self.query.vector) {
             (Kind::Dialogues, Some(_)) => self.view.ahead(self.query.kind, &best, Ahead::Turns),
@@ -89,13 +90,13 @@ impl Hits<'_> {
         }
     }
 
-    /// Reads the records of equally good ones; ids descending.
-    fn in_order(&self, ties: Vec<FusedCandidate>) -> Result<Vec<Read>> {
+    /// Reads the records of candidates with equal scores and sorts them by id, descending.
+    fn load_sorted(&self, ties: Vec<FusedCandidate>) -> Result<Vec<LoadedCandidate>> {
         let mut all = Vec::with_capacity(ties.len());
         for candidate in ties {
             let itself = self.query.itself == Some((candidate.dialogue, candidate.turn));
             let Some((seq, dialogue)) = self.view.record(candidate.dialogue)? else { continue };
-            // What was replaced since is found as what it is now, or not at all.
+            // Skip versions that have been replaced since the candidate was indexed.
             if itself || seq != candidate.seq {
                 continue;
             }
@@ -106,15 +107,15 @@ impl Hits<'_> {
                     None => continue,
                 },
             };
-            all.push(Read { candidate, dialogue, at });
+            all.push(LoadedCandidate { candidate, dialogue, at });
         }
         all.sort_by(|a, b| b.dialogue.id.cmp(&a.dialogue.id).then(b.candidate.turn.cmp(&a.candidate.turn)));
         Ok(all)
     }
 
-    /// The hit of a candidate, unless it is not good enough.
-    fn hit(&self, read: Read) -> Result<Option<Hit>> {
-        let Read { candidate, dialogue, at } = read;
+    /// Builds the hit of a candidate. Returns `None` if its score or percentile is too low.
+    fn hit(&self, loaded: LoadedCandidate) -> Result<Option<Hit>> {
+        let LoadedCandidate { candidate, dialogue, at } = loaded;
         let too_low = || self.too_low.set(self.too_low.get() + 1);
         if self.request.min_score.is_some_and(|least| candidate.score < least) {
             too_low();
@@ -154,7 +155,7 @@ impl Hits<'_> {
         }))
     }
 
-    /// How many percent of random pairs are less near to each other than this is to the query.
+    /// Returns the percentage of random pairs that are less similar than the query and this candidate.
     fn percentile(
         &self,
         candidate: &FusedCandidate,
@@ -169,7 +170,7 @@ impl Hits<'_> {
             Some(cosine) => Some(cosine),
             None => self.cosine(dialogue, at.and_then(|at| dialogue.turns.get(at)), vector)?,
         };
-        // What somebody types is as long as an utterance.
+        // A typed query has about the length of an utterance.
         let from = if self.request.query.is_empty() { self.query.kind } else { Kind::Utterances };
         match score {
             Some(score) => self.engine.percentile(from, self.query.kind, score),
@@ -181,13 +182,13 @@ impl Hits<'_> {
         Ok(self.view.vector(dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
-    /// The turn of a dialogue that fits best: by its vector, or else by its words, or else the first.
+    /// Returns the index of the best matching turn of a dialogue: by vector, else by words, else the first turn.
     fn best_turn(&self, dialogue: &Dialogue) -> Result<usize> {
         let mut best: Option<(f32, usize)> = None;
         if let Some(vector) = &self.query.vector {
             for (at, turn) in dialogue.turns.iter().enumerate() {
                 let score = self.cosine(dialogue, Some(turn), vector)?;
-                if let Some(score) = score.filter(|score| best.is_none_or(|(most, _)| *score > most)) {
+                if let Some(score) = score.filter(|score| best.is_none_or(|(highest, _)| *score > highest)) {
                     best = Some((score, at));
                 }
             }
@@ -208,7 +209,7 @@ impl Hits<'_> {
     }
 }
 
-/// One more of a group that is shown.
+/// Counts a candidate whose group already has a hit.
 fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;

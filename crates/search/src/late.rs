@@ -1,15 +1,15 @@
-//! Late interaction: texts compared token by token, for putting the best of a search into a better order.
+//! Late interaction: compares texts token by token to rerank search results.
 //!
-//! Both scores compare tokens in context ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)), and are
-//! cosines, so that scores of different texts can be compared. Tokens of different encoders cannot: where the widths
-//! differ there is nothing to compare, as with a text without tokens. Then the score is 0.
+//! Both scores use contextual token vectors ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)).
+//! They are cosines, so scores of different texts are comparable. The score is 0 if a text has no tokens, or if the
+//! vectors have different dimensions.
 
 use turnwise_nearest::products;
 
 use turnwise_core::vectors::cosine;
 use turnwise_encoder::{TokenVectors, Vectors};
 
-/// MaxSim: the mean, over the tokens of the query, of the cosine with the token of the document that is most like it.
+/// MaxSim: for each query token, the highest cosine with a document token, averaged over the query tokens.
 pub fn maxsim(query: &TokenVectors, document: &TokenVectors) -> f32 {
     let (query, document) = (unit(&query.vectors), unit(&document.vectors));
     if query.is_empty() || document.is_empty() || query.dim() != document.dim() {
@@ -17,19 +17,19 @@ pub fn maxsim(query: &TokenVectors, document: &TokenVectors) -> f32 {
     }
     let mut cosines = Vec::new();
     products(query.flat(), document.flat(), query.dim(), &mut cosines);
-    let most = |of_one: &[f32]| of_one.iter().copied().fold(-1.0f32, f32::max);
-    let sum: f64 = cosines.chunks_exact(document.len()).map(|of_one| f64::from(most(of_one))).sum();
+    let highest = |of_one: &[f32]| of_one.iter().copied().fold(-1.0f32, f32::max);
+    let sum: f64 = cosines.chunks_exact(document.len()).map(|of_one| f64::from(highest(of_one))).sum();
     (sum / query.len() as f64) as f32
 }
 
-/// DialogueCSE's matching-guided similarity of a response and the turns around it.
+/// DialogueCSE's matching-guided similarity of a response and its context turns.
 ///
-/// For each turn's tokens `U` and the response's tokens `R`, the response is written anew as the turn sees it:
-/// `R̂ = U·Rᵀ/√d · R`, a row for each token of the turn. The score is the cosine of the mean over tokens of the response
-/// and the mean over turns of the means over tokens of `R̂`. Turns without tokens take no part.
+/// With a turn's tokens `U` and the response's tokens `R`, the turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has
+/// one row per token of the turn. The score is the cosine of two vectors: the mean of `R`, and the mean of `R̂`
+/// over tokens and then over turns. Turns without tokens are ignored.
 ///
-/// There is no softmax in it, so that the mean over tokens goes inside: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`, and no matrix of
-/// tokens by tokens is ever made.
+/// There is no softmax, so the mean can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids the
+/// token-by-token matrix.
 pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f32 {
     let response = &response.vectors;
     let dim = response.dim();
@@ -41,22 +41,22 @@ pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f3
     if turns.is_empty() || response.is_empty() {
         return 0.0;
     }
-    // The mean over turns goes inside as well. Its scale, √d included, is nothing to a cosine.
+    // The mean over turns can also be computed first. A cosine ignores the scale, so 1/√d is omitted.
     let turn = (0..dim).map(|n| turns.iter().map(|turn| turn[n]).sum::<f64>() / turns.len() as f64);
     let turn: Vec<f64> = turn.collect();
-    let mut seen = vec![0.0; dim];
+    let mut guided = vec![0.0; dim];
     for row in response.rows() {
         let match_of = row.iter().zip(&turn).map(|(r, u)| f64::from(*r) * u).sum::<f64>();
-        seen.iter_mut().zip(row).for_each(|(s, r)| *s += match_of * f64::from(*r));
+        guided.iter_mut().zip(row).for_each(|(s, r)| *s += match_of * f64::from(*r));
     }
-    // Tokens may be of any length, and the product is of their third power: brought down before it is cut to 32 bits.
-    let largest = seen.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+    // The result has the third power of the token norms. Scale it before the conversion to f32 to avoid overflow.
+    let largest = guided.iter().fold(0.0f64, |max, v| max.max(v.abs()));
     if largest == 0.0 {
         return 0.0;
     }
-    let seen: Vec<f32> = seen.iter().map(|v| (v / largest) as f32).collect();
-    let said: Vec<f32> = mean(response).iter().map(|v| *v as f32).collect();
-    cosine(&said, &seen)
+    let guided: Vec<f32> = guided.iter().map(|v| (v / largest) as f32).collect();
+    let plain: Vec<f32> = mean(response).iter().map(|v| *v as f32).collect();
+    cosine(&plain, &guided)
 }
 
 fn unit(vectors: &Vectors) -> Vectors {
@@ -91,7 +91,7 @@ mod tests {
         query.iter().map(best).sum::<f32>() / query.len() as f32
     }
 
-    /// As the paper writes it, with the matrix of tokens by tokens.
+    /// The formula of the paper, with the token-by-token matrix.
     fn naive_matching(context: &[Vec<Vec<f32>>], response: &[Vec<f32>]) -> Option<f32> {
         let d = 4;
         let mean = |rows: &[Vec<f64>]| -> Vec<f64> {
@@ -129,16 +129,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn maxsim_is_what_it_says(query in matrix(), document in matrix()) {
+        fn maxsim_agrees_with_the_naive_version(query in matrix(), document in matrix()) {
             let found = maxsim(&tokens(&query), &tokens(&document));
             prop_assert!((found - naive_maxsim(&query, &document)).abs() < 1e-5);
         }
 
         #[test]
-        fn the_mean_may_go_inside(context in proptest::collection::vec(matrix(), 1..5), response in matrix()) {
+        fn matching_guided_agrees_with_the_naive_version(context in proptest::collection::vec(matrix(), 1..5), response in matrix()) {
             let turns: Vec<TokenVectors> = context.iter().map(|turn| tokens(turn)).collect();
             let found = matching_guided(&turns.iter().collect::<Vec<_>>(), &tokens(&response));
-            // What is nothing but rounding has no direction.
+            // The naive version returns `None` where the result is only rounding error.
             if let Some(expected) = naive_matching(&context, &response) {
                 prop_assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
             }
@@ -146,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn more_alike_is_more_and_order_is_nothing_to_maxsim() {
+    fn maxsim_grows_with_similarity_and_ignores_token_order() {
         let (a, b) = (vec![1.0, 0.0, 0.0, 0.0], vec![0.0, 3.0, 0.0, 0.0]);
         let both = tokens(&[a.clone(), b.clone()]);
         assert!((maxsim(&both, &tokens(&[b.clone(), a.clone()])) - 1.0).abs() < 1e-6);
         assert!((maxsim(&both, &tokens(std::slice::from_ref(&a))) - 0.5).abs() < 1e-6);
         assert!(maxsim(&tokens(std::slice::from_ref(&a)), &tokens(&[vec![-1.0, 0.0, 0.0, 0.0]])) < -0.99);
-        // Large tokens leave no range.
+        // Large token vectors do not overflow.
         let large = tokens(&[vec![3e12; 4], vec![1e12, -1e12, 2e12, 0.0]]);
         assert!((matching_guided(&[&large], &large)).is_finite());
     }
 
     #[test]
-    fn nothing_is_like_nothing() {
+    fn empty_texts_score_zero() {
         let some = tokens(&[vec![1.0, 2.0, 3.0, 4.0]]);
         let (none, zeros) = (tokens(&[]), tokens(&[vec![0.0; 4]]));
         let nobody = TokenVectors::default();
@@ -169,7 +169,7 @@ mod tests {
             }
         }
         assert_eq!(matching_guided(&[], &some), 0.0);
-        // A turn without a word changes nothing.
+        // A turn without tokens has no effect.
         assert_eq!(matching_guided(&[&some, &none], &some), matching_guided(&[&some], &some));
     }
 }

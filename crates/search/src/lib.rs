@@ -1,5 +1,7 @@
-//! Searching: a request becomes a query, the query candidates by meaning and by words, the candidates one list, and the
-//! best of it hits.
+//! Search over an index.
+//!
+//! A request is converted to a query. Dense (vector) search and lexical (BM25) search each return a list of
+//! candidates. The lists are fused, and the best candidates become the hits.
 //!
 //! ```no_run
 //! use turnwise::search::{Mode, SearchRequest, Searcher};
@@ -61,7 +63,7 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Something to be searched, as of one moment, by any number of threads.
+/// Searches one state of an index or a remote engine. Any number of threads can share it.
 pub struct Searcher {
     engine: Box<dyn Engine>,
     encoder: Option<Arc<dyn Encoder>>,
@@ -69,30 +71,31 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// Opens an index.
+    /// Opens an index folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
         Searcher::over(root, Snapshot::open(root)?)
     }
 
-    /// Opens what a snapshot of an index sees.
+    /// Creates a searcher for a snapshot of an index.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let tuning = Tuning::read(root)?;
         Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
     }
 
-    /// Searches in an engine.
+    /// Creates a searcher for an engine.
     pub fn of(engine: Box<dyn Engine>) -> Self {
         Searcher { engine, encoder: None, tuning: None }
     }
 
-    /// With the encoder that made the index's vectors; another is refused.
+    /// Sets the encoder for queries. It must be the encoder that made the vectors of the index; otherwise returns
+    /// an error.
     pub fn with_encoder(mut self, encoder: Arc<dyn Encoder>) -> Result<Self> {
         let recipe = self.recipe()?;
         if encoder.fingerprint() != recipe.fingerprint {
             return Err(Error::Input {
                 message: format!(
-                    "the vectors in {} were made by another encoder: {} was {} then and is {} now",
+                    "the vectors in {} were made by a different encoder: the fingerprint of {} was {} and is now {}",
                     self.engine.place(),
                     recipe.model,
                     recipe.fingerprint,
@@ -105,18 +108,18 @@ impl Searcher {
         Ok(self)
     }
 
-    /// What is searched in.
+    /// Returns the engine.
     pub fn engine(&self) -> &dyn Engine {
         self.engine.as_ref()
     }
 
-    /// The index on this machine; an error, which names what was to be done with it, where the engine is another.
+    /// Returns the local index. For a remote engine, returns an error that `what` is not possible there.
     pub fn embedded(&self, what: &str) -> Result<&Embedded> {
-        let elsewhere = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
-        self.engine.embedded().ok_or_else(elsewhere)
+        let not_local = || unsupported(&self.engine.place(), what, "it needs an index on this machine");
+        self.engine.embedded().ok_or_else(not_local)
     }
 
-    /// The vectors of an index on this machine, if there are any.
+    /// Returns the vectors of a local index, if it has any.
     pub fn vectors(&self) -> Option<&DenseReader> {
         self.engine.embedded().and_then(Embedded::dense)
     }
@@ -127,12 +130,12 @@ impl Searcher {
 
     fn encoder(&self) -> Result<&dyn Encoder> {
         self.encoder.as_deref().ok_or_else(|| Error::Input {
-            message: "a search by meaning needs the encoder that made the vectors".to_owned(),
-            hint: Some("open it and give it to the searcher, or search by words".to_owned()),
+            message: "a dense search needs the encoder that made the vectors".to_owned(),
+            hint: Some("open the encoder and pass it to the searcher, or use the bm25 mode".to_owned()),
         })
     }
 
-    /// By what a request is answered: by both where both are there, unless it says otherwise.
+    /// Returns the search mode of a request. The default is hybrid if the index has both vectors and a lexical index.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }
@@ -153,7 +156,8 @@ impl Searcher {
         }
         match self.engine.has_words() {
             Ok(()) => Ok(Mode::Hybrid),
-            // That words are not there yet is told with the answer; that they are lost is no answer.
+            // If the lexical index is not built yet, search the vectors; the response has a warning. If it is
+            // damaged, fail.
             Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Mode::Dense),
             Err(e) => Err(e),
         }

@@ -1,4 +1,4 @@
-//! From a request to what is really looked for: a vector, terms, or both.
+//! Conversion of a request to a query: a vector, search terms, or both.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -19,38 +19,40 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// Of a text that others are to be like, so many terms are looked for: the most telling ones.
-const TELLING: usize = 96;
+/// Maximum number of search terms taken from a text when searching for similar texts. The most significant ones are
+/// used.
+const MAX_SIMILAR_TERMS: usize = 96;
 
-/// What is looked for.
+/// A query.
 pub(super) struct Query {
-    /// For people.
+    /// Text to show to users.
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
     pub(super) words: Option<Words>,
     pub(super) effective: Option<Effective>,
-    /// What others are like is not one of them.
+    /// Item whose similar items are searched. It is excluded from the hits.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
 }
 
-/// The vectors of queries that have been encoded together.
-pub(super) type Known = HashMap<String, Vec<f32>>;
+/// Vectors of queries encoded in advance, by query text.
+pub(super) type QueryVectors = HashMap<String, Vec<f32>>;
 
-/// What others are to be like.
+/// Item whose similar items are searched.
 struct Like {
     dialogue: Dialogue,
-    /// The place of the turn, if others are to be like that.
+    /// Index of the turn. `None` if the item is the whole dialogue.
     at: Option<usize>,
 }
 
 impl Searcher {
-    /// Whether a search by meaning needs the encoder that made the vectors: not where the vector is there already.
+    /// Returns the recipe of the vectors if the request needs their encoder. Returns `None` if it does not: for
+    /// lexical search, or if the vector is already stored.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
         let view = self.engine.view();
-        let by_words = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
-        let (Some(recipe), false) = (self.engine.recipe(), by_words) else { return Ok(None) };
+        let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
+        let (Some(recipe), false) = (self.engine.recipe(), lexical) else { return Ok(None) };
         let tokens = request.rerank.is_some_and(|rerank| rerank.by != By::Exact);
         let known = !tokens
             && match &request.like {
@@ -68,26 +70,26 @@ impl Searcher {
         view: &dyn View,
         request: &SearchRequest,
         mode: Mode,
-        known: &Known,
+        vectors: &QueryVectors,
     ) -> Result<Query> {
         match (&request.like, &request.dialogue) {
             (Some(id), _) => {
                 let (dialogue, turn) = view.find(id)?;
                 let key = dialogue.id.key();
-                let mut query = self.like(view, &Like::of(dialogue, turn), id.clone(), mode)?;
+                let mut query = self.similar_query(view, &Like::of(dialogue, turn), id.clone(), mode)?;
                 query.itself = Some((key, turn));
                 Ok(query)
             }
             (None, Some(dialogue)) => {
                 let name = dialogue.id.to_string();
-                self.like(view, &Like::of(dialogue.as_ref().clone(), None), name, mode)
+                self.similar_query(view, &Like::of(dialogue.as_ref().clone(), None), name, mode)
             }
-            (None, None) => self.said(request, mode, known),
+            (None, None) => self.text_query(request, mode, vectors),
         }
     }
 
-    /// A query in words, and what was said before it.
-    fn said(&self, request: &SearchRequest, mode: Mode, known: &Known) -> Result<Query> {
+    /// Builds the query for a query text and its context.
+    fn text_query(&self, request: &SearchRequest, mode: Mode, vectors: &QueryVectors) -> Result<Query> {
         let mut query = Query {
             text: request.query.clone(),
             kind: request.of.kind(),
@@ -106,14 +108,15 @@ impl Searcher {
             query.warnings.extend(words.warnings.iter().map(|warning| format!("in the query: {warning}")));
             if words.is_empty() && mode == Mode::Bm25 {
                 return Err(Error::Input {
-                    message: format!("`{}` holds no word to look for", request.query),
-                    hint: Some("type the words you remember, in any order".to_owned()),
+                    message: format!("`{}` contains no searchable words", request.query),
+                    hint: Some("enter the words you remember, in any order".to_owned()),
                 });
             }
             if words.is_empty() {
-                query
-                    .warnings
-                    .push(format!("`{}` holds no word: it is looked for by meaning alone", request.query));
+                query.warnings.push(format!(
+                    "`{}` contains no searchable words; only the dense search uses it",
+                    request.query
+                ));
             }
             query.words = Some(words);
         }
@@ -122,7 +125,7 @@ impl Searcher {
                 request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty()).collect();
             let texts: Vec<&str> = said.into_iter().chain([request.query.as_str()]).collect();
             let weights = weights(texts.len(), request.decay);
-            query.vector = Some(match known.get(request.query.as_str()).filter(|_| texts.len() == 1) {
+            query.vector = Some(match vectors.get(request.query.as_str()).filter(|_| texts.len() == 1) {
                 Some(vector) => vector.clone(),
                 None => self.average(&texts, &weights, &mut query.warnings)?,
             });
@@ -138,7 +141,7 @@ impl Searcher {
         Ok(query)
     }
 
-    fn like(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {
+    fn similar_query(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {
         let kind = like.kind();
         let mut query = Query {
             text,
@@ -156,7 +159,7 @@ impl Searcher {
             });
         }
         if mode != Mode::Dense {
-            let words = self.engine.telling(&like.text(), kind, TELLING)?;
+            let words = self.engine.telling(&like.text(), kind, MAX_SIMILAR_TERMS)?;
             query.warnings.extend(words.warnings.iter().cloned());
             query.words = Some(words);
         }
@@ -181,7 +184,7 @@ impl Searcher {
         }
     }
 
-    /// The weighted sum of the texts' vectors, each brought to length 1 first.
+    /// Returns the weighted sum of the texts' vectors. With several texts, the vectors are normalized first.
     pub(super) fn average(
         &self,
         texts: &[&str],
@@ -193,7 +196,7 @@ impl Searcher {
         let mut encoded = encoder.encode(texts, &options)?;
         if encoded.spent.cut_tokens > 0 {
             warnings.push(format!(
-                "the query is longer than {} takes: {} tokens at its end were not looked for by meaning",
+                "the query is too long for {}: the dense search ignored its last {} tokens",
                 encoder.name(),
                 encoded.spent.cut_tokens
             ));
@@ -211,7 +214,8 @@ impl Searcher {
     }
 }
 
-/// The last counts 1, each one before it so much less; then all are brought to a sum of 1.
+/// Returns the weights of `count` turns. The last turn has weight 1, and each turn before it the next one's weight
+/// times `decay`. The weights are then scaled to a sum of 1.
 pub(super) fn weights(count: usize, decay: f32) -> Vec<f32> {
     let mut weights: Vec<f32> = (0..count).map(|n| decay.powi((count - 1 - n) as i32)).collect();
     let sum: f32 = weights.iter().sum();
@@ -248,7 +252,7 @@ impl Like {
     }
 }
 
-/// Which kind a request is about.
+/// Returns the kind of items that a request finds.
 pub(super) fn kind_of(request: &SearchRequest, view: &dyn View) -> Result<Kind> {
     match (&request.like, &request.dialogue) {
         (Some(id), _) => Ok(if view.find(id)?.1.is_some() { Kind::Utterances } else { Kind::Dialogues }),
@@ -262,7 +266,7 @@ mod tests {
     use super::weights;
 
     #[test]
-    fn what_was_said_longer_ago_counts_less() {
+    fn earlier_turns_have_lower_weights() {
         let three = weights(3, 0.5);
         assert!((three[2] - 4.0 / 7.0).abs() < 1e-6 && (three[0] - 1.0 / 7.0).abs() < 1e-6);
         assert_eq!(weights(1, 0.5), [1.0]);

@@ -1,4 +1,4 @@
-//! What is looked for, and how: the same in the library, on the command line, over HTTP and in files of queries.
+//! Search requests. The library, the command line, the HTTP API and query files all use this format.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,49 +7,49 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::vectors::Kind;
 
-/// A search. Exactly one of `query`, `like` and `dialogue` says what for.
+/// A search request. Exactly one of `query`, `like` and `dialogue` must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchRequest {
-    /// Words, or a sentence that is like what is meant.
+    /// Query text: keywords, or a sentence similar to the text you are looking for.
     pub query: String,
-    /// What was said before the query: it is looked for in the light of that.
+    /// Turns before the query, in order. The dense search adds their vectors to the query's vector.
     pub context: Vec<String>,
-    /// How much less each turn of the context counts than the one after it.
+    /// Weight of each context turn relative to the next one, from 0 to 1.
     pub decay: f32,
-    /// The id of an utterance or a dialogue of the index: others like it are found.
+    /// Id of an utterance or dialogue in the index. Finds similar ones.
     pub like: Option<String>,
-    /// A dialogue: others like it are found.
+    /// A dialogue. Finds similar ones in the index.
     pub dialogue: Option<Box<Dialogue>>,
-    /// By words, by meaning, or by both; both where there are vectors, if it is not said.
+    /// Search mode. By default, hybrid if the index has vectors, otherwise bm25.
     pub mode: Option<Mode>,
-    /// What is found. With `like` and `dialogue` it is what they are.
+    /// Type of the hits. With `like` and `dialogue`, hits have the same type as the given item.
     pub of: Of,
-    /// How many hits.
+    /// Maximum number of hits.
     pub k: usize,
-    /// How many are left out before the first.
+    /// Number of hits to skip.
     pub offset: usize,
-    /// Whether all vectors are looked at, whatever it takes.
+    /// Compare the query with all vectors instead of using the approximate index.
     pub exact: bool,
-    /// Only what fits.
+    /// Return only hits that match this filter.
     pub filter: Option<Filter>,
-    /// At most one hit for each of these.
+    /// Return at most one hit per group.
     pub group: Option<Group>,
-    /// How many turns are shown before and after each hit.
+    /// Number of turns to return before and after each hit.
     pub window: usize,
-    /// Only hits with at least this score.
+    /// Minimum score of the hits.
     pub min_score: Option<f32>,
-    /// Only hits that are nearer to the query than so many percent of random pairs are to each other.
+    /// Minimum percentile of the hits, from 0 to 100: the percentage of random pairs that are less similar.
     pub min_percentile: Option<f64>,
-    /// Whether the query is an expression in Tantivy's language, for searching by words.
+    /// Parse the query as a Tantivy query expression. Requires lexical search.
     pub syntax: bool,
-    /// How many of each list are looked at, at least.
+    /// Minimum number of candidates from each list.
     pub candidates: usize,
-    /// How both lists become one, if not as the index was tuned or else as suits most.
+    /// Fusion of the two lists. By default, the tuned fusion of the index, or else the built-in default.
     pub fusion: Option<Fusion>,
-    /// What brings the best of them into another order.
+    /// Reranking of the best candidates.
     pub rerank: Option<Rerank>,
-    /// Whether each hit tells how it came to its place.
+    /// Return an explanation of the score with each hit.
     pub explain: bool,
 }
 
@@ -80,31 +80,31 @@ impl Default for SearchRequest {
     }
 }
 
-/// By what is searched.
+/// Search mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// By both, fused.
+    /// Dense and lexical search, fused.
     Hybrid,
-    /// By meaning: the vectors nearest to the query's.
+    /// Dense search: finds the vectors nearest to the query's vector.
     Dense,
-    /// By the query's words.
+    /// Lexical search: matches the query's words, scored by BM25.
     Bm25,
 }
 
-/// What is found.
+/// Type of the hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
     /// Single turns.
     #[default]
     Utterances,
-    /// Dialogues as a whole.
+    /// Whole dialogues.
     Dialogues,
 }
 
 impl Of {
-    /// The kind of vectors that stand for it.
+    /// Returns the corresponding kind of vectors.
     pub fn kind(self) -> Kind {
         match self {
             Of::Utterances => Kind::Utterances,
@@ -113,25 +113,25 @@ impl Of {
     }
 }
 
-/// What there is one hit for.
+/// Grouping of the hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
-    /// Each dialogue.
+    /// One hit per dialogue.
     Dialogue,
 }
 
-/// How the list by meaning and the list by words become one.
+/// Fusion of the dense list and the lexical list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fusion {
-    /// In which way.
+    /// Fusion method.
     pub method: Method,
-    /// For reciprocal ranks: how little the first places stand out.
+    /// Constant `k` of reciprocal rank fusion. With larger values, the first ranks have less influence.
     pub k: f32,
-    /// What the list by meaning weighs.
+    /// Weight of the dense list.
     pub dense: f32,
-    /// What the list by words weighs.
+    /// Weight of the lexical list.
     pub bm25: f32,
 }
 
@@ -142,37 +142,38 @@ impl Default for Fusion {
 }
 
 impl Fusion {
-    /// Refuses what makes no sense.
+    /// Returns an error if a value is invalid.
     pub fn check(&self) -> Result<()> {
         let usable = |number: &f32| number.is_finite() && *number >= 0.0;
         if [self.dense, self.bm25, self.k].iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
             return Ok(());
         }
         Err(Error::Input {
-            message: "weights of a fusion are numbers from 0 on, and not both 0".to_owned(),
-            hint: Some("they are 1 for meaning and 0.3 for words if not said".to_owned()),
+            message: "fusion weights and k must be non-negative numbers, and the weights not both 0"
+                .to_owned(),
+            hint: Some("the default weights are 1 for dense and 0.3 for bm25".to_owned()),
         })
     }
 }
 
-/// A way of fusing.
+/// Fusion method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// The cosine and the BM25 score, brought to 0…1, weighted and summed.
+    /// Weighted sum of the cosine and the BM25 score, which is scaled to 0…1.
     #[default]
     Weighted,
-    /// Reciprocal ranks: weight / (k + rank), summed over the lists.
+    /// Reciprocal rank fusion: the sum of weight / (k + rank) over the lists.
     Rrf,
 }
 
-/// Another order of the best.
+/// Reranking of the best candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rerank {
-    /// By what.
+    /// Reranking method.
     pub by: By,
-    /// Of how many of the best.
+    /// Number of candidates to rerank.
     pub top: usize,
 }
 
@@ -182,90 +183,91 @@ impl Default for Rerank {
     }
 }
 
-/// What re-ranking goes by.
+/// Reranking method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
-    /// The cosine of the vectors themselves.
+    /// Exact cosine of the vectors.
     #[default]
     Exact,
-    /// For each token of the query the nearest one of the hit, in the mean; of utterances.
+    /// MaxSim: for each query token, the cosine of the most similar token of the hit, averaged. For utterances.
     Maxsim,
-    /// DialogueCSE's matching-guided embedding: the hit as a response to the context and the query; of utterances.
+    /// DialogueCSE's matching-guided similarity: scores the hit as a response to the context and the query. For
+    /// utterances.
     Matching,
 }
 
-/// More than this many hits, or left out before them, nobody reads.
-const MOST: usize = 100_000;
+/// Maximum of `k` and of `offset`.
+const MAX_HITS: usize = 100_000;
 
 impl SearchRequest {
-    /// Refuses what makes no sense, whoever asks.
+    /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &str, hint: &str| {
             Err(Error::Input { message: message.to_owned(), hint: Some(hint.to_owned()) })
         };
-        let asked = [!self.query.trim().is_empty(), self.like.is_some(), self.dialogue.is_some()];
-        match asked.iter().filter(|asked| **asked).count() {
+        let given = [!self.query.trim().is_empty(), self.like.is_some(), self.dialogue.is_some()];
+        match given.iter().filter(|given| **given).count() {
             0 => {
                 return wrong(
                     "the query is empty",
-                    "type a sentence that is like what you look for, or its words",
+                    "enter a sentence similar to what you are looking for, or its keywords",
                 );
             }
             1 => {}
             _ => {
                 return wrong(
-                    "there is more than one thing to look for",
-                    "take a query, an id or a dialogue",
+                    "more than one of query, like and dialogue is given",
+                    "give only a query, an id or a dialogue",
                 );
             }
         }
         if self.syntax && self.mode.is_some_and(|mode| mode != Mode::Bm25) {
-            return wrong("--syntax is for words alone", "leave it out, or search with --mode bm25");
+            return wrong("--syntax requires a lexical search", "remove it, or search with --mode bm25");
         }
-        if self.syntax && !(self.context.is_empty() && asked[0]) {
-            return wrong("--syntax is for one query", "leave the context out");
+        if self.syntax && !(self.context.is_empty() && given[0]) {
+            return wrong("--syntax supports only a single query", "remove the context");
         }
         if self.exact && self.mode == Some(Mode::Bm25) {
-            return wrong("--exact is for vectors", "leave it out, or search with --mode dense");
+            return wrong("--exact requires a dense search", "remove it, or search with --mode dense");
         }
-        if self.k > MOST || self.offset > MOST {
+        if self.k > MAX_HITS || self.offset > MAX_HITS {
             return wrong(
-                &format!("at most {MOST} hits, behind at most {MOST} others, are possible"),
-                "`corpus export --filter` gives everything that fits a filter",
+                &format!("the number of hits and the offset must be at most {MAX_HITS}"),
+                "`corpus export --filter` exports all dialogues that match a filter",
             );
         }
         if let Some(fusion) = &self.fusion {
             fusion.check()?;
         }
         if !(0.0..=1.0).contains(&self.decay) {
-            return wrong("the decay of a context is a number from 0 to 1", "it is 0.5 if not said");
+            return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
         }
         if self.min_percentile.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
             return wrong(
-                "a percentile is a number from 0 to 100",
-                "99 keeps what is nearer than 99% of random pairs",
+                "a percentile must be a number from 0 to 100",
+                "99 keeps the hits that are more similar than 99% of random pairs",
             );
         }
         if self.min_percentile.is_some() && self.mode == Some(Mode::Bm25) {
-            return wrong("percentiles are for meaning", "take --min-score with --mode bm25");
+            return wrong("percentiles require a dense search", "use --min-score with --mode bm25");
         }
         if let Some(rerank) = &self.rerank {
             if self.mode == Some(Mode::Bm25) || self.syntax {
                 return wrong(
-                    "ranking again goes by meaning",
-                    "leave out --mode bm25 and --syntax, or --rerank",
+                    "reranking requires a dense search",
+                    "remove --mode bm25 and --syntax, or remove --rerank",
                 );
             }
-            if rerank.by != By::Exact && (!asked[0] || self.of == Of::Dialogues) {
+            if rerank.by != By::Exact && (!given[0] || self.of == Of::Dialogues) {
                 return wrong(
-                    "ranking by single tokens is for a query and for utterances",
-                    "take --rerank exact for dialogues and for what is similar",
+                    "reranking by token vectors is possible only with a query and for utterances",
+                    "use --rerank exact for dialogues and for similarity search",
                 );
             }
         }
         if self.min_score.is_some_and(|score| !score.is_finite()) {
-            return wrong("the least score is no number", "leave it out");
+            return wrong("the minimum score is not a finite number", "remove it");
         }
         Ok(())
     }
@@ -276,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_from_json_and_what_is_wrong_is_said() {
+    fn requests_are_read_from_json_and_invalid_ones_are_rejected() {
         let request: SearchRequest =
             serde_json::from_str(r#"{"query":"x","mode":"dense","filter":"role=user","fusion":{"k":10}}"#)
                 .unwrap();
@@ -297,12 +299,12 @@ mod tests {
             (r#"{"query":"a","like":"b"}"#, "more than one"),
             (r#"{"query":"a","filter":"domian=x"}"#, "did you mean `domain`"),
             (r#"{"query":"a","quarry":"b"}"#, "unknown field `quarry`"),
-            (r#"{"query":"a","syntax":true,"mode":"dense"}"#, "words alone"),
+            (r#"{"query":"a","syntax":true,"mode":"dense"}"#, "--syntax requires"),
             (r#"{"query":"a","fusion":{"dense":0,"bm25":0}}"#, "not both 0"),
             (r#"{"query":"a","decay":2}"#, "from 0 to 1"),
             (r#"{"query":"a","min_percentile":101}"#, "from 0 to 100"),
             (r#"{"query":"a","k":1000000}"#, "at most"),
-            (r#"{"query":"a","exact":true,"mode":"bm25"}"#, "for vectors"),
+            (r#"{"query":"a","exact":true,"mode":"bm25"}"#, "--exact requires"),
         ] {
             assert!(wrong(json).contains(says), "{json}: {}", wrong(json));
         }

@@ -1,4 +1,4 @@
-//! Another order of the best: by the cosine of the vectors themselves, or by the vectors of single tokens.
+//! Reranking of the best candidates: by the exact cosine, or by the vectors of single tokens.
 
 use super::{
     Searcher,
@@ -15,7 +15,7 @@ use turnwise_index::{
 };
 
 impl Searcher {
-    /// Brings the best into another order.
+    /// Reranks the best candidates, if the request asks for it.
     pub(super) fn rerank(
         &self,
         view: &dyn View,
@@ -24,12 +24,12 @@ impl Searcher {
         ranked: &mut [FusedCandidate],
     ) -> Result<()> {
         let Some(rerank) = &request.rerank else { return Ok(()) };
-        // What is shown is in one order and one measure.
+        // Rerank at least all shown hits, so that their scores are comparable.
         let top = rerank.top.max(request.offset + request.k).min(ranked.len());
         let best = &mut ranked[..top];
         let scores = match rerank.by {
-            By::Exact => by_cosine(view, query, best)?,
-            By::Maxsim | By::Matching => self.by_tokens(view, rerank.by, request, best)?,
+            By::Exact => cosine_scores(view, query, best)?,
+            By::Maxsim | By::Matching => self.token_scores(view, rerank.by, request, best)?,
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
             candidate.before = Some(Place { rank: n + 1, score: candidate.score });
@@ -39,7 +39,7 @@ impl Searcher {
         Ok(())
     }
 
-    fn by_tokens(
+    fn token_scores(
         &self,
         view: &dyn View,
         by: By,
@@ -50,7 +50,7 @@ impl Searcher {
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).chain([request.query.as_str()]).collect();
         let said = self.encoder()?.encode_tokens(&said, &options)?;
-        let found: Vec<Candidate> = best.iter().map(FusedCandidate::found).collect();
+        let found: Vec<Candidate> = best.iter().map(FusedCandidate::to_candidate).collect();
         view.ahead(Kind::Utterances, &found, Ahead::Records)?;
         let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -64,14 +64,17 @@ impl Searcher {
     }
 }
 
-fn by_cosine(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Result<Vec<f32>> {
-    let Some(vector) = &query.vector else { return Err(needs_meaning("exact")) };
-    let unknown: Vec<Candidate> =
-        best.iter().filter(|candidate| candidate.cosine.is_none()).map(FusedCandidate::found).collect();
+fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Result<Vec<f32>> {
+    let Some(vector) = &query.vector else { return Err(needs_dense("exact")) };
+    let unknown: Vec<Candidate> = best
+        .iter()
+        .filter(|candidate| candidate.cosine.is_none())
+        .map(FusedCandidate::to_candidate)
+        .collect();
     view.ahead(query.kind, &unknown, Ahead::Vectors)?;
     let score = |candidate: &FusedCandidate| match candidate.cosine {
         Some(cosine) => Ok(cosine),
-        None => Ok(view.cosine(query.kind, &candidate.found(), vector)?.unwrap_or(f32::MIN)),
+        None => Ok(view.cosine(query.kind, &candidate.to_candidate(), vector)?.unwrap_or(f32::MIN)),
     };
     best.iter().map(score).collect()
 }
@@ -82,9 +85,9 @@ fn text_of(view: &dyn View, candidate: &FusedCandidate) -> Result<String> {
     Ok(turn.map(|turn| turn.text).unwrap_or_default())
 }
 
-fn needs_meaning(by: &str) -> Error {
+fn needs_dense(by: &str) -> Error {
     Error::Input {
-        message: format!("ranking again by `{by}` goes by meaning, and the search goes by words alone"),
-        hint: Some("leave out --mode bm25, or --rerank".to_owned()),
+        message: format!("reranking by `{by}` requires a dense search, but this search is lexical"),
+        hint: Some("remove --mode bm25, or remove --rerank".to_owned()),
     }
 }

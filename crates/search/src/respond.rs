@@ -1,4 +1,5 @@
-//! What may be said next: what was answered where something like it was said, or the best of given candidates.
+//! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best of
+//! given candidates.
 
 use std::{collections::HashSet, time::Instant};
 
@@ -13,23 +14,23 @@ use turnwise_core::{
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::TextOptions;
 
-/// A conversation that is to be gone on with.
+/// A request for replies to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RespondRequest {
-    /// What was said, in order; the last turn is the one to be answered.
+    /// Turns of the conversation, in order. The last turn is the one to answer.
     pub context: Vec<String>,
-    /// What may be said; if nothing is given, what was said in the index.
+    /// Candidate replies to rank. If empty, replies are taken from the index.
     pub candidates: Vec<String>,
-    /// How much less each turn of the context counts than the one after it.
+    /// Weight of each context turn relative to the next one, from 0 to 1.
     pub decay: f32,
-    /// How many replies.
+    /// Maximum number of replies.
     pub k: usize,
-    /// By what turns like the last one are found; as for searches, if it is not said.
+    /// Search mode used to find turns similar to the last one. The default is the same as for searches.
     pub mode: Option<Mode>,
-    /// Only answers to turns that fit.
+    /// Use only answers to turns that match this filter.
     pub filter: Option<Filter>,
-    /// Only what somebody in this role said.
+    /// Use only answers by speakers with this role.
     pub role: Option<Role>,
 }
 
@@ -47,77 +48,82 @@ impl Default for RespondRequest {
     }
 }
 
-/// What may be said, best first.
+/// Suggested replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Replies {
-    /// `turnwise/respond/1`: fields are added to it, and none is taken away or changes its meaning.
+    /// Schema: `turnwise/respond/1`. New fields may be added. Existing fields are not removed, and their meaning
+    /// does not change.
     pub schema: &'static str,
-    /// The replies.
+    /// The replies, best first.
     pub replies: Vec<Reply>,
-    /// What should be known.
+    /// Warnings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How long it took.
+    /// Time in milliseconds.
     pub milliseconds: f64,
 }
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reply {
-    /// What to say.
+    /// Text of the reply.
     pub text: String,
-    /// Of a candidate, the cosine of it and the context; else how like the last turn of the context the turn is that it answered.
+    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the
+    /// turn that it answered.
     pub score: f32,
-    /// Which candidate it is, counted from 0.
+    /// Index of the candidate, starting at 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<usize>,
-    /// Where it was said.
+    /// Source of a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<Said>,
 }
 
-/// Where a reply was said.
+/// Source of a reply in the index.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Said {
-    /// The dialogue.
+    /// Id of the dialogue.
     pub dialogue: String,
-    /// The turn.
+    /// The turn that contains the reply.
     pub turn: Turn,
-    /// The turn that it answered.
+    /// The turn that it answers.
     pub answered: Turn,
 }
 
-/// So many turns are looked at for each reply: not all were answered, and some were answered in the same words.
-const LOOKED_AT: usize = 6;
-/// Within so many turns an answer comes.
-const WITHIN: usize = 3;
-/// More replies than this nobody reads.
-const MOST: usize = 1_000;
+/// Number of hits to search for each reply. Some hits have no answer, and some answers are identical.
+const HITS_PER_REPLY: usize = 6;
+/// An answer must be among this many turns after the turn found.
+const ANSWER_WINDOW: usize = 3;
+/// Maximum number of replies and of candidates.
+const MAX_REPLIES: usize = 1_000;
 
 impl RespondRequest {
-    /// Refuses what makes no sense.
+    /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &str, hint: &str| {
             Err(Error::Input { message: message.to_owned(), hint: Some(hint.to_owned()) })
         };
         if self.context.iter().all(|turn| turn.trim().is_empty()) {
-            return wrong("there is nothing to answer", "give what was said as `context`, a list of turns");
-        }
-        if self.k == 0 || self.k > MOST || self.candidates.len() > MOST {
             return wrong(
-                &format!("1 to {MOST} replies and candidates are possible"),
-                "it is 5 replies if not said",
+                "there is nothing to answer",
+                "pass the previous turns as `context`, a list of texts",
+            );
+        }
+        if self.k == 0 || self.k > MAX_REPLIES || self.candidates.len() > MAX_REPLIES {
+            return wrong(
+                &format!("k must be from 1 to {MAX_REPLIES}, with at most {MAX_REPLIES} candidates"),
+                "the default is 5 replies",
             );
         }
         if !(0.0..=1.0).contains(&self.decay) {
-            return wrong("the decay of a context is a number from 0 to 1", "it is 0.5 if not said");
+            return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
         }
         if !self.candidates.is_empty()
             && (self.filter.is_some() || self.role.is_some() || self.mode.is_some())
         {
             return wrong(
-                "`filter`, `role` and `mode` are for replies from the index",
-                "leave them out, or the candidates",
+                "`filter`, `role` and `mode` apply only to replies from the index",
+                "remove them, or remove the candidates",
             );
         }
         Ok(())
@@ -125,13 +131,13 @@ impl RespondRequest {
 }
 
 impl Searcher {
-    /// What may be said next.
+    /// Suggests replies to a conversation.
     pub fn respond(&self, request: &RespondRequest) -> Result<Replies> {
         request.check()?;
         let started = Instant::now();
         let (replies, warnings) = match request.candidates.is_empty() {
-            true => self.answers(request)?,
-            false => (self.best_of(request)?, Vec::new()),
+            true => self.find_answers(request)?,
+            false => (self.rank_candidates(request)?, Vec::new()),
         };
         Ok(Replies {
             schema: "turnwise/respond/1",
@@ -141,8 +147,8 @@ impl Searcher {
         })
     }
 
-    /// Candidates by their cosine with the context.
-    fn best_of(&self, request: &RespondRequest) -> Result<Vec<Reply>> {
+    /// Ranks the given candidates by their cosine with the context.
+    fn rank_candidates(&self, request: &RespondRequest) -> Result<Vec<Reply>> {
         let said: Vec<&str> =
             request.context.iter().map(String::as_str).filter(|turn| !turn.trim().is_empty()).collect();
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
@@ -165,13 +171,13 @@ impl Searcher {
         Ok(replies)
     }
 
-    /// What was answered to turns like the last one, in the light of those before it.
-    fn answers(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
+    /// Finds turns similar to the last turn in its context, and returns their answers.
+    fn find_answers(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();
         let query = context.pop().unwrap_or_default();
         if request.mode == Some(Mode::Bm25) || self.engine.recipe().is_none() {
-            // Words alone know nothing of what was said before.
+            // Lexical search does not use the context.
             context.clear();
         }
         let found = self.search(&SearchRequest {
@@ -180,16 +186,16 @@ impl Searcher {
             decay: request.decay,
             mode: request.mode,
             filter: request.filter.clone(),
-            k: request.k * LOOKED_AT,
-            window: WITHIN,
+            k: request.k * HITS_PER_REPLY,
+            window: ANSWER_WINDOW,
             ..SearchRequest::default()
         })?;
         let mut said = HashSet::new();
         let mut replies = Vec::new();
         for hit in found.hits {
             let answers = |turn: &&Turn| {
-                let another = turn.speaker != hit.turn.speaker || turn.role != hit.turn.role;
-                another && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
+                let other_speaker = turn.speaker != hit.turn.speaker || turn.role != hit.turn.role;
+                other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
             };
             let Some(turn) = hit.after.iter().find(answers) else { continue };
             if turn.text.trim().is_empty() || !said.insert(turn.text.trim().to_lowercase()) {
@@ -206,7 +212,7 @@ impl Searcher {
         Ok((replies, found.warnings))
     }
 
-    /// Whether answering needs the encoder, and which.
+    /// Returns whether the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
         !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
     }

@@ -1,4 +1,4 @@
-//! What a search gives.
+//! Search responses.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,129 +10,129 @@ use crate::{
 use turnwise_corpus::Turn;
 use turnwise_text::Analyzer;
 
-/// The shape of a response, for programs: fields are added to it, and none is taken away or changes its meaning.
+/// Schema of a response. New fields may be added. Existing fields are not removed, and their meaning does not change.
 pub const SCHEMA: &str = "turnwise/search/1";
 
-/// The hits of a search, best first, and what they were looked for by.
+/// Response to a search request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Response {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// The query, or the id of what others are like.
+    /// The query text, or the id of the item whose similar items were searched.
     pub query: String,
-    /// What was found.
+    /// Type of the hits.
     pub of: Of,
-    /// By what.
+    /// Search mode used.
     pub mode: Mode,
-    /// How many were left out before the first hit.
+    /// Number of hits skipped.
     pub offset: usize,
-    /// The hits.
+    /// The hits, best first.
     pub hits: Vec<Hit>,
-    /// What was really looked for, where it is not the query alone.
+    /// The query actually used, if it differs from the query text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<Effective>,
-    /// How the lists became one, if there were two.
+    /// Fusion used, if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
-    /// Whether that is what the index keeps of having been tuned.
+    /// Whether `fusion` is the tuned fusion of the index.
     pub tuned: bool,
-    /// How many were looked at.
+    /// Number of candidates examined.
     pub candidates: Candidates,
-    /// What should be known: what could not be looked at, what of the query was left out.
+    /// Warnings, for example about parts of the index or the query that were not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The terms that were looked for.
+    /// Search terms used.
     pub terms: Vec<String>,
-    /// The analysis they come from.
+    /// Analyzer that produced the terms.
     #[serde(skip)]
     pub analyzer: Analyzer,
-    /// How long it took.
+    /// Total time in milliseconds.
     pub milliseconds: f64,
-    /// How long its parts took.
+    /// Time of each step.
     pub timings: Timings,
 }
 
-/// One that was found.
+/// A search hit.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Hit {
-    /// What it is ranked by: a cosine, a BM25 score, or the sum of a fusion.
+    /// Score that determines the rank: a cosine, a BM25 score, a fused score or a reranking score.
     pub score: f32,
-    /// How many percent of random pairs are less near to each other than it is to the query.
+    /// Percentage of random pairs that are less similar than the query and this hit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<f64>,
-    /// The id of the utterance, or of the dialogue that was found as a whole.
+    /// Id of the utterance or dialogue found.
     pub id: String,
-    /// The id of its dialogue.
+    /// Id of its dialogue.
     pub dialogue: String,
-    /// The dialogue's title.
+    /// Title of the dialogue.
     pub title: Option<String>,
-    /// What the dialogue is about.
+    /// Domains of the dialogue.
     pub domains: Vec<String>,
-    /// How many turns a dialogue has that was found as a whole.
+    /// Number of turns of the dialogue, if the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// What was found, or the turn that fits best of a dialogue that was found as a whole.
+    /// The turn found. If the hit is a whole dialogue, its best matching turn.
     pub turn: Turn,
-    /// Where the turn's text has terms of the query: from which character up to which, counted in Unicode scalar values.
+    /// Ranges of query terms in the turn's text, as `[start, end)`, counted in Unicode scalar values.
     pub matched: Vec<[usize; 2]>,
     /// The turns before it.
     pub before: Vec<Turn>,
-    /// The turns behind it.
+    /// The turns after it.
     pub after: Vec<Turn>,
-    /// How many more candidates were of the same group.
+    /// Number of other candidates in the same group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more: Option<usize>,
-    /// How it came to its place.
+    /// Explanation of the score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
 }
 
-/// What a query became.
+/// The query actually used.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Effective {
-    /// The texts whose vectors were added up, with what each counted. They sum to 1.
+    /// Texts whose vectors were summed, with their weights. The weights sum to 1.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub meaning: Vec<Weighted>,
-    /// The terms that were looked for.
+    /// Search terms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
 }
 
-/// A text and what it counts.
+/// A text with a weight.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Weighted {
-    /// What it counts.
+    /// The weight.
     pub weight: f32,
     /// The text.
     pub text: String,
 }
 
-/// How many were looked at.
+/// Number of candidates examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Candidates {
-    /// Of the list by meaning.
+    /// Candidates from the dense search.
     pub dense: usize,
-    /// Of the list by words.
+    /// Candidates from the lexical search.
     pub bm25: usize,
-    /// What the filter admits.
+    /// Number of items that match the filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted: Option<u64>,
-    /// What was left out because its score or its percentile was too low.
+    /// Number of candidates dropped because their score or percentile was too low.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub too_low: Option<usize>,
 }
 
-/// Milliseconds.
+/// Time of each step of a search, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Timings {
     /// Encoding the query.
     pub encode: f64,
-    /// Finding out what the filter admits.
+    /// Evaluating the filter.
     pub filter: f64,
-    /// Looking by meaning.
+    /// Dense search.
     pub dense: f64,
-    /// Looking by words.
+    /// Lexical search.
     pub bm25: f64,
-    /// Fusing, ranking again and reading records.
+    /// Fusion, reranking and reading of records.
     pub hits: f64,
 }

@@ -1,4 +1,4 @@
-//! What an index holds, counted dialogue by dialogue on all cores.
+//! Statistics of the dialogues in an index, computed in parallel.
 
 use rayon::prelude::*;
 
@@ -6,10 +6,11 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter, stats::Statistics};
 use turnwise_store::Snapshot;
 
-/// Records that are held in memory at a time.
+/// Number of records in memory at a time.
 const CHUNK: usize = 4_096;
 
-/// Counts the dialogues that fit. `seen` is shown each of them, on any thread; `done` is told how many are over, and may end it.
+/// Computes the statistics of the dialogues that match a filter. `seen` is called with each of these dialogues,
+/// from several threads. `done` receives the number of records read and can stop the computation with an error.
 pub fn statistics(
     snapshot: &Snapshot,
     filter: Option<&Filter>,
@@ -17,7 +18,7 @@ pub fn statistics(
     done: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Statistics> {
     let mut records = snapshot.records();
-    let (mut statistics, mut over) = (Statistics::default(), 0);
+    let (mut statistics, mut records_read) = (Statistics::default(), 0);
     loop {
         let chunk = records.next_chunk(CHUNK)?;
         if chunk.is_empty() {
@@ -38,7 +39,7 @@ pub fn statistics(
         let counted =
             chunk.par_chunks(256).map(part).try_reduce(Statistics::default, |a, b| Ok(a.joined(b)))?;
         statistics = statistics.joined(counted);
-        over += chunk.len() as u64;
-        done(over)?;
+        records_read += chunk.len() as u64;
+        done(records_read)?;
     }
 }

@@ -16,7 +16,7 @@ use turnwise_store::{Prepared, Store};
 
 const WORDS: [&str; 8] = ["card", "refund", "parcel", "late", "hotel", "room", "please", "thanks"];
 
-/// A dialogue whose fields and words follow from a number.
+/// Generates a dialogue whose fields and words depend on `seed`.
 fn dialogue(id: u8, seed: u32) -> Dialogue {
     let word = |n: u32| WORDS[(seed.rotate_left(n * 5) % 8) as usize];
     let turns: Vec<_> = (0..1 + seed % 4)
@@ -70,8 +70,8 @@ fn request(mode: Mode, of: Of) -> SearchRequest {
     SearchRequest { query: "parcel late".to_owned(), mode: Some(mode), of, k: 5, ..SearchRequest::default() }
 }
 
-/// An index in which some dialogues came, were replaced and went behind the last build, taken in by both indexes as far as
-/// `fresh` says.
+/// Creates an index in which dialogues were added, replaced and deleted after the last build. If `fresh` is set, also
+/// updates the lexical index.
 fn index(root: &Path, seeds: &[u32], fresh: bool) {
     write(root, |store| {
         for (n, seed) in seeds.iter().enumerate() {
@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_filter_gives_what_remains_of_everything(
+    fn a_filtered_search_equals_filtering_all_hits(
         seeds in proptest::collection::vec(any::<u32>(), 2..30),
         text in filter(),
         whole: bool,
@@ -125,7 +125,7 @@ proptest! {
         let searcher = searcher(&root);
         let of = if whole { Of::Dialogues } else { Of::Utterances };
         let filter: Filter = text.parse().unwrap();
-        // What the index says it admits is what the records say.
+        // The index and the records must agree about the filter.
         let index = searcher.embedded("test").unwrap();
         let by_records = Admitted::by_records(index.snapshot(), &filter, of.kind()).unwrap();
         let by_facts = index.lexical().unwrap().select(index.snapshot(), &filter, of.kind()).unwrap().unwrap();
@@ -143,7 +143,7 @@ proptest! {
                 },
             }
         }
-        // And a search with it gives what a search for everything has of it.
+        // A filtered search must return the matching hits of an unfiltered search.
         for mode in [Mode::Dense, Mode::Bm25] {
             let all = SearchRequest { k: 1000, ..request(mode, of) };
             let mut wanted = Vec::new();
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn pages_are_pieces_of_one_list_and_groups_its_first_ones(
+    fn pages_and_groups_agree_with_the_full_list(
         seeds in proptest::collection::vec(any::<u32>(), 2..25),
         mode in proptest::sample::select(vec![Mode::Hybrid, Mode::Dense, Mode::Bm25]),
         weighted: bool,
@@ -176,7 +176,7 @@ proptest! {
         index(&root, &seeds, true);
         let searcher = searcher(&root);
         let method = if weighted { Method::Weighted } else { Method::Rrf };
-        // With all candidates at once a fusion does not change as one looks deeper.
+        // With all candidates in the lists, the fusion does not depend on the depth.
         let fusion = Some(Fusion { method, ..Fusion::default() });
         let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, Of::Utterances) };
         let all = searcher.search(&base).unwrap().hits;
@@ -201,7 +201,7 @@ proptest! {
             let least = ids(&searcher, &least);
             prop_assert_eq!(least.iter().collect::<Vec<_>>(), above);
         }
-        // Many at once are each as alone.
+        // A batch search must return the same responses as single searches.
         let requests = [base.clone(), SearchRequest { query: "hotel room".to_owned(), ..base.clone() }, SearchRequest::default()];
         let together = searcher.search_all(&requests);
         for (request, response) in requests.iter().zip(together) {
@@ -226,7 +226,7 @@ fn some_index() -> (tempfile::TempDir, Searcher) {
 }
 
 #[test]
-fn an_explanation_adds_up_to_the_score() {
+fn explanations_add_up_to_the_score() {
     let (_dir, searcher) = some_index();
     for method in [Method::Rrf, Method::Weighted] {
         for of in [Of::Utterances, Of::Dialogues] {
@@ -254,7 +254,7 @@ fn an_explanation_adds_up_to_the_score() {
 }
 
 #[test]
-fn what_others_are_like_is_not_among_them() {
+fn similarity_search_excludes_the_item_itself() {
     let (_dir, searcher) = some_index();
     for id in ["d05#1", "d05"] {
         for mode in [Mode::Hybrid, Mode::Dense, Mode::Bm25] {
@@ -273,7 +273,7 @@ fn what_others_are_like_is_not_among_them() {
     }
     let request = SearchRequest { like: Some("d77".to_owned()), ..SearchRequest::default() };
     assert!(searcher.search(&request).unwrap_err().to_string().contains("no dialogue `d77`"));
-    // A dialogue from outside finds the one that says the same.
+    // A dialogue that is not in the index finds the one with the same text.
     let twin = searcher.embedded("test").unwrap().snapshot().find("d07").unwrap().0;
     let outside = Dialogue { id: turnwise_core::ids::DialogueId::new("elsewhere").unwrap(), ..twin };
     let request = SearchRequest { dialogue: Some(Box::new(outside)), ..SearchRequest::default() };
@@ -281,7 +281,7 @@ fn what_others_are_like_is_not_among_them() {
 }
 
 #[test]
-fn a_context_counts_and_is_told() {
+fn context_changes_the_result_and_is_reported() {
     let (_dir, searcher) = some_index();
     let alone =
         SearchRequest { query: "please".to_owned(), mode: Some(Mode::Hybrid), ..SearchRequest::default() };
@@ -303,13 +303,13 @@ fn a_context_counts_and_is_told() {
     let dense = SearchRequest { mode: Some(Mode::Dense), ..said.clone() };
     let dense_alone = SearchRequest { mode: Some(Mode::Dense), ..alone };
     assert!(hotels(&searcher.search(&dense).unwrap()) > hotels(&searcher.search(&dense_alone).unwrap()));
-    // With no weight at all it is as if nothing had been said.
+    // With decay 0, the context has no effect.
     let forgotten = SearchRequest { decay: 0.0, ..dense };
     assert_eq!(ids(&searcher, &forgotten), ids(&searcher, &dense_alone));
 }
 
 #[test]
-fn percentiles_grow_with_the_cosine_and_cut_where_they_say() {
+fn percentiles_follow_the_cosine_and_limit_the_hits() {
     let (_dir, searcher) = some_index();
     let all = SearchRequest { k: 50, ..request(Mode::Dense, Of::Utterances) };
     let hits = searcher.search(&all).unwrap().hits;
@@ -321,7 +321,7 @@ fn percentiles_grow_with_the_cosine_and_cut_where_they_say() {
 }
 
 #[test]
-fn more_hits_than_there_are_is_all_of_them() {
+fn a_large_k_returns_all_items() {
     let (_dir, searcher) = some_index();
     let turns = searcher.embedded("test").unwrap().snapshot().totals().turns as usize;
     let all = SearchRequest { k: 100_000, ..request(Mode::Dense, Of::Utterances) };
@@ -333,7 +333,7 @@ fn more_hits_than_there_are_is_all_of_them() {
 }
 
 #[test]
-fn ranking_again_goes_by_single_tokens_where_that_is_asked_for() {
+fn reranking_by_token_vectors_uses_their_scores() {
     let (_dir, searcher) = some_index();
     let encoder = HashEncoder::default();
     let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();

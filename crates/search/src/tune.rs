@@ -1,4 +1,4 @@
-//! Which fusion finds best what is known to be relevant.
+//! Tuning: finds the fusion that ranks known relevant items best.
 
 use std::{cell::RefCell, cmp::Reverse, collections::HashMap};
 
@@ -9,7 +9,7 @@ use super::{
     Searcher,
     find::{Lists, lists},
     fuse::{FusedCandidate, fuse},
-    query::{Known, Query, kind_of},
+    query::{Query, QueryVectors, kind_of},
     request::{Fusion, Method, Mode, SearchRequest},
 };
 use turnwise_core::{
@@ -22,57 +22,57 @@ use turnwise_index::{
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
 
-/// So many of a ranking are judged.
+/// Number of results of a ranking that are evaluated.
 const DEPTH: usize = 100;
 
-/// A request, and what it should find.
+/// A request with its relevant items.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Labelled {
-    /// What is looked for.
+    /// The request.
     pub request: SearchRequest,
-    /// The ids of what is relevant.
+    /// Ids of the relevant items.
     pub relevant: Vec<String>,
 }
 
-/// How well a fusion ranks, in the mean over the queries, each from 0 to 1.
+/// Ranking quality of a fusion: means over the queries, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quality {
-    /// Average precision over the first hundred.
+    /// Mean average precision of the first 100 results.
     pub map: f64,
-    /// The reciprocal of the first relevant one's place.
+    /// Mean reciprocal rank of the first relevant result.
     pub mrr: f64,
-    /// Normalised discounted gain of the first ten.
+    /// Normalized discounted cumulative gain of the first 10 results (NDCG@10).
     pub ndcg: f64,
 }
 
 /// A fusion that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tried {
-    /// Which.
+    /// The fusion.
     pub fusion: Fusion,
-    /// How well it ranks.
+    /// Its ranking quality.
     pub quality: Quality,
 }
 
-/// What was found out.
+/// Result of tuning.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuned {
-    /// How many queries were judged.
+    /// Number of queries evaluated.
     pub queries: usize,
-    /// Those without anything relevant, which tell nothing.
+    /// Number of queries skipped because the index has none of their relevant items.
     pub without_relevant: usize,
-    /// What was said to be relevant and is not in the index, or is a dialogue where utterances are looked for or the other
-    /// way round.
+    /// Relevant ids that are not in the index or have the wrong type, such as a dialogue in a search for utterances.
     pub unknown: Vec<String>,
-    /// All fusions that were tried, the best by MAP first.
+    /// All tried fusions, sorted by MAP, best first.
     pub tried: Vec<Tried>,
-    /// What is to be expected of the best: chosen by one half of the queries and judged by the other, both ways.
+    /// Expected quality of the best fusion. Two-fold cross-validation: chosen on one half of the queries and
+    /// evaluated on the other.
     pub expected: Quality,
-    /// The quality of what a search does unasked.
+    /// Quality of the current default fusion.
     pub unasked: Quality,
 }
 
-/// All fusions that are tried.
+/// Returns all fusions to try.
 fn grid() -> Vec<Fusion> {
     const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
     let base = Fusion { dense: 1.0, ..Fusion::default() };
@@ -85,7 +85,7 @@ fn grid() -> Vec<Fusion> {
 }
 
 impl Tuned {
-    /// The best, if it is another than what is done unasked and is expected to be better.
+    /// Returns the best fusion if it is expected to be better than the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
         (self.expected.map > self.unasked.map && best.quality.map > self.unasked.map).then_some(best)
@@ -93,7 +93,7 @@ impl Tuned {
 }
 
 impl Searcher {
-    /// Tries fusions on requests of which it is known what they should find.
+    /// Evaluates a grid of fusions on labeled requests.
     pub fn tune(&self, labelled: &[Labelled]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
         for one in labelled {
@@ -106,24 +106,24 @@ impl Searcher {
         }
         if judged.len() < 2 {
             let hint = unknown.first().map_or_else(
-                || "some dozens tell more".to_owned(),
+                || "use at least a few dozen queries".to_owned(),
                 |id| {
                     format!(
-                        "`{id}` is not in {}, or is not what is looked for: utterances (billing-001#3), or, with \"of\": \
-                         \"dialogues\", dialogues (billing-001)",
+                        "`{id}` is not in {}, or has the wrong type: use ids of utterances (billing-001#3), or ids of \
+                         dialogues (billing-001) with \"of\": \"dialogues\"",
                         self.engine.place()
                     )
                 },
             );
             return Err(Error::Data {
-                message: "there are fewer than two queries with something relevant in the index".to_owned(),
+                message: "fewer than two queries have a relevant result in the index".to_owned(),
                 hint: Some(hint),
             });
         }
-        let unasked = self.fusion(&SearchRequest::default());
+        let default = self.fusion(&SearchRequest::default());
         let mut fusions = grid();
-        if !fusions.iter().any(|fusion| same(fusion, &unasked)) {
-            fusions.push(unasked);
+        if !fusions.iter().any(|fusion| ranks_alike(fusion, &default)) {
+            fusions.push(default);
         }
         let each: Vec<Vec<Quality>> =
             judged.par_iter().map(|labelled| self.qualities(labelled, &fusions)).collect::<Result<_>>()?;
@@ -133,7 +133,7 @@ impl Searcher {
         };
         let best = |wanted: &dyn Fn(usize) -> bool| {
             let map = |fusion: &usize| mean(*fusion, wanted).map;
-            // Of equally good ones the first, which is the simpler.
+            // Of equally good fusions, take the first, which is the simplest.
             (0..fusions.len()).max_by(|a, b| map(a).total_cmp(&map(b)).then(b.cmp(a))).unwrap_or(0)
         };
         let (even, odd) = (|n: usize| n.is_multiple_of(2), |n: usize| !n.is_multiple_of(2));
@@ -141,7 +141,8 @@ impl Searcher {
         let all = |_: usize| true;
         let tried = |n: usize| Tried { fusion: fusions[n], quality: mean(n, &all) };
         let mut tried: Vec<Tried> = (0..fusions.len()).map(tried).collect();
-        let unasked = tried.iter().find(|t| same(&t.fusion, &unasked)).map(|t| t.quality).unwrap_or_default();
+        let unasked =
+            tried.iter().find(|t| ranks_alike(&t.fusion, &default)).map(|t| t.quality).unwrap_or_default();
         tried.sort_by_key(|tried| Reverse((tried.quality.map * 1e9) as i64));
         Ok(Tuned {
             queries: judged.len(),
@@ -153,7 +154,7 @@ impl Searcher {
         })
     }
 
-    /// Whether an id is one that a request could find.
+    /// Returns whether an id exists and has the type that a request finds.
     fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
         let view = self.engine.view();
         let kind = kind_of(request, view.as_ref()).ok();
@@ -161,13 +162,13 @@ impl Searcher {
             .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
     }
 
-    /// How well each fusion ranks for one request.
+    /// Returns the quality of each fusion for one request.
     fn qualities(&self, labelled: &Labelled, fusions: &[Fusion]) -> Result<Vec<Quality>> {
         let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
         request.check()?;
         let mut view = self.engine.view();
-        let query = self.query(view.as_ref(), &request, Mode::Hybrid, &Known::new())?;
+        let query = self.query(view.as_ref(), &request, Mode::Hybrid, &QueryVectors::new())?;
         if let Some(filter) = &request.filter {
             view.admit(filter, query.kind, Mode::Hybrid.modes())?;
         }
@@ -178,28 +179,28 @@ impl Searcher {
             view.ahead(query.kind, of, Ahead::Vectors)?;
         }
         let judge =
-            Judge { view, query: &query, lists, relevant: &labelled.relevant, seen: RefCell::default() };
+            Judge { view, query: &query, lists, relevant: &labelled.relevant, cache: RefCell::default() };
         fusions.iter().map(|fusion| judge.quality(fusion)).collect()
     }
 }
 
-/// Fusions that rank alike, whatever they do not use.
-fn same(a: &Fusion, b: &Fusion) -> bool {
+/// Returns whether two fusions give the same ranking. Ignores parameters that the method does not use.
+fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
     (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25) && (a.method == Method::Weighted || a.k == b.k)
 }
 
-/// One request's lists, and what was read for them.
+/// Evaluates the fusions for one request.
 struct Judge<'a> {
     view: &'a dyn View,
     query: &'a Query,
     lists: Lists,
     relevant: &'a [String],
-    seen: RefCell<Seen>,
+    cache: RefCell<Cache>,
 }
 
-/// What every fusion asks again.
+/// Cosines and ids that all fusions need.
 #[derive(Default)]
-struct Seen {
+struct Cache {
     cosines: HashMap<(Seq, Option<TurnNo>), Option<f32>>,
     ids: HashMap<IdKey, Option<DialogueId>>,
 }
@@ -208,14 +209,14 @@ impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
         let cosine = |candidate: &FusedCandidate| -> Result<Option<f32>> {
             let at = (candidate.seq, candidate.turn);
-            if let Some(known) = self.seen.borrow().cosines.get(&at) {
+            if let Some(known) = self.cache.borrow().cosines.get(&at) {
                 return Ok(*known);
             }
             let cosine = match &self.query.vector {
-                Some(vector) => self.view.cosine(self.query.kind, &candidate.found(), vector)?,
+                Some(vector) => self.view.cosine(self.query.kind, &candidate.to_candidate(), vector)?,
                 None => None,
             };
-            self.seen.borrow_mut().cosines.insert(at, cosine);
+            self.cache.borrow_mut().cosines.insert(at, cosine);
             Ok(cosine)
         };
         let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &cosine)?;
@@ -240,20 +241,21 @@ impl Judge<'_> {
     }
 
     fn id(&self, key: IdKey) -> Result<Option<DialogueId>> {
-        if let Some(known) = self.seen.borrow().ids.get(&key) {
+        if let Some(known) = self.cache.borrow().ids.get(&key) {
             return Ok(known.clone());
         }
         let id = self.view.record(key)?.map(|(_, dialogue)| dialogue.id);
-        self.seen.borrow_mut().ids.insert(key, id.clone());
+        self.cache.borrow_mut().ids.insert(key, id.clone());
         Ok(id)
     }
 }
 
 impl Quality {
-    /// Of a ranking, as whether each is relevant, and of how many are.
+    /// Computes the quality of a ranking. `hits` has the relevance of each result; `relevant` is the number of
+    /// relevant items.
     fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
         let ranking = Ranking {
-            // No more can be found than are looked at.
+            // At most `DEPTH` relevant items can be found.
             given: vec![RELEVANT; relevant.min(DEPTH)],
             level: RELEVANT,
             ..Ranking::of_flags(hits)
@@ -277,8 +279,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qualities_are_what_their_names_say() {
-        // Relevant: the second and the fourth of four, and one that was not found.
+    fn quality_measures_follow_their_definitions() {
+        // Relevant: the second and the fourth result, and one item that was not found.
         let q = Quality::of([false, true, false, true].into_iter(), 3);
         assert!((q.map - (0.5 + 0.5) / 3.0).abs() < 1e-12 && q.mrr == 0.5);
         let log = |n: f64| 1.0 / n.log2();

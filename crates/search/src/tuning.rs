@@ -1,4 +1,4 @@
-//! How an index is searched unasked, where `search tune --save` has found something better than what suits most.
+//! Tuned search defaults of an index. `search tune --save` stores them in `tuning.json`.
 
 use std::{
     fs, io,
@@ -20,23 +20,23 @@ use turnwise_corpus::Time;
 const NAME: &str = "tuning.json";
 const SCHEMA: &str = "turnwise/tuning/1";
 
-/// What an index keeps of having been tuned.
+/// Tuned search defaults of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tuning {
     schema: String,
-    /// How its lists become one unless a request says otherwise.
+    /// Default fusion for requests that specify none.
     pub fusion: Fusion,
-    /// By how many queries it was chosen.
+    /// Number of queries used for tuning.
     pub queries: usize,
-    /// What mean average precision is to be expected of it, from 0 to 1.
+    /// Expected mean average precision, from 0 to 1.
     pub expected_map: f64,
-    /// When.
+    /// Time of the tuning.
     pub at: Time,
 }
 
 impl Tuning {
-    /// The best of those that were tried, if it is expected to be better than what is done unasked.
+    /// Returns the best tried fusion, if it is expected to be better than the current default.
     pub fn of(tuned: &Tuned) -> Option<Self> {
         let best = tuned.better()?;
         Some(Tuning {
@@ -48,16 +48,16 @@ impl Tuning {
         })
     }
 
-    /// What an index keeps, if it keeps any.
+    /// Reads the tuned defaults of an index. Returns `None` if there are none.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let path = place(root);
+        let path = path_in(root);
         let text = match fs::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.at("read", &path)?,
         };
         let damaged = |what: String| {
             let hint = format!(
-                "`turnwise search -i {} tune --forget` removes it, and `search tune FILE --save` makes it anew",
+                "`turnwise search -i {} tune --forget` removes it, and `search tune FILE --save` creates it again",
                 root.display()
             );
             Error::corrupt(&path, what).with_hint(hint)
@@ -65,22 +65,22 @@ impl Tuning {
         let tuning: Tuning =
             serde_json::from_slice(&text).map_err(|e| damaged(format!("it is unreadable: {e}")))?;
         if tuning.schema != SCHEMA {
-            return Err(damaged(format!("it is of another form: `{}`", tuning.schema)));
+            return Err(damaged(format!("unknown schema `{}`", tuning.schema)));
         }
         tuning.fusion.check().map_err(|e| damaged(e.to_string()))?;
         Ok(Some(tuning))
     }
 
-    /// Keeps it with an index, in one step.
+    /// Saves the defaults to an index, atomically.
     pub fn save(&self, root: &Path) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(|e| Error::Internal(e.to_string()))?;
         text.push(b'\n');
-        files::replace(&place(root), &text)
+        files::replace(&path_in(root), &text)
     }
 
-    /// Removes what an index keeps; whether there was any.
+    /// Removes the tuned defaults of an index. Returns whether there were any.
     pub fn forget(root: &Path) -> Result<bool> {
-        let path = place(root);
+        let path = path_in(root);
         match fs::remove_file(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.at("remove", &path).map(|()| true),
@@ -88,17 +88,17 @@ impl Tuning {
     }
 }
 
-fn place(root: &Path) -> PathBuf {
+fn path_in(root: &Path) -> PathBuf {
     root.join(NAME)
 }
 
 impl Searcher {
-    /// How the lists of a request become one: as it says, or as the index was tuned, or as suits most.
+    /// Returns the fusion for a request: its own, else the tuned one of the index, else the built-in default.
     pub fn fusion(&self, request: &SearchRequest) -> Fusion {
         request.fusion.or(self.tuning.as_ref().map(|tuning| tuning.fusion)).unwrap_or_default()
     }
 
-    /// What the index keeps of having been tuned.
+    /// Returns the tuned defaults of the index.
     pub fn tuning(&self) -> Option<&Tuning> {
         self.tuning.as_ref()
     }

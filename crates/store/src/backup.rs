@@ -1,4 +1,4 @@
-//! Copies of an index that can be trusted: the log up to one batch, with a checksum of every file.
+//! Backup and restore. A backup is a copy of the log up to one batch, with a checksum of each file.
 
 use std::{
     fs::{self, File},
@@ -24,45 +24,46 @@ use turnwise_corpus::Time;
 
 const NAME: &str = "backup.json";
 
-/// What `backup.json` says.
+/// Content of `backup.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Backup {
-    /// The version of the files' format.
+    /// File format version.
     pub format: u32,
-    /// The turnwise that wrote it.
+    /// Version of turnwise that wrote the backup.
     pub turnwise: String,
-    /// When it was made.
+    /// Creation time of the backup.
     pub made: Time,
-    /// When the index was made.
+    /// Creation time of the index.
     pub created: Time,
-    /// The batch it holds.
+    /// Number of the last batch in the backup.
     pub batch: u64,
-    /// The totals at that batch.
+    /// Total counts at that batch.
     pub totals: Totals,
-    /// The files.
+    /// Files of the backup.
     pub files: Vec<Saved>,
 }
 
 /// A file of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Saved {
-    /// Its name in the backup's folder.
+    /// File name in the backup folder.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its BLAKE3 checksum.
+    /// BLAKE3 checksum, hexadecimal.
     pub blake3: String,
 }
 
-/// Copies an index, as of its last batch, into a folder that must be new or empty. A writer may go on meanwhile.
+/// Copies an index as of its last batch. The target folder must be new or empty. A writer may be active at the same
+/// time.
 pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     let snapshot = Snapshot::open(root)?;
-    must_be_free(target)?;
+    check_empty(target)?;
     fs::create_dir_all(target).at("create", target)?;
     let end = snapshot.state.at;
     let mut saved = Vec::new();
     for number in 1..=end.segment {
-        // As they were mapped: what becomes of the files meanwhile is of no matter.
+        // Copy the mapped bytes: a compaction may remove the files at the same time.
         let segment = snapshot.segment(number)?;
         let name = segment.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (bytes, blake3) = copy(&mut segment.bytes(), segment.path(), &target.join(&name))?;
@@ -83,13 +84,13 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     Ok(backup)
 }
 
-/// Makes an index from a backup, in a place where there is none. Every checksum is compared first.
+/// Creates an index from a backup. `root` must be new or empty. Checks all checksums first.
 pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     let path = source.join(NAME);
     let text = match fs::read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(Error::Input {
-                message: format!("{} is not a backup: it holds no {NAME}", source.display()),
+                message: format!("{} is not a backup: it contains no {NAME}", source.display()),
                 hint: Some("a backup is the folder that `turnwise backup` wrote".to_owned()),
             });
         }
@@ -100,7 +101,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     if backup.format != FORMAT {
         return Err(Error::FormatVersion { path, found: backup.format, supported: FORMAT });
     }
-    must_be_free(root)?;
+    check_empty(root)?;
     check(source, &backup)?;
     fs::create_dir_all(root).at("create", root)?;
     let _lock = WriterLock::acquire(root, command)?;
@@ -115,7 +116,7 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     let manifest = Manifest { created: backup.created, ..Manifest::new() };
     let view = writer::rebuild_derived(root, manifest)?;
     if view.totals() != backup.totals {
-        return Err(damaged(&path, "the restored index does not have the totals that it names".to_owned()));
+        return Err(damaged(&path, "the totals of the restored index do not match this file".to_owned()));
     }
     Ok(backup)
 }
@@ -124,7 +125,7 @@ fn check(source: &Path, backup: &Backup) -> Result<()> {
     for saved in &backup.files {
         let path = source.join(&saved.name);
         if saved.name.contains(['/', '\\']) {
-            return Err(damaged(&source.join(NAME), format!("`{}` is no name of a file in it", saved.name)));
+            return Err(damaged(&source.join(NAME), format!("`{}` is not a valid file name", saved.name)));
         }
         let mut file = match File::open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -138,17 +139,17 @@ fn check(source: &Path, backup: &Backup) -> Result<()> {
             return Err(damaged(&path, format!("it has {bytes} bytes instead of {}", saved.bytes)));
         }
         if hasher.finalize().to_hex().as_str() != saved.blake3 {
-            return Err(damaged(&path, "its checksum is not the one of the backup".to_owned()));
+            return Err(damaged(&path, format!("its checksum does not match {NAME}")));
         }
     }
     Ok(())
 }
 
 fn damaged(path: &Path, what: String) -> Error {
-    Error::corrupt(path, what).with_hint("take another backup; nothing was restored from this one")
+    Error::corrupt(path, what).with_hint("use a different backup; nothing was restored from this one")
 }
 
-fn must_be_free(folder: &Path) -> Result<()> {
+fn check_empty(folder: &Path) -> Result<()> {
     let taken = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => false,
@@ -158,7 +159,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
         return Err(Error::Input {
             message: format!("{} is not empty", folder.display()),
             hint: Some(
-                "name a folder that does not exist yet, or remove what an interrupted run left in it"
+                "name a folder that does not exist yet, or remove the files that an interrupted run left in it"
                     .to_owned(),
             ),
         });
@@ -166,7 +167,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies and hashes; the copy is flushed to the disk.
+/// Copies data to a file and flushes the file to disk. Returns the length and the checksum.
 fn copy(source: &mut dyn Read, from: &Path, to: &Path) -> Result<(u64, String)> {
     let mut out = File::create(to).at("create", to)?;
     let mut hasher = blake3::Hasher::new();

@@ -1,16 +1,20 @@
-//! Making what was deleted or replaced gone from the bytes: a new log of what is there, with new tables and a new sled
-//! (which keeps old bytes in its free pages).
+//! Compaction: removes deleted and replaced records from disk.
+//!
+//! Writes a new log with the live records, then builds new tables and a new sled database from it. sled must be new
+//! because it keeps old bytes in free pages.
 //!
 //! ```text
-//! 1  log.compacting   the new log, while it is written
-//! 2  log-3            it is complete; tables-3 and records-3 are made from it
-//! 3  manifest.json    replaced: this is the switch
+//! 1  log.compacting   the new log is written
+//! 2  log-3            the new log is complete; tables-3 and records-3 are built from it
+//! 3  manifest.json    is replaced and switches to the new log
 //! 4                   log-2, tables-2 and records-2 are removed
 //! ```
 //!
-//! A kill before the third step leaves the old log in use, one after it the new log; what no manifest names is removed
-//! by the next writer. Readers have mapped what they read. Dialogues keep their order and their sequence numbers; their
-//! places are new, and so is the log's name, by which everything that follows it is told.
+//! After a crash before step 3, the old log remains in use; after step 3, the new log is in use. The next writer
+//! removes all folders that the manifest does not name. Open readers continue to use the files they have mapped.
+//!
+//! Dialogues keep their order and sequence numbers, but get new positions. The log also gets a new id, and derived
+//! data uses this id to detect the change.
 
 use std::{fs, path::Path};
 
@@ -24,7 +28,7 @@ use crate::{
     manifest::{Checkpoint, Manifest},
     places::Places,
     repair,
-    snapshot::{Snapshot, missing_is_damage},
+    snapshot::{Snapshot, missing_file_is_corrupt},
     tail::entry_of,
     writer,
 };
@@ -33,28 +37,30 @@ use turnwise_core::{
     files,
 };
 
-/// The new log is flushed each time it has grown by so much.
+/// Size of the new log's batches in bytes. The log is flushed after each batch.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Records that were deleted or replaced, and deletes, that are gone now. Without any, nothing was done.
+    /// Number of frames removed: deleted records, replaced records and deletes. If 0, nothing was done.
     pub dropped: u64,
-    /// Dialogues that are there, as before.
+    /// Number of dialogues, unchanged by the compaction.
     pub dialogues: u64,
-    /// Bytes of log, tables and records before.
+    /// Size of log, tables and records before the compaction, in bytes.
     pub bytes_before: u64,
-    /// And now.
+    /// Size of log, tables and records after the compaction, in bytes.
     pub bytes: u64,
-    /// Whether something of the old log could not be removed yet; the next writer tries again.
+    /// Whether some old files could not be removed. The next writer tries again.
     pub left: bool,
 }
 
-/// Drops what was deleted or replaced. `segment_bytes` is the length at which the log begins another file; `progress`
-/// is told the steps done, two for every dialogue; `stop` is asked now and then.
+/// Compacts an index.
 ///
-/// Whatever ends it, the index is as it was before or as it is after, with the same dialogues.
+/// `segment_bytes` is the size at which a log segment is full. `progress` receives the number of steps done, two
+/// for each dialogue. The compaction stops with [`Error::Interrupted`] if `stop` returns true.
+///
+/// The operation is atomic: after an error, a stop or a crash, the index is either unchanged or fully compacted.
 pub fn compact(
     root: &Path,
     segment_bytes: u64,
@@ -65,14 +71,14 @@ pub fn compact(
     Manifest::read(root)?;
     let _lock = WriterLock::acquire(root, command)?;
     repair::refuse_unfinished(root)?;
-    let (view, _) = Snapshot::load(root).map_err(missing_is_damage)?;
+    let (view, _) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
     let old = view.places.clone();
     old.remove_others();
-    // The torn end of a batch that was never acknowledged is text, too.
+    // Truncate an incomplete batch at the end: it may contain text that must not stay on disk.
     LogWriter::open(&old.log(), view.state.at)?;
     let bytes = bytes_of(&old);
     let dialogues = view.totals().dialogues;
-    // Every put and every delete has a number of its own.
+    // Every put and every delete has one sequence number.
     let in_log = view.state.seq.0.saturating_sub(view.manifest.numbers_gone);
     let dropped = in_log.saturating_sub(dialogues);
     let mut done = Compacted { dropped, dialogues, bytes_before: bytes, bytes, left: false };
@@ -80,7 +86,7 @@ pub fn compact(
         return Ok(done);
     }
     let new = old.next();
-    let mut work = Work { view: &view, new: &new, segment_bytes, stop, progress };
+    let mut work = Compaction { view: &view, new: &new, segment_bytes, stop, progress };
     let made = work.write_log().and_then(|(directory, state)| work.make_derived(directory, state));
     let mut manifest = made.inspect_err(|_| old.remove_others())?;
     manifest.write(root)?;
@@ -90,12 +96,12 @@ pub fn compact(
     Ok(done)
 }
 
-/// The bytes of log, tables and records.
+/// Returns the total size of the log, tables and records folders in bytes.
 pub fn bytes_of(places: &Places) -> u64 {
     [places.log(), places.tables(), places.records()].iter().map(|folder| files::folder_bytes(folder)).sum()
 }
 
-struct Work<'a> {
+struct Compaction<'a> {
     view: &'a Snapshot,
     new: &'a Places,
     segment_bytes: u64,
@@ -103,8 +109,8 @@ struct Work<'a> {
     progress: &'a mut dyn FnMut(u64),
 }
 
-impl Work<'_> {
-    /// Writes the live dialogues as a new log, which gets its name when it is complete.
+impl Compaction<'_> {
+    /// Writes the live dialogues to a new log and renames it when it is complete.
     fn write_log(&mut self) -> Result<(Directory, Checkpoint)> {
         let unfinished = self.new.unfinished_log();
         let mut out = LogWriter::create(&unfinished)?;
@@ -133,12 +139,12 @@ impl Work<'_> {
             let commit = Commit {
                 batch: state.batch + 1,
                 totals,
-                // An ingest that waits to be gone on with is not forgotten.
+                // Keep the progress of an unfinished ingest, so that it can resume.
                 ingest: self.view.state.ingest.clone().filter(|_| ended),
                 rejected: std::mem::take(&mut rejected),
             };
             let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
-            // A number is never given twice, even if the last ones are gone.
+            // The last commit must cover all assigned sequence numbers, so that none is assigned again.
             seq = if ended { self.view.state.seq } else { seq };
             frame::write(&mut batch, Kind::Commit, seq, &[&payload])?;
             out.append(&batch)?;
@@ -150,10 +156,13 @@ impl Work<'_> {
             }
             start = out.place()?;
         }
-        // Nothing may get lost because two parts of the index contradict each other.
+        // Do not replace the log if the parts of the index disagree: that could lose data.
         if totals != self.view.totals() {
-            let what =
-                format!("it counts {} dialogues, the log {}", self.view.totals().dialogues, totals.dialogues);
+            let what = format!(
+                "it counts {} dialogues, but the log contains {}",
+                self.view.totals().dialogues,
+                totals.dialogues
+            );
             return Err(Error::corrupt(self.view.root.join("manifest.json"), what));
         }
         fs::rename(&unfinished, self.new.log()).at("rename", &unfinished)?;
@@ -161,7 +170,7 @@ impl Work<'_> {
         Ok((directory, state))
     }
 
-    /// Makes tables and sled from the new log. The manifest that is given names all of it, and is not written yet.
+    /// Builds the tables and sled from the new log. Returns the new manifest, which the caller must write.
     fn make_derived(&mut self, mut directory: Directory, state: Checkpoint) -> Result<Manifest> {
         let tables = self.new.tables();
         fs::create_dir_all(&tables).at("create", &tables)?;

@@ -1,4 +1,5 @@
-//! From a dialogue's id to its place: immutable tables, and in front of them what came since.
+//! Directory: maps a dialogue id to its log position. A log-structured merge tree: immutable tables plus an
+//! in-memory map of newer entries.
 
 use std::{
     collections::HashMap,
@@ -9,7 +10,7 @@ use std::{
 use crate::table::{Entry, Table};
 use turnwise_core::{error::Result, ids::IdKey};
 
-/// Ids are hashes already; hashing them again would only cost.
+/// Hasher for keys that are already hashes. It uses the first 8 bytes of the key.
 #[derive(Default)]
 pub struct KeyHasher(u64);
 
@@ -28,14 +29,15 @@ impl Hasher for KeyHasher {
     fn write_usize(&mut self, _: usize) {}
 }
 
-/// A map whose keys are hashes.
+/// Hash map with [`IdKey`] keys.
 pub type KeyMap<V> = HashMap<IdKey, V, BuildHasherDefault<KeyHasher>>;
 
 /// The directory of an index.
 #[derive(Default)]
 pub struct Directory {
-    /// Oldest first; a later table speaks louder.
+    /// Oldest first. Entries in later tables override earlier ones.
     tables: Vec<Table>,
+    /// Entries that are not in a table yet.
     delta: KeyMap<Entry>,
 }
 
@@ -46,7 +48,7 @@ impl Directory {
         Ok(Directory { tables, delta: KeyMap::default() })
     }
 
-    /// The entry of a dialogue that is there.
+    /// Returns the entry of a dialogue, or `None` if it does not exist or is deleted.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
         self.latest(id).filter(|entry| !entry.deleted)
     }
@@ -55,19 +57,19 @@ impl Directory {
         self.delta.get(&id).copied().or_else(|| self.tables.iter().rev().find_map(|t| t.get(id)))
     }
 
-    /// Records what came, and gives what it takes the place of.
+    /// Inserts an entry and returns the live entry that it replaces.
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
         let before = self.get(entry.id);
         self.delta.insert(entry.id, entry);
         before
     }
 
-    /// How much is not in a table yet.
+    /// Returns the number of entries that are not in a table yet.
     pub fn delta_len(&self) -> usize {
         self.delta.len()
     }
 
-    /// All dialogues that are there, in no particular order.
+    /// Iterates over the entries of all live dialogues, in no particular order.
     pub fn live(&self) -> impl Iterator<Item = Entry> + '_ {
         let newer_has = |level: usize, id: IdKey| {
             self.delta.contains_key(&id) || self.tables[level + 1..].iter().any(|t| t.get(id).is_some())
@@ -80,19 +82,19 @@ impl Directory {
         self.delta.values().copied().chain(from_tables).filter(|e| !e.deleted)
     }
 
-    /// The tables' file names, oldest first.
+    /// Returns the file names of the tables, oldest first.
     pub fn table_names(&self) -> Vec<String> {
         let name = |t: &Table| t.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.tables.iter().map(name).collect()
     }
 
-    /// The tables.
+    /// Returns the tables, oldest first.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// Writes what came since the last time as a new table named after `batch`, and merges tables of similar size, so
-    /// that their number stays logarithmic. Old files stay until [`Directory::remove_unused`].
+    /// Writes the in-memory entries to a new table, whose file name starts with `batch`. Merges tables of similar
+    /// size to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
     pub fn write_delta(&mut self, folder: &Path, batch: u64) -> Result<()> {
         if self.delta.is_empty() {
             return Ok(());
@@ -103,7 +105,7 @@ impl Directory {
         while let Some(last) = self.tables.last()
             && last.len() <= 2 * entries.len()
         {
-            // Below the oldest table there is nothing left to hide, so that deletes can go.
+            // Deletes hide entries in older tables. The oldest table does not need them.
             let drop_deleted = self.tables.len() == 1;
             let older = self.tables.pop();
             entries = merge(older.iter().flat_map(Table::iter), entries, drop_deleted);
@@ -115,20 +117,20 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the files of tables that were merged away. Readers that mapped them keep them until they end.
+    /// Removes the files of merged tables. Readers that have mapped them can continue to use them.
     pub fn remove_unused(&self, folder: &Path) {
         let used = self.table_names();
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
             if !used.iter().any(|name| entry.file_name() == name.as_str()) {
-                // What cannot be removed now is tried again after the next checkpoint.
+                // On failure, the next checkpoint tries again.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// Merges two sorted runs; the newer one speaks.
+/// Merges two sorted runs. If both have an id, the newer entry wins.
 fn merge(older: impl Iterator<Item = Entry>, newer: Vec<Entry>, drop_deleted: bool) -> Vec<Entry> {
     let mut merged = Vec::with_capacity(newer.len() * 2);
     let mut older = older.peekable();
@@ -159,9 +161,9 @@ mod tests {
     use turnwise_core::ids::Seq;
 
     proptest! {
-        /// Random inserts, deletes and checkpoints against a map.
+        /// Compares random inserts, deletes and checkpoints with a map.
         #[test]
-        fn the_directory_is_a_map(steps in proptest::collection::vec((0u8..40, 0u8..10), 1..300)) {
+        fn directory_behaves_like_a_map(steps in proptest::collection::vec((0u8..40, 0u8..10), 1..300)) {
             let dir = tempfile::tempdir().unwrap();
             let mut directory = Directory::default();
             let mut model = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Finding a record by what a person types.
+//! Lookup of a dialogue by the id of a dialogue or an utterance.
 
 use crate::Snapshot;
 use turnwise_core::{
@@ -8,16 +8,21 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 
 impl Snapshot {
-    /// A dialogue by its id, or by the id of one of its utterances. An id may itself end in `#` and a number.
+    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
+    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
+    /// found.
     pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
         find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| Error::Input {
             message: format!("{} holds no dialogue `{id}`", self.root().display()),
-            hint: Some("`turnwise search` finds ids, `turnwise corpus export` lists all".to_owned()),
+            hint: Some(
+                "`turnwise search` finds ids; `turnwise corpus export` lists all dialogues".to_owned(),
+            ),
         })
     }
 }
 
-/// The same wherever dialogues are got from; `None` if there is no such dialogue.
+/// Same as [`Snapshot::find`] for any source of dialogues: `get` loads a dialogue. Returns `None` if there is no such
+/// dialogue, and an error if the dialogue has no such turn.
 pub fn find_by(
     id: &str,
     get: impl Fn(&DialogueId) -> Result<Option<Dialogue>>,
@@ -31,5 +36,8 @@ pub fn find_by(
         return Ok(Some((dialogue, Some(utterance.turn))));
     }
     let last = dialogue.turns.last().map_or(0, |turn| turn.number.0);
-    Err(Error::input(format!("{} has no turn {}; its last is {last}", utterance.dialogue, utterance.turn)))
+    Err(Error::input(format!(
+        "{} has no turn {}; its last turn is {last}",
+        utterance.dialogue, utterance.turn
+    )))
 }

@@ -1,4 +1,4 @@
-//! The frames of the log: what is appended, byte by byte.
+//! Binary format of the log's frames.
 //!
 //! ```text
 //! 0  magic "TWf1"
@@ -9,9 +9,12 @@
 //! 16 sequence number, u64
 //! 24 payload
 //! ```
-//! All numbers are little-endian. A put's payload is the id key, the text key and the content key (16 bytes each), the
-//! number of turns (u32), then the dialogue as canonical JSON: a log can be read with a text viewer. A delete's payload
-//! is the id key, then the id. A commit's payload is a [`Commit`] as JSON; frames count only once a commit follows them.
+//! All numbers are little-endian. Payloads by kind:
+//!
+//! * Put: id key, text key and content key (16 bytes each), number of turns (u32), the dialogue as canonical JSON. A
+//!   text viewer can therefore show the log.
+//! * Delete: the id key, then the id.
+//! * Commit: a [`Commit`] as JSON. Frames take effect only when a commit follows them.
 
 use std::collections::BTreeMap;
 
@@ -23,53 +26,53 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// The first bytes of every frame; what `repair` looks for behind damage.
+/// The first bytes of every frame. `repair` searches for them after a damaged frame.
 pub const MAGIC: [u8; 4] = *b"TWf1";
-/// Bytes in front of the payload.
+/// Size of the header before the payload, in bytes.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes of a put's payload in front of the JSON.
+/// Size of the part of a put's payload before the JSON, in bytes.
 pub const PUT_PREFIX_BYTES: usize = 52;
 
-/// What a frame says.
+/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A dialogue, new or in place of the one with the same id.
+    /// Adds a dialogue, or replaces the one with the same id.
     Put = 1,
-    /// A dialogue is gone.
+    /// Deletes a dialogue.
     Delete = 2,
-    /// Everything before this counts.
+    /// Commits all frames before it.
     Commit = 3,
 }
 
 /// A frame in memory or in a mapped file.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// What it says.
+    /// Kind of the frame.
     pub kind: Kind,
-    /// Its sequence number; a commit carries that of the last frame before it.
+    /// Sequence number. A commit has the last assigned sequence number.
     pub seq: Seq,
     /// The bytes after the header.
     pub payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`. The error says what is wrong with it.
+    /// Reads the frame at the start of `bytes`. The error describes the damage.
     pub fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
-            return Err("it ends within a frame's header");
+            return Err("the data ends inside a frame's header");
         };
         if header[..4] != MAGIC {
-            return Err("no frame begins here");
+            return Err("there is no frame at this position");
         }
         let kind = match header[4] {
             1 => Kind::Put,
             2 => Kind::Delete,
             3 => Kind::Commit,
-            _ => return Err("the frame's kind is unknown"),
+            _ => return Err("unknown frame kind"),
         };
         let length = u32_at(header, 8) as usize;
-        let Some(payload) = rest.get(..length) else { return Err("it ends within a frame") };
+        let Some(payload) = rest.get(..length) else { return Err("the data ends inside a frame") };
         if checksum(header, payload) != u32_at(header, 12) {
             return Err("a frame's checksum is wrong");
         }
@@ -79,42 +82,42 @@ impl<'a> Frame<'a> {
         Ok(Frame { kind, seq: Seq(u64_at(header, 16)), payload })
     }
 
-    /// Its whole length.
+    /// Returns the length of the frame in bytes, header included.
     pub fn bytes(&self) -> u64 {
         (HEADER_BYTES + self.payload.len()) as u64
     }
 
-    /// The id key of a put or a delete.
+    /// Returns the id key of a put or delete.
     pub fn id_key(&self) -> IdKey {
         key_at(self.payload, 0)
     }
 
-    /// The text key of a put.
+    /// Returns the text key of a put.
     pub fn text_key(&self) -> IdKey {
         key_at(self.payload, 16)
     }
 
-    /// The content key of a put.
+    /// Returns the content key of a put.
     pub fn content_key(&self) -> IdKey {
         key_at(self.payload, 32)
     }
 
-    /// The number of turns of a put.
+    /// Returns the number of turns of a put.
     pub fn turns(&self) -> u32 {
         self.payload.get(48..52).map_or(0, |b| u32_at(b, 0))
     }
 
-    /// The JSON of a put.
+    /// Returns the JSON of a put.
     pub fn json(&self) -> &'a [u8] {
         self.payload.get(PUT_PREFIX_BYTES..).unwrap_or_default()
     }
 
-    /// The id of a delete.
+    /// Returns the dialogue id of a delete, or `None` if it is not valid UTF-8.
     pub fn deleted_id(&self) -> Option<&'a str> {
         std::str::from_utf8(self.payload.get(16..)?).ok()
     }
 
-    /// The commit's content.
+    /// Parses the payload of a commit.
     pub fn commit(&self) -> Result<Commit, serde_json::Error> {
         serde_json::from_slice(self.payload)
     }
@@ -157,23 +160,24 @@ pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> R
     Ok(())
 }
 
-/// A dialogue made ready for the log: serialised and hashed. Costly, needs no lock, done on all cores.
+/// A dialogue that is serialized and hashed for the log. Preparing is expensive, needs no lock, and can run in
+/// parallel.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The key of its id.
+    /// Key of the dialogue id.
     pub id: IdKey,
-    /// The key of what is said in it.
+    /// Key of the text of all turns. Used to find duplicates.
     pub text: IdKey,
-    /// The key of its whole content.
+    /// Key of the whole record.
     pub content: IdKey,
-    /// The number of its turns.
+    /// Number of turns.
     pub turns: u32,
-    /// The canonical JSON.
+    /// Canonical JSON.
     pub json: Vec<u8>,
 }
 
 impl Prepared {
-    /// Serialises and hashes a dialogue that was checked.
+    /// Serializes and hashes a validated dialogue.
     pub fn new(dialogue: &Dialogue) -> Result<Self> {
         let json = serde_json::to_vec(dialogue).map_err(|e| Error::Internal(e.to_string()))?;
         Ok(Prepared {
@@ -185,7 +189,7 @@ impl Prepared {
         })
     }
 
-    /// The prefix of its payload.
+    /// Returns the part of the put payload before the JSON.
     pub fn prefix(&self) -> [u8; PUT_PREFIX_BYTES] {
         let mut prefix = [0; PUT_PREFIX_BYTES];
         prefix[..16].copy_from_slice(&self.id.0);
@@ -196,40 +200,41 @@ impl Prepared {
     }
 }
 
-/// The totals of an index.
+/// Total counts of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Dialogues that are there.
+    /// Number of dialogues.
     pub dialogues: u64,
-    /// Their turns.
+    /// Number of turns in these dialogues.
     pub turns: u64,
 }
 
-/// The end of a batch.
+/// Payload of a commit frame, which ends a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Commit {
-    /// Batches are counted from 1.
+    /// Batch number, starting at 1.
     pub batch: u64,
-    /// The totals after it.
+    /// Total counts after the batch.
     pub totals: Totals,
-    /// Where an ingest that is under way stands, so that it can go on after a kill.
+    /// Progress of a running ingest. After a crash, the ingest resumes from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
-    /// Records rejected so far, by ingest (see [`IngestMark::fingerprint`]), where this batch changes that.
+    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Has only counts that
+    /// this batch changes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<String, u64>,
 }
 
-/// How far an ingest has come.
+/// Progress of an ingest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IngestMark {
-    /// Tells this ingest from others: its inputs and options.
+    /// Identifies the ingest: a hash of its inputs and options.
     pub fingerprint: String,
-    /// Records taken from the inputs, good and bad, up to this batch.
+    /// Number of records read from the inputs up to this batch, rejected ones included.
     pub records: u64,
-    /// The length of the rejects file at that point.
+    /// Length of the rejects file at that point, in bytes.
     pub rejects_bytes: u64,
-    /// What became of them: the ingest's own tally, kept here as JSON.
+    /// The ingest's tally of outcomes, as JSON.
     pub tally: serde_json::Value,
 }
 
@@ -238,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_comes_back_and_every_flipped_bit_is_noticed() {
+    fn frames_round_trip_and_every_flipped_bit_is_detected() {
         let mut buffer = Vec::new();
         write(&mut buffer, Kind::Delete, Seq(7), &[&[9; 16], b"id"]).unwrap();
         let frame = Frame::read(&buffer).unwrap();

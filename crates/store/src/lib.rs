@@ -1,15 +1,16 @@
-//! What must not be lost.
+//! Durable storage for dialogues.
 //!
-//! An index is a folder. Its truth is an append-only, checksummed log ([`log`]) of every dialogue that came and every
-//! delete. Everything else can be made anew from it: the directory's tables ([`table`]) that find a dialogue by its id,
-//! the records in sled ([`records`]), and the search indexes.
+//! An index is a folder. Its source of truth is an append-only, checksummed log ([`log`]) of all puts and deletes.
+//! Everything else can be rebuilt from the log: the directory tables ([`table`]) that map a dialogue id to its
+//! position, the records in sled ([`records`]), and the search indexes.
 //!
-//! * **One writer** ([`Store`]), held by a kernel lock that names its holder; **any number of readers** ([`Snapshot`])
-//!   in any number of processes, each seeing the index as of one batch.
-//! * A batch is acknowledged once it is flushed to the disk, and is visible whole or not at all.
-//! * A kill at any instant loses nothing that was acknowledged and needs no manual step: opening cuts the torn end of
-//!   the log and brings the rest up to date.
-//! * What was deleted or replaced stays in the log until it is compacted ([`compact`]).
+//! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.
+//! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one
+//!   batch.
+//! * A batch is acknowledged after it is flushed to disk. It is visible as a whole or not at all.
+//! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of
+//!   the log and brings the tables and sled up to date.
+//! * Deleted and replaced records stay in the log until it is compacted ([`compact`]).
 
 pub mod backup;
 pub mod compact;

@@ -1,4 +1,4 @@
-//! One writer at a time, held by a kernel lock that dies with the process.
+//! The writer lock. A kernel lock on a file allows one writer at a time and is released when the process ends.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// The right to write to an index. Released when dropped, and by the kernel when the process ends in any way.
+/// Exclusive right to write to an index. Released on drop. The kernel releases it if the process is killed.
 #[derive(Debug)]
 pub struct WriterLock {
     file: File,
@@ -25,12 +25,13 @@ struct Holder {
 }
 
 impl WriterLock {
-    /// Takes the lock of the records, or says who has it.
+    /// Acquires the main writer lock. If another process has it, returns [`Error::Busy`] with a description of the
+    /// holder.
     pub fn acquire(index: &Path, command: &str) -> Result<Self> {
         WriterLock::acquire_named(index, "lock", command)
     }
 
-    /// Takes another lock of an index, for a part that has a writer of its own.
+    /// Acquires the lock file `name` in an index, for a part of the index that has a separate writer.
     pub fn acquire_named(index: &Path, name: &str, command: &str) -> Result<Self> {
         let path = index.join(name);
         let mut file = OpenOptions::new()
@@ -63,7 +64,7 @@ impl WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // A lock file left behind by a killed process still names it, but holds nobody back.
+        // A killed process leaves its description in the file, but the kernel has released the lock.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
     }
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_writer_is_told_who_the_first_is() {
+    fn busy_error_names_the_lock_holder() {
         let dir = tempfile::tempdir().unwrap();
         let first = WriterLock::acquire(dir.path(), "turnwise ingest a.jsonl").unwrap();
         let e = WriterLock::acquire(dir.path(), "second").unwrap_err();

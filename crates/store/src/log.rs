@@ -1,7 +1,7 @@
-//! The append-only log: the truth of an index, in segments of about 64 MiB.
+//! The append-only log, the source of truth of an index. It consists of segments of about 64 MB.
 //!
-//! A batch of frames ends in a commit and is written at once, then flushed to the disk; only then is it acknowledged.
-//! Segments that are full never change again.
+//! A batch of frames ends with a commit frame. The batch is written in one call, flushed to disk, and then
+//! acknowledged. Full segments never change.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -17,32 +17,32 @@ use turnwise_core::{
     files,
 };
 
-/// A segment takes no further batch once it is this long, unless told otherwise.
+/// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new one.
 pub const SEGMENT_BYTES: u64 = 64_000_000;
-/// The bytes in front of a segment's first frame.
+/// Size of a segment's header in bytes. The first frame follows the header.
 pub const SEGMENT_HEADER_BYTES: u64 = 16;
 const SEGMENT_MAGIC: [u8; 8] = *b"TWLOG\0\0\x01";
 
-/// A place in the log.
+/// A byte position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// The segment, counted from 1.
+    /// Segment number, starting at 1.
     pub segment: u32,
-    /// The byte in it.
+    /// Byte offset in the segment.
     pub offset: u64,
 }
 
 impl Position {
-    /// Where the first frame of the log lies.
+    /// Position of the first frame of the log.
     pub const START: Position = Position { segment: 1, offset: SEGMENT_HEADER_BYTES };
 }
 
-/// A segment's file.
+/// Returns the path of a segment's file.
 pub fn segment_path(log: &Path, segment: u32) -> PathBuf {
     log.join(format!("{segment:08}.log"))
 }
 
-/// The segments that exist, in order. A gap in their numbers is damage.
+/// Returns the numbers of the existing segments in ascending order. A gap in the numbers means damage.
 pub fn segments(log: &Path) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(log).at("read", log)? {
@@ -63,11 +63,11 @@ fn header(segment: u32) -> [u8; SEGMENT_HEADER_BYTES as usize] {
     bytes
 }
 
-/// A segment's bytes, mapped or read. What is appended later is not seen.
+/// The bytes of a segment, memory-mapped or read into memory. Bytes appended later are not visible.
 pub struct Segment {
     path: PathBuf,
     number: u32,
-    /// Where `bytes` begin in the file.
+    /// Offset of the first of `bytes` in the file.
     base: u64,
     bytes: Bytes,
 }
@@ -79,34 +79,34 @@ enum Bytes {
 }
 
 impl Segment {
-    /// Maps a segment. Only bytes that are committed may be looked at while a writer is at work: what lies behind
-    /// them can be cut off.
+    /// Maps a segment into memory and checks its header. While a writer is active, read only committed bytes:
+    /// the writer can truncate the bytes after them.
     pub fn map(log: &Path, number: u32) -> Result<Self> {
         let segment = Segment::map_unchecked(log, number)?;
         segment.check_header()?;
         Ok(segment)
     }
 
-    /// The same, whatever its header says: for salvaging what lies behind it.
+    /// Maps a segment without checking its header. Repair uses this to salvage the frames.
     pub(super) fn map_unchecked(log: &Path, number: u32) -> Result<Self> {
         Segment::map_up_to(log, number, u64::MAX)
     }
 
-    /// The same, and not more than so many bytes of it.
+    /// Maps the first `limit` bytes of a segment without checking its header.
     pub(super) fn map_up_to(log: &Path, number: u32, limit: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
         let length = file.metadata().at("read", &path)?.len().min(limit);
-        // A segment that was created but got no header yet holds nothing.
+        // A crash can leave a new segment without a complete header. Such a segment has no frames.
         if length < SEGMENT_HEADER_BYTES {
             return Ok(Segment { path, number, base: 0, bytes: Bytes::None });
         }
-        // SAFETY: committed bytes never change, and no others are looked at (see above).
+        // SAFETY: committed bytes never change, and callers read only those (see `map`).
         let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
 
-    /// An error if its header is damaged.
+    /// Returns an error if the segment's header is damaged.
     pub(super) fn check_header(&self) -> Result<()> {
         match self.bytes().get(..SEGMENT_HEADER_BYTES as usize) {
             Some(start) if start != header(self.number) => {
@@ -116,7 +116,8 @@ impl Segment {
         }
     }
 
-    /// Reads a segment from an offset to its present end into memory: safe for bytes that may yet be cut off.
+    /// Reads a segment into memory, from offset `from` to its current end. Unlike a map, this is safe for bytes
+    /// that a writer may still truncate.
     pub fn read(log: &Path, number: u32, from: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let mut file = File::open(&path).at("open", &path)?;
@@ -133,7 +134,7 @@ impl Segment {
         Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
     }
 
-    /// The bytes from its base on.
+    /// Returns the loaded bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::None => &[],
@@ -142,41 +143,42 @@ impl Segment {
         }
     }
 
-    /// Its file.
+    /// Returns the path of the segment's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its number.
+    /// Returns the segment number.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The offset behind its last byte.
+    /// Returns the end offset of the loaded bytes (exclusive).
     pub fn end(&self) -> u64 {
         self.base + self.bytes().len() as u64
     }
 
-    /// The frame at an offset.
+    /// Reads the frame at an offset.
     pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// The frames from an offset on, each with its offset. Ends at the segment's end, or after one error.
+    /// Iterates over the frames from an offset, with their offsets. Stops at the end of the segment or after an
+    /// error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
         Frames { segment: self, offset: from, failed: false }
     }
 
-    /// Where a frame may begin, at or after an offset: the way to go on behind damage.
+    /// Finds the next frame magic at or after an offset. Used to continue after a damaged frame.
     pub fn next_frame(&self, offset: u64) -> Option<u64> {
         let at = offset.saturating_sub(self.base) as usize;
         let rest = self.bytes().get(at..)?;
         memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
     }
 
-    /// Whether a commit can be found at or after `offset`, damage in between or not.
+    /// Returns whether there is a readable commit at or after `offset`. Skips damaged frames.
     pub fn has_commit_after(&self, offset: u64) -> bool {
         let mut at = offset;
         while let Some(next) = self.next_frame(at) {
@@ -190,7 +192,7 @@ impl Segment {
     }
 }
 
-/// The frames of a segment.
+/// Iterator over the frames of a segment. See [`Segment::frames`].
 pub struct Frames<'a> {
     segment: &'a Segment,
     offset: u64,
@@ -218,7 +220,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// The end of the log, open for appending.
+/// The log, open for appending.
 #[derive(Debug)]
 pub struct LogWriter {
     log: PathBuf,
@@ -229,14 +231,14 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the first segment.
+    /// Creates the log folder and its first segment.
     pub fn create(log: &Path) -> Result<Self> {
         fs::create_dir_all(log).at("create", log)?;
         LogWriter::begin(log, 1)
     }
 
-    /// Opens the log at its end, cutting whatever lies behind it (the torn rest of a batch that was never
-    /// acknowledged).
+    /// Opens the log for appending at `end`. Truncates everything after `end`: an incomplete batch that was never
+    /// acknowledged.
     pub fn open(log: &Path, end: Position) -> Result<Self> {
         for later in segments(log)?.into_iter().filter(|&s| s > end.segment) {
             let path = segment_path(log, later);
@@ -274,7 +276,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Where the next batch will begin. Begins a new segment if the present one is full.
+    /// Returns the position of the next batch. Starts a new segment if the current one is full.
     pub fn place(&mut self) -> Result<Position> {
         if self.is_full() {
             let segment_bytes = self.segment_bytes;
@@ -283,17 +285,18 @@ impl LogWriter {
         Ok(self.end)
     }
 
-    /// Whether the next batch begins a new segment.
+    /// Returns whether the current segment is full. If so, the next batch starts a new segment.
     pub fn is_full(&self) -> bool {
         self.end.offset >= self.segment_bytes
     }
 
-    /// Sets the length at which a segment is full.
+    /// Sets the size in bytes at which a segment is full.
     pub fn set_segment_bytes(&mut self, bytes: u64) {
         self.segment_bytes = bytes;
     }
 
-    /// Appends a whole batch and flushes it to the disk. If that fails (a full disk), the log is as it was.
+    /// Appends a whole batch and flushes it to disk. On failure, for example a full disk, truncates the log to its
+    /// previous end.
     pub fn append(&mut self, batch: &[u8]) -> Result<()> {
         let written = self.file.write_all(batch).and_then(|()| self.file.sync_data());
         if written.is_err() {
@@ -305,7 +308,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The end of what is acknowledged.
+    /// Returns the end of the acknowledged batches.
     pub fn end(&self) -> Position {
         self.end
     }

@@ -1,4 +1,4 @@
-//! The manifest: which files of an index count, replaced as a whole.
+//! The manifest, `manifest.json`: the list of files that belong to an index. It is always replaced atomically.
 
 use std::{fs, io, path::Path};
 
@@ -15,34 +15,34 @@ use turnwise_core::{
 };
 use turnwise_corpus::Time;
 
-/// The version of the files' format that this build writes and reads.
+/// File format version that this build reads and writes.
 pub const FORMAT: u32 = 1;
 const NAME: &str = "manifest.json";
 
-/// What `manifest.json` says.
+/// Content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the files' format.
+    /// File format version.
     pub format: u32,
-    /// The turnwise that wrote this manifest.
+    /// Version of turnwise that wrote this manifest.
     pub turnwise: String,
-    /// When the index was made.
+    /// Creation time of the index.
     pub created: Time,
-    /// Counts the manifests of this index.
+    /// Generation number, increased each time the manifest is written.
     pub generation: u64,
-    /// Names the log, so that what is derived from it can tell it from another.
+    /// Unique id of the log. Derived data stores this id to detect that the log was replaced.
     pub log: String,
-    /// How often the log was compacted: the number in the names of its folders (see [`Places`](super::Places)).
+    /// Number of compactions. It is the suffix of the index's folders (see [`Places`](super::Places)).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
-    /// Sequence numbers that were given and are in the log no more, since it was compacted.
+    /// Number of assigned sequence numbers that compactions have removed from the log.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbers_gone: u64,
-    /// Up to where the tables have come. What the log holds after it is read on opening.
+    /// The state that the tables contain. Opening the index reads the rest from the log.
     pub checkpoint: Checkpoint,
-    /// The directory's tables, oldest first.
+    /// File names of the directory tables, oldest first.
     pub tables: Vec<String>,
-    /// Records rejected, by ingest.
+    /// Number of rejected records by ingest fingerprint.
     #[serde(default)]
     pub rejected: std::collections::BTreeMap<String, u64>,
 }
@@ -51,29 +51,29 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// A place in the log and the state there.
+/// A position in the log with the state of the index at that position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The end of the last batch.
+    /// End of the last batch.
     pub at: Position,
-    /// The last sequence number used.
+    /// Last assigned sequence number.
     pub seq: Seq,
-    /// The last batch.
+    /// Number of the last batch.
     pub batch: u64,
-    /// The totals.
+    /// Total counts.
     pub totals: Totals,
-    /// An ingest that is under way.
+    /// Progress of an unfinished ingest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<super::frame::IngestMark>,
 }
 
 impl Checkpoint {
-    /// Before the first batch.
+    /// Returns the state before the first batch.
     pub fn start() -> Self {
         Checkpoint { at: Position::START, seq: Seq(0), batch: 0, totals: Totals::default(), ingest: None }
     }
 
-    /// Moves on over a commit that ends at `at`.
+    /// Advances the state by a commit whose frame ends at `at`.
     pub fn advance(&mut self, commit: Commit, seq: Seq, at: Position) {
         self.at = at;
         self.seq = seq;
@@ -84,7 +84,7 @@ impl Checkpoint {
 }
 
 impl Manifest {
-    /// The manifest of an index that is just made.
+    /// Returns the manifest of a new index.
     pub fn new() -> Self {
         Manifest {
             format: FORMAT,
@@ -100,19 +100,19 @@ impl Manifest {
         }
     }
 
-    /// A name for a log that no other has.
+    /// Generates a unique log id.
     pub(super) fn new_log_id() -> String {
         let now = jiff::Timestamp::now().as_nanosecond();
         let unique = format!("{now}-{}-{:p}", std::process::id(), &now);
         blake3::hash(unique.as_bytes()).to_hex()[..16].to_owned()
     }
 
-    /// Whether there is an index in a folder.
+    /// Returns whether a folder contains a manifest.
     pub fn exists(index: &Path) -> bool {
         index.join(NAME).exists()
     }
 
-    /// Reads the manifest of an index.
+    /// Reads the manifest of an index. Fails if there is none, if it is damaged, or if its format is not supported.
     pub fn read(index: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct FormatOnly {
@@ -125,8 +125,9 @@ impl Manifest {
             }
             other => other.at("read", &path)?,
         };
-        let damaged = |e: serde_json::Error| Error::corrupt(&path, format!("this is no manifest: {e}"));
-        // The version first: another version may have other fields.
+        let damaged =
+            |e: serde_json::Error| Error::corrupt(&path, format!("this is not a valid manifest: {e}"));
+        // Check the version first: other versions may have different fields.
         let FormatOnly { format: found } = serde_json::from_slice(&bytes).map_err(damaged)?;
         if found != FORMAT {
             return Err(Error::FormatVersion { path, found, supported: FORMAT });
@@ -134,7 +135,7 @@ impl Manifest {
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 
-    /// Replaces the manifest of an index, counting its generation up.
+    /// Increases the generation and replaces the manifest file.
     pub fn write(&mut self, index: &Path) -> Result<()> {
         self.generation += 1;
         self.turnwise = env!("CARGO_PKG_VERSION").to_owned();
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_comes_back_and_other_versions_are_told() {
+    fn manifest_round_trips_and_other_versions_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let mut manifest = Manifest::new();
         manifest.write(dir.path()).unwrap();

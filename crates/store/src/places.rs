@@ -1,5 +1,7 @@
-//! Where the parts of an index lie. A compaction writes log, tables and records into folders of their own; their
-//! number, which the manifest holds, says which folders count.
+//! Paths of the folders of an index.
+//!
+//! Each compaction writes the log, tables and records into new folders with the next number as a suffix. The manifest
+//! contains the number of the folders in use.
 
 use std::{
     fs,
@@ -10,10 +12,10 @@ use crate::{manifest::Manifest, records::Records};
 use turnwise_core::{error::Result, files};
 
 const PARTS: [&str; 3] = ["log", "tables", "records"];
-/// A log that a compaction is writing.
+/// Folder of an incomplete log that a compaction is writing.
 const UNFINISHED: &str = "log.compacting";
 
-/// The folders of log, tables and records that belong together.
+/// Paths of the log, tables and records folders with the same number.
 #[derive(Debug, Clone)]
 pub struct Places {
     root: PathBuf,
@@ -21,18 +23,18 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those that a manifest names.
+    /// Returns the folders that a manifest names.
     pub fn of(root: &Path, manifest: &Manifest) -> Self {
         Places { root: root.to_owned(), number: manifest.compacted }
     }
 
-    /// Those of an index that is just made.
+    /// Returns the folders of a new index.
     pub(super) fn first(root: &Path) -> Self {
         Places { root: root.to_owned(), number: 0 }
     }
 
-    /// Those of the newest log, for whoever has no manifest: a log has its name only when it is complete. `None` if
-    /// there is no log.
+    /// Returns the folders of the newest log, without reading a manifest. Every `log-N` folder is complete, because a
+    /// compaction renames it at the end. Returns `None` if there is no log.
     pub fn newest(root: &Path) -> Option<Self> {
         let numbers = fs::read_dir(root).ok()?.flatten().filter_map(|e| match part(&e.file_name())? {
             ("log", number) => Some(number),
@@ -41,7 +43,7 @@ impl Places {
         numbers.max().map(|number| Places { root: root.to_owned(), number })
     }
 
-    /// Those that a compaction makes.
+    /// Returns the folders that the next compaction creates.
     pub(super) fn next(&self) -> Self {
         Places { root: self.root.clone(), number: self.number + 1 }
     }
@@ -50,17 +52,17 @@ impl Places {
         self.number
     }
 
-    /// The folder of the log.
+    /// Returns the folder of the log.
     pub fn log(&self) -> PathBuf {
         self.folder("log")
     }
 
-    /// The folder of the directory's tables.
+    /// Returns the folder of the directory tables.
     pub fn tables(&self) -> PathBuf {
         self.folder("tables")
     }
 
-    /// The folder of sled.
+    /// Returns the folder of the sled database.
     pub fn records(&self) -> PathBuf {
         self.folder("records")
     }
@@ -72,12 +74,12 @@ impl Places {
         }
     }
 
-    /// Where a compaction writes the log until it is complete.
+    /// Returns the folder where a compaction writes the log until it is complete.
     pub(super) fn unfinished_log(&self) -> PathBuf {
         self.root.join(UNFINISHED)
     }
 
-    /// Removes these folders. Readers that have mapped files in them keep those until they end.
+    /// Removes these folders. Readers that have mapped the files can continue to use them.
     pub(super) fn remove(&self) -> Result<()> {
         files::remove_folder(&self.log())?;
         files::remove_folder(&self.tables())?;
@@ -85,8 +87,8 @@ impl Places {
         files::sync_folder(&self.root)
     }
 
-    /// Removes what a compaction has left that was killed before or after its switch. Only who holds the lock may do so.
-    /// What cannot be removed now is tried again by the next writer.
+    /// Removes the folders that an interrupted compaction has left. The caller must hold the writer lock.
+    /// Ignores errors: the next writer tries again.
     pub(super) fn remove_others(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
         for entry in entries.flatten() {
@@ -102,7 +104,7 @@ impl Places {
     }
 }
 
-/// The part and the number that a folder's name stands for.
+/// Parses a folder name into its part and number, for example `log-2`. Returns `None` for other names.
 fn part(name: &std::ffi::OsStr) -> Option<(&'static str, u64)> {
     let name = name.to_str()?;
     PARTS.into_iter().find_map(|part| match name.strip_prefix(part)?.strip_prefix('-') {

@@ -1,7 +1,8 @@
-//! The records in sled, by sequence number: a second copy beside the log, each able to mend the other.
+//! Second copy of the live records, in the embedded database sled. It can restore lost records of the log, and it
+//! can be rebuilt from the log.
 //!
-//! Keys are sequence numbers and therefore come in order, which is what sled is good at: random keys cost it several times
-//! the memory. The writer alone opens it (sled admits one process); readers in other processes use the log.
+//! Keys are sequence numbers, so keys are inserted in ascending order. With random keys, sled needs several times the
+//! memory. Only the writer opens sled, because sled allows one process. Readers use the log.
 
 use std::{
     fs::{File, TryLockError},
@@ -17,45 +18,46 @@ use turnwise_core::{
     ids::Seq,
 };
 
-/// sled's page cache. Appending in key order needs no more.
+/// Size of sled's page cache in bytes. Appending in key order needs no more.
 const CACHE_BYTES: u64 = 64 << 20;
-/// How long an earlier opening in this process may take to let go of sled's files.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Sorts before every sequence number: how far this copy has come, changed in one step with it.
+/// How long to wait until a closed database in this process has released its file lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Key of the last applied batch. It sorts before all sequence numbers. Its value is updated atomically with the
+/// records.
 const REACHED_KEY: &[u8] = b"";
-/// Stands under that key while the copy is made anew.
+/// Value of that key during a rebuild.
 const BEING_MADE: u64 = u64::MAX;
 
-/// How far this copy has come.
+/// State of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
-    /// It is what the log was after this batch.
+    /// The copy contains the records as of this batch.
     Batch(u64),
-    /// It is being made anew, or that was cut short: only the first records are there.
+    /// A rebuild is running or was interrupted. The copy is incomplete.
     BeingMade,
 }
 
-/// The sled side of a store.
+/// The records in sled.
 pub struct Records {
     path: PathBuf,
     db: sled::Db,
 }
 
 impl Records {
-    /// Opens or creates it. Any failure means that it is damaged and can be made anew from the log.
+    /// Opens or creates the database. [`Error::Corrupt`] means that it is damaged; it can be rebuilt from the log.
     pub fn open(path: &Path) -> Result<Self> {
         let config = sled::Config::new()
             .path(path)
             .cache_capacity(CACHE_BYTES)
-            // The log is what survives a crash; flushing here is asked for at checkpoints only.
+            // The log provides durability, so sled is flushed only at checkpoints.
             .flush_every_ms(None)
             .mode(sled::Mode::HighThroughput);
-        let deadline = Instant::now() + PATIENCE;
-        let db = guarded(path, || {
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let db = call_sled(path, || {
             loop {
                 match config.open() {
-                    // Writing goes on in sled's threads for a moment after it was dropped, and holds its lock. Nobody else
-                    // can: the store's own lock is held by whoever comes here.
+                    // After a drop, sled's threads keep writing for a moment and hold its lock. No other process can
+                    // hold it, because the caller holds the index's writer lock.
                     Err(e) if is_locked(&e) && Instant::now() < deadline => {
                         thread::sleep(Duration::from_millis(2));
                     }
@@ -66,10 +68,10 @@ impl Records {
         Ok(Records { path: path.to_owned(), db })
     }
 
-    /// Removes it, once an earlier opening in this process has let go of its files.
+    /// Removes the database. Waits until a closed database in this process has released its file lock.
     pub(super) fn remove(path: &Path) -> Result<()> {
         if let Ok(file) = File::open(path.join("db")) {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + LOCK_TIMEOUT;
             while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(2));
             }
@@ -77,16 +79,16 @@ impl Records {
         files::remove_folder(path)
     }
 
-    /// How far it has come.
+    /// Returns the state of the copy.
     pub fn reached(&self) -> Result<Reached> {
-        let value = guarded(&self.path, || self.db.get(REACHED_KEY))?;
+        let value = call_sled(&self.path, || self.db.get(REACHED_KEY))?;
         Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {
             BEING_MADE => Reached::BeingMade,
             batch => Reached::Batch(batch),
         })
     }
 
-    /// Applies a change, after which it has come so far: all of it or nothing.
+    /// Atomically inserts and removes records and sets the state to `reached`.
     pub fn apply<'a>(
         &self,
         reached: Reached,
@@ -105,21 +107,21 @@ impl Records {
             Reached::BeingMade => BEING_MADE,
         };
         change.insert(REACHED_KEY, &reached.to_le_bytes());
-        guarded(&self.path, || self.db.apply_batch(change))
+        call_sled(&self.path, || self.db.apply_batch(change))
     }
 
-    /// A record.
+    /// Returns the JSON of a record.
     pub fn get(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
-        let value = guarded(&self.path, || self.db.get(seq.0.to_be_bytes()))?;
+        let value = call_sled(&self.path, || self.db.get(seq.0.to_be_bytes()))?;
         Ok(value.map(|v| v.to_vec()))
     }
 
-    /// All records in order.
+    /// Iterates over all records in the order of their sequence numbers.
     pub fn iter(&self) -> impl Iterator<Item = Result<(Seq, Vec<u8>)>> + '_ {
         let mut inner = self.db.iter();
         std::iter::from_fn(move || {
             loop {
-                let next = guarded(&self.path, || inner.next().transpose());
+                let next = call_sled(&self.path, || inner.next().transpose());
                 return match next {
                     Ok(None) => None,
                     Err(e) => Some(Err(e)),
@@ -132,23 +134,23 @@ impl Records {
         })
     }
 
-    /// Writes out what is in memory, to shorten the next start.
+    /// Flushes all changes to disk. This makes the next opening faster.
     pub fn flush(&self) -> Result<()> {
-        guarded(&self.path, || self.db.flush()).map(|_| ())
+        call_sled(&self.path, || self.db.flush()).map(|_| ())
     }
 }
 
-/// sled tells this in words only.
+/// Returns whether the database is locked. sled reports this only in the error text.
 fn is_locked(error: &sled::Error) -> bool {
     matches!(error, sled::Error::Io(e) if e.to_string().starts_with("could not acquire lock"))
 }
 
-/// Calls into sled, which answers some kinds of damage with a panic.
-fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
+/// Calls sled and converts its errors and panics. sled panics on some kinds of damage.
+fn call_sled<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     match caught(call) {
         Some(Ok(value)) => Ok(value),
         Some(Err(sled::Error::Io(source))) => {
-            // sled hands its causes on as text made for programmers; the kind says it better.
+            // sled's error text is written for sled developers. The text of the error kind is clearer.
             let source = std::io::Error::from(source.kind());
             Err(Error::Io { action: "use the records in", path: path.to_owned(), source })
         }
@@ -162,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_applied_whole_with_its_number() {
+    fn a_batch_is_applied_atomically_with_its_number() {
         let dir = tempfile::tempdir().unwrap();
         {
             let records = Records::open(dir.path()).unwrap();
@@ -179,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_while_an_earlier_opening_lets_go() {
+    fn open_waits_for_an_earlier_handle_to_close() {
         let dir = tempfile::tempdir().unwrap();
         let earlier = Records::open(dir.path()).unwrap();
         thread::scope(|scope| {
             let later = scope.spawn(|| Records::open(dir.path()).map(drop));
             thread::sleep(Duration::from_millis(50));
-            assert!(!later.is_finished(), "it did not wait");
+            assert!(!later.is_finished(), "open did not wait");
             drop(earlier);
             later.join().unwrap().unwrap();
         });

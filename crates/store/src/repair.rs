@@ -1,5 +1,7 @@
-//! Mending an index: whatever can be read of the log is kept, holes are filled from sled's copy, and everything that
-//! derives from the log is made anew.
+//! Repair of a damaged index.
+//!
+//! Repair keeps all readable frames of the log and restores lost records from the copy in sled. Then it rebuilds
+//! everything that derives from the log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,27 +28,28 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Debug, Default, Serialize)]
 pub struct Repaired {
-    /// Dialogues that are there now.
+    /// Number of dialogues after the repair.
     pub dialogues: u64,
-    /// Their turns.
+    /// Number of turns in these dialogues.
     pub turns: u64,
-    /// Places of the log that could not be read.
+    /// Descriptions of the damaged parts of the log.
     pub damaged_places: Vec<String>,
-    /// Records that were in those places and came back from sled.
+    /// Number of records in the damaged parts that were restored from sled.
     pub recovered: u64,
-    /// Sequence numbers of those places that sled does not hold either: deletes, records replaced since, or losses.
+    /// Number of sequence numbers in the damaged parts that sled does not have either. These were deletes, records
+    /// replaced later, or lost records.
     pub missing: u64,
-    /// Where the damaged log lies now, for whoever wants to look.
+    /// Folder to which the damaged log was moved.
     pub kept: Option<PathBuf>,
 }
 
-/// Mends an index. With a sound log, only what derives from it is made anew.
+/// Repairs an index. If the log is intact, only rebuilds the data derived from it.
 ///
-/// It may be killed at any moment and started again: the new log gets its name only when it is complete, and nothing
-/// of the old one, nor sled's copy, is touched before that.
+/// An interrupted repair can be started again. The new log gets its final name only when it is complete. Until
+/// then, the old log and sled are not changed.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
     let new_log = repaired_log(root);
     if Places::newest(root).is_none() && !new_log.is_dir() {
@@ -79,16 +82,16 @@ fn repaired_log(root: &Path) -> PathBuf {
     root.join("log.repaired")
 }
 
-/// An error if a repair was begun and not ended: its log must not take the place of one that has changed since.
+/// Returns an error if there is an unfinished repair. Otherwise, its log could later replace a log that has changed.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
     match repaired_log(root).is_dir() {
-        true => Err(Error::corrupt(root, "a repair was begun and not ended")
-            .with_hint("`turnwise repair` ends what was begun")),
+        true => Err(Error::corrupt(root, "a repair was started but not finished")
+            .with_hint("`turnwise repair` finishes it")),
         false => Ok(()),
     }
 }
 
-/// The damaged logs that repairs have kept.
+/// Returns the folders of damaged logs that repairs have kept.
 pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let is_kept = |path: &PathBuf| {
@@ -99,7 +102,7 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// Reads what can be read, and writes a new log if anything cannot.
+/// Reads all readable frames. If anything is damaged, writes them to a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
     let places = Places::of(root, manifest);
     let mut salvage = Salvage::read(&places.log(), &manifest.checkpoint)?;
@@ -116,8 +119,8 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
     files::sync_folder(root)
 }
 
-/// Puts the new log in the place of the old one, which is kept beside it. What derives from the old one goes first, so
-/// that nothing is ever read with the wrong log.
+/// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived
+/// from the old log, because it must never be used with the new log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
     let places = Places::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
@@ -137,30 +140,34 @@ fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
 }
 
 fn free_name(root: &Path) -> Result<PathBuf> {
-    (1..1000)
-        .map(|n| root.join(format!("log.damaged-{n}")))
-        .find(|path| !path.exists())
-        .ok_or_else(|| Error::input(format!("{} holds too many damaged logs; remove some", root.display())))
+    (1..1000).map(|n| root.join(format!("log.damaged-{n}"))).find(|path| !path.exists()).ok_or_else(|| {
+        Error::input(format!(
+            "{} contains too many damaged logs (log.damaged-N); remove some",
+            root.display()
+        ))
+    })
 }
 
-/// What can be read of a log.
+/// The readable parts of a log.
 struct Salvage {
     log: PathBuf,
-    /// By sequence number. `Ok` lies in the log, `Err` was recovered.
+    /// Frames by sequence number: `Ok` is a position in the log, `Err` contains the bytes of a frame restored from
+    /// sled.
     frames: BTreeMap<Seq, Result<Position, Vec<u8>>>,
-    /// The last batch that was acknowledged, as far as anything tells.
+    /// Number of the last known batch.
     batch: u64,
-    /// The log's end at the last checkpoint: what is unreadable before it was acknowledged once.
+    /// End of the log at the last checkpoint. Everything before it was acknowledged, so unreadable bytes are damage.
     known_end: Position,
     rejected: BTreeMap<String, u64>,
     damaged: Vec<String>,
     missing: BTreeSet<Seq>,
-    /// The last number that a commit covers.
+    /// Last sequence number that a commit covers.
     committed: Seq,
-    /// The number of the frame before, unless there is damage in between.
+    /// Sequence number of the previous frame. `None` after damage.
     last: Option<Seq>,
-    /// Numbers between two frames that follow each other: what a compaction has dropped is not missing.
-    gone: Vec<std::ops::Range<Seq>>,
+    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed these records, so they are not
+    /// missing.
+    compacted_away: Vec<std::ops::Range<Seq>>,
 }
 
 impl Salvage {
@@ -175,43 +182,44 @@ impl Salvage {
             missing: BTreeSet::new(),
             committed: checkpoint.seq,
             last: Some(Seq(0)),
-            gone: Vec::new(),
+            compacted_away: Vec::new(),
         };
         let numbers = log::segments(folder)?;
         for (n, &number) in numbers.iter().enumerate() {
             if number != n as u32 + 1 {
-                salvage.damaged.push(format!("segment {} of the log is missing", n + 1));
+                salvage.damaged.push(format!("log segment {} is missing", n + 1));
                 salvage.last = None;
             }
             let covered = salvage.read_segment(number, n + 1 == numbers.len())?;
             salvage.committed = salvage.committed.max(covered);
         }
         let committed = salvage.committed;
-        // What no commit follows was never acknowledged.
+        // Frames without a later commit were never acknowledged.
         salvage.frames.retain(|&seq, _| seq <= committed);
         if !salvage.damaged.is_empty() {
             let present: BTreeSet<Seq> = salvage.frames.keys().copied().collect();
-            let is_gone = |seq: &Seq| {
-                let after = salvage.gone.partition_point(|gone| gone.start <= *seq);
-                after > 0 && salvage.gone[after - 1].contains(seq)
+            let is_compacted_away = |seq: &Seq| {
+                let gaps = &salvage.compacted_away;
+                let after = gaps.partition_point(|gap| gap.start <= *seq);
+                after > 0 && gaps[after - 1].contains(seq)
             };
-            let lost = |seq: &Seq| !present.contains(seq) && !is_gone(seq);
+            let lost = |seq: &Seq| !present.contains(seq) && !is_compacted_away(seq);
             salvage.missing = (1..=committed.0).map(Seq).filter(lost).collect();
         }
         Ok(salvage)
     }
 
-    /// A frame follows the one before; numbers in between are of nothing that is there.
-    fn follow(&mut self, seq: Seq) {
+    /// Records the sequence number of the next frame. Adds the gap to the previous frame to `compacted_away`.
+    fn note_sequence(&mut self, seq: Seq) {
         if let Some(last) = self.last
             && last.next() < seq
         {
-            self.gone.push(last.next()..seq);
+            self.compacted_away.push(last.next()..seq);
         }
         self.last = Some(seq);
     }
 
-    /// Gives the last sequence number that a commit covers.
+    /// Reads a segment. Returns the last sequence number that one of its commits covers.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
         let path = log::segment_path(&self.log, number);
@@ -227,7 +235,7 @@ impl Salvage {
         while at < segment.end() {
             match segment.frame_at(at) {
                 Ok(frame) => {
-                    self.follow(frame.seq);
+                    self.note_sequence(frame.seq);
                     match frame.kind {
                         Kind::Put | Kind::Delete => {
                             self.frames.insert(frame.seq, Ok(Position { segment: number, offset: at }));
@@ -243,7 +251,7 @@ impl Salvage {
                     at += frame.bytes();
                 }
                 Err(e) => {
-                    // A torn end is not damage: opening cuts it.
+                    // An incomplete batch at the end is not damage: opening the index truncates it.
                     let here = Position { segment: number, offset: at };
                     if last && here >= self.known_end && !segment.has_commit_after(at) {
                         break;
@@ -261,7 +269,7 @@ impl Salvage {
     }
 }
 
-/// Puts back what the log lost and sled has, and lets go what sled knows to be deleted.
+/// Restores lost records from sled. Drops records whose delete was lost, if sled shows that they were deleted.
 fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
     let Ok(records) = Records::open(&places.records()) else {
         repaired.missing = salvage.missing.len() as u64;
@@ -291,11 +299,12 @@ fn fill_from_sled(places: &Places, salvage: &mut Salvage, repaired: &mut Repaire
     Ok(())
 }
 
-/// A lost delete would bring its dialogue back. sled, if it is up to date, knows what is there.
+/// Drops the dialogues that sled does not have. Without this, a lost delete would restore its dialogue. sled must
+/// be up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
     let mut present = BTreeSet::new();
     for item in records.iter() {
-        // Half an answer is none: without a sound list nothing is dropped.
+        // Without a complete list, drop nothing.
         let Ok((seq, _)) = item else { return Ok(()) };
         present.insert(seq);
     }
@@ -308,10 +317,10 @@ fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
     Ok(())
 }
 
-/// The dialogues that are there after all frames, with their turns.
+/// Replays all frames. Returns the sequence number and number of turns of each live dialogue.
 fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
     let mut live: KeyMap<(Seq, u32)> = KeyMap::default();
-    each_frame(salvage, |frame, _| {
+    for_each_frame(salvage, |frame, _| {
         let id: IdKey = frame.id_key();
         match frame.kind {
             Kind::Put => live.insert(id, (frame.seq, frame.turns())),
@@ -322,7 +331,7 @@ fn replay(salvage: &Salvage) -> Result<KeyMap<(Seq, u32)>> {
     Ok(live)
 }
 
-fn each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<()>) -> Result<()> {
+fn for_each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<()>) -> Result<()> {
     let mut segment: Option<Segment> = None;
     for found in salvage.frames.values() {
         match found {
@@ -344,7 +353,7 @@ fn each_frame(salvage: &Salvage, mut f: impl FnMut(&Frame<'_>, &[u8]) -> Result<
     Ok(())
 }
 
-/// Writes the salvaged frames as a new log, in batches as an ingest would.
+/// Writes the salvaged frames to a new log, in batches.
 fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
     const BATCH_BYTES: usize = 4 << 20;
     let mut out = LogWriter::create(folder)?;
@@ -364,8 +373,8 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         Ok(())
     };
     let mut totals = Totals::default();
-    each_frame(salvage, |frame, bytes| {
-        let gone = match frame.kind {
+    for_each_frame(salvage, |frame, bytes| {
+        let replaced = match frame.kind {
             Kind::Put => {
                 totals.dialogues += 1;
                 totals.turns += u64::from(frame.turns());
@@ -373,7 +382,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
             }
             _ => live.remove(&frame.id_key()),
         };
-        if let Some((_, turns)) = gone {
+        if let Some((_, turns)) = replaced {
             totals.dialogues -= 1;
             totals.turns -= u64::from(turns);
         }
@@ -381,7 +390,7 @@ fn write_log(folder: &Path, salvage: &Salvage) -> Result<()> {
         last = frame.seq;
         if buffer.len() >= BATCH_BYTES { flush(&mut buffer, totals, last) } else { Ok(()) }
     })?;
-    // A number is never given twice, even if the last ones are gone.
+    // The last commit must cover all assigned sequence numbers, so that none is assigned again.
     flush(&mut buffer, totals, last.max(salvage.committed))
 }
 
@@ -410,7 +419,6 @@ mod tests {
         fs::write(&path, bytes).unwrap();
     }
 
-    /// A repair that is killed after each of its steps, then started again.
     #[test]
     fn a_repair_can_be_killed_between_any_two_steps() {
         for steps in 0..5 {
@@ -430,9 +438,9 @@ mod tests {
             if steps >= 4 {
                 fs::rename(Places::first(root).log(), root.join("log.damaged-1")).unwrap();
             }
-            // Whatever is there now, nobody takes it for sound.
+            // Verify must report damage in every intermediate state.
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
-            // Nor does anybody write to what the repair is going to replace.
+            // An unfinished repair must block writers, because it will replace the log.
             assert!(steps == 0 || Store::open(root, "test").is_err(), "{steps}");
             repair(root, "test").unwrap();
             assert!(verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");

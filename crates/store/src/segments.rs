@@ -1,5 +1,5 @@
-//! The segments that a snapshot reads, mapped when it is opened: a compaction may remove their files, and whoever has
-//! them mapped reads on.
+//! The log segments of a snapshot. They are mapped when the snapshot is opened, because a compaction may later
+//! remove the files. A mapped file remains readable.
 
 use std::{
     collections::HashMap,
@@ -11,36 +11,37 @@ use std::{
 use crate::log::{Position, Segment};
 use turnwise_core::error::{Error, Result};
 
-/// The segments of a log up to some place.
+/// The segments of a log up to a position.
 pub(super) struct Segments {
     log: PathBuf,
     mapped: Mutex<HashMap<u32, Arc<Segment>>>,
-    all_there: bool,
+    is_complete: bool,
 }
 
 impl Segments {
-    /// Maps all segments up to the end of what is committed. One that is missing is told by whoever needs it.
+    /// Maps all segments up to the committed end. A missing segment is not an error here; [`Segments::get`] reports
+    /// it.
     pub(super) fn map(log: &Path, end: Position) -> Result<Self> {
         let mut mapped = HashMap::new();
-        let mut all_there = true;
+        let mut is_complete = true;
         for number in 1..=end.segment {
             match open(log, number, end) {
                 Ok(segment) => drop(mapped.insert(number, Arc::new(segment))),
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                    all_there = false
+                    is_complete = false
                 }
                 Err(e) => return Err(e),
             }
         }
-        Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), all_there })
+        Ok(Segments { log: log.to_owned(), mapped: Mutex::new(mapped), is_complete })
     }
 
-    /// Whether every segment could be mapped.
-    pub(super) fn all_there(&self) -> bool {
-        self.all_there
+    /// Returns whether all segments existed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
-    /// A segment whose header is sound. `end` is that of what is committed.
+    /// Returns a segment and checks its header. `end` is the committed end of the log.
     pub(super) fn get(&self, number: u32, end: Position) -> Result<Arc<Segment>> {
         let known = self.lock().get(&number).cloned();
         let segment = match known {
@@ -55,7 +56,7 @@ impl Segments {
         Ok(segment)
     }
 
-    /// More was committed to a segment: it is mapped anew when it is needed.
+    /// Removes a segment from the cache after a commit to it. The next [`Segments::get`] maps it again.
     pub(super) fn forget(&self, number: u32) {
         self.lock().remove(&number);
     }
@@ -65,7 +66,7 @@ impl Segments {
     }
 }
 
-/// What lies behind the end can be cut off at any moment and is not mapped.
+/// Maps the committed part of a segment. A writer may truncate the bytes after it at any time.
 fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
     let limit = if number == end.segment { end.offset } else { u64::MAX };
     Segment::map_up_to(log, number, limit)

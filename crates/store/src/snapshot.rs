@@ -1,4 +1,4 @@
-//! What a reader sees: the state of an index at one batch, whatever a writer does meanwhile.
+//! Snapshots: a reader's view of an index as of one batch. Concurrent writes do not change it.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use crate::{
     manifest::{Checkpoint, Manifest},
     places::Places,
     segments::Segments,
-    tail::{Reading, Tail},
+    tail::{Tail, TailReader},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -23,7 +23,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// The state of an index at one batch. Any number of them, in any number of processes.
+/// Read-only view of an index as of one batch. Any number of snapshots can be open, in any number of processes.
 pub struct Snapshot {
     pub(super) root: PathBuf,
     pub(super) places: Places,
@@ -38,27 +38,27 @@ impl Snapshot {
     pub fn open(root: &Path) -> Result<Self> {
         const TRIES: usize = 20;
         for _ in 0..TRIES {
-            // A writer may replace the manifest and remove files in between; the new manifest names others.
+            // A writer may have replaced the manifest and removed the old files. Read the new manifest and try again.
             match Snapshot::load(root) {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     thread::sleep(Duration::from_millis(5));
                 }
-                Ok((snapshot, _)) if !snapshot.segments.all_there() && snapshot.is_of_another_log() => {}
+                Ok((snapshot, _)) if !snapshot.segments.is_complete() && snapshot.log_was_replaced() => {}
                 other => return other.map(|(snapshot, _)| snapshot),
             }
         }
-        Snapshot::load(root).map(|(snapshot, _)| snapshot).map_err(missing_is_damage)
+        Snapshot::load(root).map(|(snapshot, _)| snapshot).map_err(missing_file_is_corrupt)
     }
 
     pub(super) fn load(root: &Path) -> Result<(Self, Tail)> {
         let manifest = Manifest::read(root)?;
         let places = Places::of(root, &manifest);
         let directory = Directory::open(&places.tables(), &manifest.tables)?;
-        let (read, tail) = Reading::new(manifest, directory).read(&places.log())?;
+        let (read, tail) = TailReader::new(manifest, directory).read(&places.log())?;
         Ok((Snapshot::assemble(root, read.manifest, read.directory, read.state)?, tail))
     }
 
-    /// The snapshot of a state whose files are all there.
+    /// Creates a snapshot from a state whose files all exist.
     pub(super) fn assemble(
         root: &Path,
         manifest: Manifest,
@@ -70,57 +70,57 @@ impl Snapshot {
         Ok(Snapshot { root: root.to_owned(), places, segments, manifest, directory, state })
     }
 
-    /// Whether the index has come to another log since this was opened.
-    fn is_of_another_log(&self) -> bool {
+    /// Returns whether the index has switched to a different log since this snapshot was opened.
+    fn log_was_replaced(&self) -> bool {
         Manifest::read(&self.root).is_ok_and(|now| now.log != self.manifest.log)
     }
 
-    /// A segment of the log, up to what is committed.
+    /// Returns the committed part of a log segment.
     pub(super) fn segment(&self, number: u32) -> Result<Arc<Segment>> {
         self.segments.get(number, self.state.at)
     }
 
-    /// Where its log, tables and records lie.
+    /// Returns the paths of the log, tables and records folders.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Where the index lies.
+    /// Returns the folder of the index.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The last batch that is seen.
+    /// Returns the number of the last visible batch.
     pub fn batch(&self) -> u64 {
         self.state.batch
     }
 
-    /// Counts the manifests of this index.
+    /// Returns the generation of the manifest.
     pub fn generation(&self) -> u64 {
         self.manifest.generation
     }
 
-    /// When the index was made.
+    /// Returns the creation time of the index.
     pub fn created(&self) -> turnwise_corpus::Time {
         self.manifest.created
     }
 
-    /// How many dialogues and turns there are.
+    /// Returns the number of dialogues and turns.
     pub fn totals(&self) -> Totals {
         self.state.totals
     }
 
-    /// How many records were rejected by the ingests of this index.
+    /// Returns the number of records that all ingests of this index have rejected.
     pub fn rejected(&self) -> u64 {
         self.manifest.rejected.values().sum()
     }
 
-    /// A dialogue.
+    /// Returns a dialogue by its id.
     pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue))
     }
 
-    /// The dialogue of a key, with its place in the order of ingestion.
+    /// Returns a dialogue by its id key, with its sequence number.
     pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
@@ -128,37 +128,37 @@ impl Snapshot {
         parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
     }
 
-    /// The place of a key's dialogue in the order of ingestion, if it is there.
+    /// Returns the sequence number of a dialogue by its id key.
     pub fn seq_of(&self, key: IdKey) -> Option<Seq> {
         self.directory.get(key).map(|entry| entry.seq)
     }
 
-    /// The keys under which a dialogue's text is known, for telling duplicates.
+    /// Iterates over the text key and id key of all dialogues. Used to find duplicates.
     pub fn text_keys(&self) -> impl Iterator<Item = (IdKey, IdKey)> + '_ {
         self.directory.live().map(|entry| (entry.text, entry.id))
     }
 
-    /// The end of the log as it is seen.
+    /// Returns the end of the visible part of the log.
     pub fn end(&self) -> Position {
         self.state.at
     }
 
-    /// Names the log; another log, after a repair or a restore, has another name.
+    /// Returns the id of the log. A repair, restore or compaction changes it.
     pub fn log_id(&self) -> &str {
         &self.manifest.log
     }
 
-    /// The records in the order of their ingestion.
+    /// Returns the live records in the order of ingestion.
     pub fn records(&self) -> Live<'_> {
         Live { walk: self.walk(Position::START) }
     }
 
-    /// The records from a place on that [`Live::position`] or [`Snapshot::behind`] gave.
+    /// Returns the live records from a position that [`Live::position`] or [`Snapshot::behind`] returned.
     pub fn records_from(&self, from: Position) -> Live<'_> {
         Live { walk: self.walk(from) }
     }
 
-    /// The place behind a dialogue in the order of ingestion, if it is there.
+    /// Returns the log position after a dialogue, or `None` if the dialogue does not exist.
     pub fn behind(&self, id: &DialogueId) -> Result<Option<Position>> {
         let Some(entry) = self.directory.get(IdKey::of(id.as_str())) else { return Ok(None) };
         let mut live = self.records_from(entry.at);
@@ -166,12 +166,12 @@ impl Snapshot {
         Ok(Some(live.position()))
     }
 
-    /// What happened in the log from a place on, for an index that has come so far.
+    /// Returns the changes in the log from a position. Used to bring derived data up to date.
     pub fn changes(&self, from: Position) -> Changes<'_> {
         Changes { walk: self.walk(from) }
     }
 
-    /// How many of the dialogues that came from a place of the log on are still there as they came.
+    /// Counts the dialogues written after a log position that were not replaced or deleted since.
     pub fn live_since(&self, from: Position) -> Result<u64> {
         if from == Position::START {
             return Ok(self.totals().dialogues);
@@ -193,7 +193,7 @@ impl Snapshot {
         frame.kind == Kind::Put && self.directory.get(frame.id_key()).is_some_and(|e| e.seq == frame.seq)
     }
 
-    /// The dialogues in the order of their ingestion.
+    /// Iterates over the dialogues in the order of ingestion.
     pub fn dialogues(&self) -> impl Iterator<Item = Result<Dialogue>> + '_ {
         let mut live = self.records();
         std::iter::from_fn(move || match live.next_record()? {
@@ -203,38 +203,38 @@ impl Snapshot {
     }
 }
 
-/// A record as it lies in the log.
+/// A record in the log.
 pub struct Record<'a> {
-    /// Its place in the order of ingestion.
+    /// Sequence number, which increases in the order of ingestion.
     pub seq: Seq,
-    /// The canonical JSON.
+    /// Canonical JSON of the dialogue.
     pub json: &'a [u8],
     path: &'a Path,
     offset: u64,
 }
 
 impl Record<'_> {
-    /// Parses it.
+    /// Parses the JSON.
     pub fn dialogue(&self) -> Result<Dialogue> {
         parse(self.json, self.path, self.offset)
     }
 }
 
-/// Walks the log over the records that are there. Not an [`Iterator`], because it lends the mapped bytes.
+/// Cursor over the live records in the log. It is not an [`Iterator`], because records borrow the mapped bytes.
 pub struct Live<'a> {
     walk: Walk<'a>,
 }
 
 impl Live<'_> {
-    /// The place behind the last record that was given: where to go on another time.
+    /// Returns the position after the last returned record. Pass it to [`Snapshot::records_from`] to continue later.
     pub fn position(&self) -> Position {
         self.walk.at
     }
 
-    /// So many of the next records as they are kept, for parsing on all cores; none at the snapshot's end.
-    pub fn next_chunk(&mut self, most: usize) -> Result<Vec<Vec<u8>>> {
-        let mut chunk = Vec::with_capacity(most);
-        while chunk.len() < most
+    /// Returns the JSON of up to `limit` next records, for parallel parsing. Empty at the end of the snapshot.
+    pub fn next_chunk(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
+        let mut chunk = Vec::with_capacity(limit);
+        while chunk.len() < limit
             && let Some(record) = self.next_record()
         {
             chunk.push(record?.json.to_vec());
@@ -242,7 +242,7 @@ impl Live<'_> {
         Ok(chunk)
     }
 
-    /// The next record, or `None` at the snapshot's end.
+    /// Returns the next record, or `None` at the end of the snapshot.
     pub fn next_record(&mut self) -> Option<Result<Record<'_>>> {
         let snapshot = self.walk.snapshot;
         match self.walk.find(|frame| snapshot.is_live(frame))? {
@@ -254,32 +254,32 @@ impl Live<'_> {
     }
 }
 
-/// One step of the log.
+/// A change in the log.
 #[derive(Debug)]
 pub enum Change<'a> {
-    /// A dialogue came.
+    /// A dialogue was added or replaced.
     Put {
-        /// Which.
+        /// The dialogue.
         dialogue: Box<Dialogue>,
-        /// Whether it is still there as it came.
+        /// Whether this version of the dialogue still exists in the snapshot.
         live: bool,
     },
-    /// A dialogue went.
+    /// The dialogue with this id was deleted.
     Deleted(&'a str),
 }
 
-/// Walks the log over everything that happened.
+/// Cursor over the changes in the log.
 pub struct Changes<'a> {
     walk: Walk<'a>,
 }
 
 impl Changes<'_> {
-    /// The place behind the last change that was given: where to go on another time.
+    /// Returns the position after the last returned change. Pass it to [`Snapshot::changes`] to continue later.
     pub fn position(&self) -> Position {
         self.walk.at
     }
 
-    /// The next change, or `None` at the snapshot's end.
+    /// Returns the next change, or `None` at the end of the snapshot.
     pub fn next_change(&mut self) -> Option<Result<Change<'_>>> {
         let snapshot = self.walk.snapshot;
         let (frame, path, offset) = match self.walk.find(|frame| frame.kind != Kind::Commit)? {
@@ -297,7 +297,7 @@ impl Changes<'_> {
     }
 }
 
-/// Walks over the committed frames from a place on.
+/// Cursor over the committed frames from a position.
 pub(super) struct Walk<'a> {
     snapshot: &'a Snapshot,
     at: Position,
@@ -305,7 +305,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The next frame that is wanted, with its file and offset.
+    /// Returns the next frame for which `wanted` is true, with its file and offset.
     pub(super) fn find(
         &mut self,
         wanted: impl Fn(&Frame<'_>) -> bool,
@@ -329,7 +329,7 @@ impl Walk<'_> {
                 _ => self.snapshot.segment(self.at.segment)?,
             };
             let segment = self.segment.insert(segment);
-            // Behind the last segment's committed part nothing may be looked at.
+            // In the last segment, never read past the committed end.
             if self.at.segment < end.segment && self.at.offset >= segment.end() {
                 self.at = Position { segment: self.at.segment + 1, offset: log::SEGMENT_HEADER_BYTES };
                 continue;
@@ -350,11 +350,11 @@ fn parse(json: &[u8], path: &Path, offset: u64) -> Result<Dialogue> {
         .map_err(|e| Error::corrupt(path, format!("at byte {offset}: the record is unreadable: {e}")))
 }
 
-/// A file that the manifest names and nobody is replacing must be there.
-pub(super) fn missing_is_damage(e: Error) -> Error {
+/// Converts a "file not found" error to [`Error::Corrupt`]. Used when no writer can have removed the file.
+pub(super) fn missing_file_is_corrupt(e: Error) -> Error {
     match e {
         Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Error::corrupt(path, "this file of the index is missing")
+            Error::corrupt(path, "this index file is missing")
         }
         other => other,
     }

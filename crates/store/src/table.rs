@@ -1,4 +1,4 @@
-//! Tables of the directory: sorted, immutable, mapped, shared by any number of processes.
+//! Directory tables: sorted, immutable files that are memory-mapped and shared by any number of processes.
 //!
 //! ```text
 //! 0  magic "TWTBL\0\0\x01"
@@ -27,20 +27,20 @@ const MAGIC: [u8; 8] = *b"TWTBL\0\0\x01";
 const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 80;
 
-/// What the directory knows of an id.
+/// Directory entry of a dialogue id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The key of the id.
+    /// Key of the id.
     pub id: IdKey,
-    /// The key of what is said.
+    /// Key of the text of all turns.
     pub text: IdKey,
-    /// The key of the whole content.
+    /// Key of the whole record.
     pub content: IdKey,
-    /// The sequence number of the frame.
+    /// Sequence number of the frame.
     pub seq: Seq,
-    /// Where the frame lies.
+    /// Position of the frame in the log.
     pub at: Position,
-    /// The dialogue's turns.
+    /// Number of turns of the dialogue.
     pub turns: u32,
     /// Whether the frame is a delete.
     pub deleted: bool,
@@ -76,21 +76,21 @@ impl Entry {
     }
 }
 
-/// A table, mapped.
+/// A memory-mapped table.
 pub struct Table {
     path: PathBuf,
     map: Mmap,
 }
 
 impl Table {
-    /// Maps a table. The header is checked now, the entries' checksum by [`Table::verify`].
+    /// Maps a table and checks its header. [`Table::verify`] checks the checksum of the entries.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: a table is written once, under a temporary name, and never changed.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         let damaged = |what: &str| Err(Error::corrupt(path, what));
         if map.len() < HEADER_BYTES || map[..8] != MAGIC {
-            return damaged("this is no directory table");
+            return damaged("this is not a directory table");
         }
         if crc32fast::hash(&map[..20]).to_le_bytes() != map[20..24] {
             return damaged("the table's header is damaged");
@@ -98,12 +98,12 @@ impl Table {
         let table = Table { path: path.to_owned(), map };
         let count = table.map[8..16].try_into().map_or(0, u64::from_le_bytes);
         if count.checked_mul(ENTRY_BYTES as u64) != Some((table.map.len() - HEADER_BYTES) as u64) {
-            return damaged("the table's length does not fit its header");
+            return damaged("the table's length does not match its header");
         }
         Ok(table)
     }
 
-    /// Writes a table from entries that are sorted by id key, one an id.
+    /// Writes a table. The entries must be sorted by id key, with one entry per id.
     pub fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> Result<Self> {
         let temporary = files::beside(path);
         let file = File::create(&temporary).at("create", &temporary)?;
@@ -134,17 +134,17 @@ impl Table {
         Table::open(path)
     }
 
-    /// Its file.
+    /// Returns the path of the table's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         (self.map.len() - HEADER_BYTES) / ENTRY_BYTES
     }
 
-    /// Whether it has none.
+    /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -154,9 +154,10 @@ impl Table {
         &self.map[at..at + ENTRY_BYTES]
     }
 
-    /// The entry of an id.
+    /// Finds the entry of an id.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
-        // Keys are uniform, so that the place can be guessed; a few steps around the guess find it.
+        // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the
+        // steps.
         let (mut low, mut high) = (0, self.len());
         let fraction = u64::from_be_bytes(id.0[..8].try_into().unwrap_or_default()) as f64 / u64::MAX as f64;
         let mut middle = ((high as f64 * fraction) as usize).min(high.saturating_sub(1));
@@ -182,12 +183,12 @@ impl Table {
         None
     }
 
-    /// All entries, by id key.
+    /// Iterates over all entries in the order of their id keys.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         (0..self.len()).map(|n| Entry::read(self.slot(n)))
     }
 
-    /// Checks the entries' checksum and order.
+    /// Checks the checksum and the order of the entries.
     pub fn verify(&self) -> Result<()> {
         if crc32fast::hash(&self.map[HEADER_BYTES..]).to_le_bytes() != self.map[16..20] {
             return Err(Error::corrupt(&self.path, "the checksum of the table's entries is wrong"));
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_is_found_and_nothing_else() {
+    fn finds_all_entries_and_no_others() {
         let dir = tempfile::tempdir().unwrap();
         for count in [0u64, 1, 2, 3, 1000] {
             let mut entries: Vec<_> = (0..count).map(entry).collect();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn damage_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         drop(Table::write(&path, std::iter::once(entry(1))).unwrap());

@@ -1,4 +1,4 @@
-//! What the log holds behind the last checkpoint.
+//! The tail of the log: the batches after the last checkpoint.
 
 use std::{io, path::Path};
 
@@ -14,7 +14,7 @@ use turnwise_core::{
     ids::{IdKey, Seq},
 };
 
-/// The batches that came after the last checkpoint, for bringing sled up to date.
+/// The batches after the last checkpoint. The writer applies them to sled.
 #[derive(Default)]
 pub(super) struct Tail {
     pub(super) batches: Vec<TailBatch>,
@@ -27,27 +27,28 @@ pub(super) struct TailBatch {
     pub(super) removed: Vec<Seq>,
 }
 
-/// The state at the checkpoint, taken on to the last commit while the tail is read.
-pub(super) struct Reading {
+/// Reader of the tail. Starts with the state at the checkpoint and advances it to the last commit.
+pub(super) struct TailReader {
     pub(super) manifest: Manifest,
     pub(super) directory: Directory,
     pub(super) state: Checkpoint,
     tail: Tail,
 }
 
-impl Reading {
-    /// The state at a manifest's checkpoint.
+impl TailReader {
+    /// Starts at a manifest's checkpoint.
     pub(super) fn new(manifest: Manifest, directory: Directory) -> Self {
         let state = manifest.checkpoint.clone();
-        Reading { manifest, directory, state, tail: Tail::default() }
+        TailReader { manifest, directory, state, tail: Tail::default() }
     }
 
-    /// Reads up to the last commit.
+    /// Reads the log up to the last commit. An incomplete batch at the end is ignored; damage before a commit is an
+    /// error.
     pub(super) fn read(mut self, log: &Path) -> Result<(Self, Tail)> {
         let mut from = self.state.at;
         let segments: Vec<u32> = log::segments(log)?.into_iter().filter(|&s| s >= from.segment).collect();
         if segments.first() != Some(&from.segment) {
-            // Damage, or a compaction removes this log just now: whoever opens the index looks which it is.
+            // The log is damaged, or a compaction has just removed it. The caller finds out which.
             let source = io::Error::from(io::ErrorKind::NotFound);
             return Err(Error::Io { action: "open", path: log::segment_path(log, from.segment), source });
         }
@@ -64,7 +65,7 @@ impl Reading {
             {
                 return Err(Error::corrupt(
                     segment.path(),
-                    format!("at byte {offset}: a frame is damaged, and committed ones follow it"),
+                    format!("at byte {offset}: a frame is damaged, and committed frames follow it"),
                 ));
             }
         }
@@ -72,7 +73,7 @@ impl Reading {
         Ok((self, tail))
     }
 
-    /// Gives where an unreadable frame begins, if there is one.
+    /// Reads a segment. Returns the offset of the first unreadable frame, if there is one.
     fn read_segment(&mut self, segment: &Segment, from: u64) -> Result<Option<u64>> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut end = from;
@@ -121,7 +122,7 @@ fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
     Ok(false)
 }
 
-/// What the directory keeps of a put or a delete.
+/// Returns the directory entry for a put or delete.
 pub(super) fn entry_of(frame: &Frame<'_>, at: Position) -> Entry {
     let deleted = frame.kind == Kind::Delete;
     Entry {

@@ -1,4 +1,4 @@
-//! Checking every checksum and every count of an index, without changing anything.
+//! Verification of all checksums and counts of an index. It changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -18,61 +18,61 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// What was found.
+/// Result of a verification.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// The state that was checked.
+    /// Batch number of the verified state.
     pub batch: u64,
-    /// Segments of the log.
+    /// Number of log segments.
     pub segments: usize,
-    /// Frames whose checksum was computed.
+    /// Number of frames whose checksum is correct.
     pub frames: u64,
-    /// Bytes that were read of the log.
+    /// Number of log bytes read.
     pub bytes: u64,
-    /// Dialogues that are there.
+    /// Number of dialogues.
     pub dialogues: u64,
-    /// Their turns.
+    /// Number of turns in these dialogues.
     pub turns: u64,
-    /// Tables of the directory.
+    /// Number of directory tables.
     pub tables: usize,
-    /// How far sled was compared with the log.
+    /// Result of the comparison of sled with the log.
     pub records: RecordsChecked,
-    /// Everything that is wrong. Empty means sound.
+    /// All damage found, at most 1000 entries. Empty if the index is intact.
     pub damage: Vec<Damage>,
 }
 
-/// How far sled was checked.
+/// Result of the comparison of sled with the log.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsChecked {
-    /// Not compared, because the log itself is damaged.
+    /// Not compared, because the log is damaged.
     #[default]
     NotReached,
-    /// So many records were compared with the log.
+    /// Number of records compared with the log.
     Compared(u64),
-    /// Another process has sled open, as this text says; the log was checked all the same.
+    /// Not compared, because another process has sled open. The text describes that process. The log was checked.
     InUse(String),
-    /// A writer was killed: sled is a few batches behind the log, and the next writer brings it up to date.
+    /// A writer was killed, and sled lacks the last batches of the log. The next writer brings it up to date.
     Behind {
-        /// The batch sled is at.
+        /// Last batch in sled.
         at: u64,
-        /// The batch the log is at.
+        /// Last batch in the log.
         of: u64,
     },
-    /// A writer was killed while it made sled anew from the log; the next writer does it.
+    /// A writer was killed while it rebuilt sled from the log. The next writer rebuilds it.
     BeingMade,
 }
 
-/// One thing that is wrong.
+/// Damage in one file.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// Path of the damaged file or folder.
     pub path: PathBuf,
-    /// What is wrong in it, and where.
+    /// Description and position of the damage.
     pub what: String,
 }
 
-/// How many findings are listed; more would not help anybody.
+/// Maximum number of reported findings.
 const MAX_DAMAGE: usize = 1000;
 
 impl Report {
@@ -93,7 +93,8 @@ impl Report {
     }
 }
 
-/// Checks an index. `progress` is told the bytes of the log that were read.
+/// Verifies an index. `command` is stored in the lock file. After each log segment, `progress` receives the number of
+/// bytes read from it.
 pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Result<Report> {
     let mut report = Report::default();
     let lock = match WriterLock::acquire(root, command) {
@@ -115,19 +116,19 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
     let live = check_log(&snapshot, &mut report, progress)?;
     let log_is_sound = report.damage.is_empty();
     check_tables(&snapshot, &mut report)?;
-    // Against a damaged log everything would look wrong: its damage comes first.
+    // Comparisons with a damaged log would only add follow-up errors.
     if !log_is_sound {
         return Ok(report);
     }
     check_directory(&snapshot, &live, &mut report);
     match lock {
-        Ok(_held) => check_records(&snapshot, &live, &mut report)?,
+        Ok(_lock) => check_records(&snapshot, &live, &mut report)?,
         Err(holder) => report.records = RecordsChecked::InUse(holder),
     }
     Ok(report)
 }
 
-/// What the log says of a dialogue.
+/// State of a dialogue according to the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Known {
     seq: Seq,
@@ -136,7 +137,7 @@ struct Known {
     turns: u32,
 }
 
-/// Reads every frame up to the last commit, and replays what it says.
+/// Checks and replays all frames up to the last commit. Returns the live dialogues.
 fn check_log(
     snapshot: &Snapshot,
     report: &mut Report,
@@ -151,7 +152,7 @@ fn check_log(
         let segment = match snapshot.segment(number) {
             Ok(segment) => segment,
             Err(Error::Io { source, path, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                report.add(path, "this segment of the log is missing");
+                report.add(path, "this log segment is missing");
                 continue;
             }
             Err(e) => {
@@ -167,7 +168,7 @@ fn check_log(
                 Ok(frame) => frame,
                 Err(e) => {
                     report.add_error(e)?;
-                    // Go on behind the damage, to list all of it.
+                    // Continue after the damage to report all of it.
                     match segment.next_frame(at + 1) {
                         Some(next) => at = next,
                         None => break,
@@ -186,7 +187,7 @@ fn check_log(
                             wrong(report, &format!("batch {} follows batch {batch}", commit.batch));
                         }
                         if commit.totals != totals && report.damage.is_empty() {
-                            wrong(report, "the totals of the commit do not add up");
+                            wrong(report, "the totals in the commit do not match the records");
                         }
                         batch = commit.batch;
                     }
@@ -219,7 +220,7 @@ fn check_log(
         let known = snapshot.totals();
         report.add(
             snapshot.root().join("manifest.json"),
-            format!("it counts {} dialogues, the log {}", known.dialogues, totals.dialogues),
+            format!("it counts {} dialogues, but the log contains {}", known.dialogues, totals.dialogues),
         );
     }
     Ok(live)
@@ -231,14 +232,14 @@ fn replay(
     live: &mut KeyMap<Known>,
     totals: &mut Totals,
 ) -> Result<(), String> {
-    let gone = if frame.kind == Kind::Put {
+    let replaced = if frame.kind == Kind::Put {
         let dialogue: Dialogue =
             serde_json::from_slice(frame.json()).map_err(|e| format!("the record is unreadable: {e}"))?;
         if dialogue.id.key() != frame.id_key() || IdKey::of_bytes(frame.json()) != frame.content_key() {
-            return Err("the record does not fit the keys in front of it".into());
+            return Err("the record does not match its keys".into());
         }
         if dialogue.turns.len() != frame.turns() as usize {
-            return Err("the record does not have as many turns as it says".into());
+            return Err("the record does not have the number of turns in its frame".into());
         }
         totals.dialogues += 1;
         totals.turns += u64::from(frame.turns());
@@ -246,9 +247,9 @@ fn replay(
     } else {
         live.remove(&frame.id_key())
     };
-    if let Some(gone) = gone {
+    if let Some(replaced) = replaced {
         totals.dialogues -= 1;
-        totals.turns -= u64::from(gone.turns);
+        totals.turns -= u64::from(replaced.turns);
     }
     Ok(())
 }
@@ -272,11 +273,14 @@ fn check_directory(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Repor
             (k.seq, k.at, k.content, k.turns) == (entry.seq, entry.at, entry.content, entry.turns)
         });
         if !fits {
-            report.add(&folder, format!("the entry of record {} does not fit the log", entry.seq));
+            report.add(&folder, format!("the entry of record {} does not match the log", entry.seq));
         }
     }
     if count != live.len() {
-        report.add(&folder, format!("the directory knows {count} dialogues, the log {}", live.len()));
+        report.add(
+            &folder,
+            format!("the directory contains {count} dialogues, but the log contains {}", live.len()),
+        );
     }
 }
 
@@ -287,7 +291,7 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
         Err(e) => return report.add_error(e),
     };
     match records.reached() {
-        // A writer that was killed leaves sled a little behind; the next one brings it up to date.
+        // After a crash, sled may lack the last batches. The next writer applies them.
         Ok(Reached::Batch(at)) if at < snapshot.batch() && at >= snapshot.manifest.checkpoint.batch => {
             report.records = RecordsChecked::Behind { at, of: snapshot.batch() };
             return Ok(());
@@ -297,7 +301,8 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
             return Ok(());
         }
         Ok(Reached::Batch(at)) if at != snapshot.batch() => {
-            report.add(&folder, format!("sled is at batch {at}, the log at {}", snapshot.batch()));
+            report
+                .add(&folder, format!("sled is at batch {at}, but the log is at batch {}", snapshot.batch()));
         }
         Ok(_) => {}
         Err(e) => return report.add_error(e),
@@ -309,7 +314,8 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
             Ok((seq, json)) => {
                 count += 1;
                 match by_seq.get(&seq) {
-                    None => report.add(&folder, format!("sled holds record {seq}, which is not there")),
+                    None => report
+                        .add(&folder, format!("sled contains record {seq}, which the log does not contain")),
                     Some(content) if *content != IdKey::of_bytes(&json) => {
                         report.add(&folder, format!("record {seq} in sled differs from the log"));
                     }
@@ -323,7 +329,7 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Known>, report: &mut Report)
         }
     }
     if count != by_seq.len() as u64 {
-        report.add(&folder, format!("sled holds {count} records, the log {}", by_seq.len()));
+        report.add(&folder, format!("sled contains {count} records, but the log contains {}", by_seq.len()));
     }
     report.records = RecordsChecked::Compared(count);
     Ok(())

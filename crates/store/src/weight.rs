@@ -1,23 +1,24 @@
-//! How much of a log stands for what is there.
+//! Number of live and dead bytes in the log.
 
 use serde::Serialize;
 
 use crate::{Snapshot, frame::Kind, log::Position};
 use turnwise_core::error::Result;
 
-/// The bytes of a log's frames.
+/// Size of the log's put and delete frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Weight {
-    /// Of dialogues that are there.
+    /// Bytes of live dialogues.
     pub live_bytes: u64,
-    /// Of what was deleted or replaced, and of the deletes themselves.
+    /// Bytes of deleted or replaced dialogues and of the delete frames.
     pub dead_bytes: u64,
-    /// How many frames those are.
+    /// Number of frames counted in `dead_bytes`.
     pub dead_frames: u64,
 }
 
 impl Snapshot {
-    /// Weighs the log. Reads all of it; `progress` is told how many dialogues that are there have been passed.
+    /// Measures the live and dead bytes of the log. Reads the whole log. `progress` receives the number of live
+    /// dialogues read so far.
     pub fn weigh(&self, progress: &mut dyn FnMut(u64)) -> Result<Weight> {
         let mut weight = Weight::default();
         let mut walk = self.walk(Position::START);

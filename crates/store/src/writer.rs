@@ -1,4 +1,4 @@
-//! The one writer of an index.
+//! The writer of an index. Only one writer can be open at a time.
 
 use std::{collections::BTreeMap, fs, ops::Range, path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     places::Places,
     records::{Reached, Records},
     repair,
-    snapshot::{Snapshot, missing_is_damage},
+    snapshot::{Snapshot, missing_file_is_corrupt},
     table::Entry,
     tail::Tail,
 };
@@ -20,20 +20,20 @@ use turnwise_core::{
     ids::{DialogueId, Seq},
 };
 
-/// What became of a dialogue that was put.
+/// Result of putting a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// Its id was not there.
+    /// The id is new.
     Added,
-    /// Its id was there with another content, which is gone.
+    /// The id existed with different content, which is replaced.
     Replaced,
-    /// The very same was there.
+    /// The same dialogue already existed.
     Unchanged,
 }
 
-/// An index that is open for writing.
+/// An index, open for writing.
 pub struct Store {
-    // Fields are dropped in this order: the lock comes last, so that it outlives sled.
+    // Fields are dropped in this order. The lock is last because it must outlive sled.
     records: Records,
     log: LogWriter,
     view: Snapshot,
@@ -43,7 +43,7 @@ pub struct Store {
     _lock: WriterLock,
 }
 
-/// The batch that is being gathered.
+/// The batch that is not committed yet.
 #[derive(Default)]
 struct Pending {
     start: Option<Position>,
@@ -56,21 +56,21 @@ struct Pending {
 }
 
 impl Store {
-    /// Opens an index, or makes one where there is none. `command` tells others who holds the lock.
+    /// Opens an index, or creates it if there is none. `command` is stored in the lock file to identify the holder.
     pub fn open_or_create(root: &Path, command: &str) -> Result<Self> {
         if !Manifest::exists(root) {
-            check_free(root)?;
+            check_no_foreign_files(root)?;
             fs::create_dir_all(root).at("create", root)?;
         }
         let lock = WriterLock::acquire(root, command)?;
-        // Another process may have made it while this one waited for nothing: looked at again under the lock.
+        // Check again under the lock: another process may have created the index in the meantime.
         if !Manifest::exists(root) {
-            make(root)?;
+            create_empty(root)?;
         }
         Store::with_lock(root, lock)
     }
 
-    /// Opens an index that exists.
+    /// Opens an existing index. `command` is stored in the lock file to identify the holder.
     pub fn open(root: &Path, command: &str) -> Result<Self> {
         Manifest::read(root)?;
         let lock = WriterLock::acquire(root, command)?;
@@ -79,14 +79,14 @@ impl Store {
 
     pub(super) fn with_lock(root: &Path, lock: WriterLock) -> Result<Self> {
         repair::refuse_unfinished(root)?;
-        let (view, tail) = Snapshot::load(root).map_err(missing_is_damage)?;
+        let (view, tail) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
         view.places.remove_others();
         let log = LogWriter::open(&view.places.log(), view.state.at)?;
         let mut notices = Vec::new();
         let records = match open_records(&view, &tail) {
             Ok(records) => records,
             Err(Error::Corrupt { path, what, .. }) => {
-                notices.push(format!("{}: {what}; made anew from the log", path.display()));
+                notices.push(format!("{}: {what}; rebuilt from the log", path.display()));
                 rebuild_records(&view, &mut |_| Ok(()))?
             }
             Err(e) => return Err(e),
@@ -94,48 +94,48 @@ impl Store {
         Ok(Store { records, log, view, pending: Pending::default(), notices, broken: false, _lock: lock })
     }
 
-    /// What was mended on opening, for people.
+    /// Returns messages about repairs that opening the index made.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// The state as of the last commit (and, in its directory, the batch that is being gathered).
+    /// Returns the state as of the last commit. Its directory also contains the uncommitted batch.
     pub fn view(&self) -> &Snapshot {
         &self.view
     }
 
-    /// An ingest that was under way when the last writer ended.
+    /// Returns the progress of an ingest that the last writer did not finish.
     pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
         self.view.state.ingest.as_ref()
     }
 
-    /// Sets the length at which the log begins another file.
+    /// Sets the size in bytes at which a log segment is full.
     pub fn set_segment_bytes(&mut self, bytes: u64) {
         self.log.set_segment_bytes(bytes);
     }
 
-    /// How many dialogues wait for [`Store::commit`].
+    /// Returns the number of uncommitted changes: added, replaced and deleted dialogues. A replaced one counts twice.
     pub fn pending(&self) -> usize {
         self.pending.puts.len() + self.pending.removed.len()
     }
 
-    /// How many bytes wait for [`Store::commit`].
+    /// Returns the size of the uncommitted frames in bytes.
     pub fn pending_bytes(&self) -> usize {
         self.pending.frames.len()
     }
 
-    /// Adds a dialogue, or puts it in place of the one with its id. Counts after the next commit.
+    /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
     pub fn put(&mut self, prepared: &Prepared) -> Result<Put> {
         let old = self.view.directory.get(prepared.id);
         if old.is_some_and(|entry| entry.content == prepared.content) {
             return Ok(Put::Unchanged);
         }
-        let (seq, at) = self.next_place()?;
+        let (seq, at) = self.next_position()?;
         let from = self.pending.frames.len();
         frame::write(&mut self.pending.frames, Kind::Put, seq, &[&prepared.prefix(), &prepared.json])?;
         let json = from + frame::HEADER_BYTES + frame::PUT_PREFIX_BYTES..self.pending.frames.len();
         self.pending.puts.push((seq, json));
-        self.enter(Entry {
+        self.insert_entry(Entry {
             id: prepared.id,
             text: prepared.text,
             content: prepared.content,
@@ -147,18 +147,18 @@ impl Store {
         Ok(if old.is_some() { Put::Replaced } else { Put::Added })
     }
 
-    /// Removes a dialogue. Tells whether it was there. Counts after the next commit.
+    /// Deletes a dialogue and returns whether it existed. Takes effect with the next commit.
     pub fn delete(&mut self, id: &DialogueId) -> Result<bool> {
         let Some(old) = self.view.directory.get(id.key()) else { return Ok(false) };
-        let (seq, at) = self.next_place()?;
+        let (seq, at) = self.next_position()?;
         frame::write(&mut self.pending.frames, Kind::Delete, seq, &[&old.id.0, id.as_str().as_bytes()])?;
-        self.enter(Entry { seq, at, turns: 0, deleted: true, ..old });
+        self.insert_entry(Entry { seq, at, turns: 0, deleted: true, ..old });
         Ok(true)
     }
 
-    fn next_place(&mut self) -> Result<(Seq, Position)> {
+    fn next_position(&mut self) -> Result<(Seq, Position)> {
         if self.broken {
-            return Err(Error::Internal("the store was used after a failed write".into()));
+            return Err(Error::Internal("the store was used after a write had failed".into()));
         }
         let start = match self.pending.start {
             Some(start) => start,
@@ -169,7 +169,7 @@ impl Store {
         Ok((seq, Position { offset: start.offset + self.pending.frames.len() as u64, ..start }))
     }
 
-    fn enter(&mut self, entry: Entry) {
+    fn insert_entry(&mut self, entry: Entry) {
         let mut totals = self.pending.totals.unwrap_or(self.view.state.totals);
         if let Some(old) = self.view.directory.insert(entry) {
             self.pending.removed.push(old.seq);
@@ -183,15 +183,15 @@ impl Store {
         self.pending.totals = Some(totals);
     }
 
-    /// Records how many records an ingest has rejected, with the next commit.
+    /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.
     pub fn set_rejected(&mut self, ingest: &str, count: u64) {
         if self.view.manifest.rejected.get(ingest).copied().unwrap_or(0) != count {
             self.pending.rejected.insert(ingest.to_owned(), count);
         }
     }
 
-    /// Makes the gathered batch last: when this returns, it is on the disk. With nothing gathered and the ingest's mark
-    /// as it was, nothing is written.
+    /// Commits the batch and flushes it to disk. `ingest` is the progress of a running ingest, or `None` if there is
+    /// none. Writes nothing if the batch is empty, unless this call ends an unfinished ingest.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
         let changed = self.pending.start.is_some() || !self.pending.rejected.is_empty();
         let ends_ingest = ingest.is_none() && self.view.state.ingest.is_some();
@@ -199,7 +199,7 @@ impl Store {
             return Ok(());
         }
         if self.broken {
-            return Err(Error::Internal("the store was used after a failed write".into()));
+            return Err(Error::Internal("the store was used after a write had failed".into()));
         }
         if self.pending.start.is_none() {
             self.pending.start = Some(self.log.place()?);
@@ -214,18 +214,18 @@ impl Store {
         let payload = serde_json::to_vec(&commit).map_err(|e| Error::Internal(e.to_string()))?;
         frame::write(&mut self.pending.frames, Kind::Commit, seq, &[&payload])?;
         if let Err(e) = self.log.append(&self.pending.frames) {
-            // The directory already knows what the log does not: only opening anew sets that right.
+            // The directory already has entries that the log lacks. Only reopening the index fixes that.
             self.broken = true;
             return Err(e);
         }
-        // Acknowledged. What follows can be made again from the log.
+        // The batch is acknowledged. Everything below can be rebuilt from the log.
         let pending = std::mem::take(&mut self.pending);
         let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
         self.records.apply(Reached::Batch(commit.batch), puts, pending.removed.iter().copied())?;
         self.view.manifest.rejected.extend(commit.rejected.clone());
         self.view.state.advance(commit, seq, self.log.end());
         self.view.segments.forget(self.log.end().segment);
-        // The buffer is kept for the next batch.
+        // Reuse the buffer for the next batch.
         self.pending.frames = pending.frames;
         self.pending.frames.clear();
         if self.log.is_full() {
@@ -234,7 +234,7 @@ impl Store {
         Ok(())
     }
 
-    /// Brings tables, sled and manifest up to the log's end, so that the next opening reads little.
+    /// Writes the tables, sled and the manifest up to the end of the log. This makes the next opening fast.
     pub fn checkpoint(&mut self) -> Result<()> {
         if self.view.state == self.view.manifest.checkpoint && self.view.directory.delta_len() == 0 {
             return Ok(());
@@ -249,14 +249,14 @@ impl Store {
         Ok(())
     }
 
-    /// Ends writing in good order. Dropping the store instead is safe too, only slower to open.
+    /// Makes a checkpoint and closes the index. Dropping the store is also safe, but makes the next opening slower.
     pub fn close(mut self) -> Result<()> {
         self.checkpoint()
     }
 }
 
-/// Refuses a folder that holds something else, or an index whose manifest is gone.
-fn check_free(root: &Path) -> Result<()> {
+/// Returns an error if the folder contains anything else, or an index without a manifest.
+fn check_no_foreign_files(root: &Path) -> Result<()> {
     let first_segment = Places::newest(root).map(|places| log::segment_path(&places.log(), 1));
     if first_segment.is_some_and(|path| path.metadata().is_ok_and(|m| m.len() > log::SEGMENT_HEADER_BYTES)) {
         return Err(Error::corrupt(root, "the index has a log but no manifest"));
@@ -267,7 +267,10 @@ fn check_free(root: &Path) -> Result<()> {
             let other = entries.find_map(|e| e.ok()?.file_name().into_string().ok().filter(|n| foreign(n)));
             match other {
                 Some(name) => Err(Error::Input {
-                    message: format!("{} is not an index and not empty (it holds {name})", root.display()),
+                    message: format!(
+                        "{} is not an index and is not empty (it contains {name})",
+                        root.display()
+                    ),
                     hint: Some("choose another name with -i".to_owned()),
                 }),
                 None => Ok(()),
@@ -278,8 +281,8 @@ fn check_free(root: &Path) -> Result<()> {
     }
 }
 
-/// Makes an empty index. The manifest comes last: before it, there is no index.
-pub(super) fn make(root: &Path) -> Result<()> {
+/// Creates an empty index. Writes the manifest last, because an index exists only with a manifest.
+pub(super) fn create_empty(root: &Path) -> Result<()> {
     let places = Places::first(root);
     let tables = places.tables();
     fs::create_dir_all(&tables).at("create", &tables)?;
@@ -288,7 +291,7 @@ pub(super) fn make(root: &Path) -> Result<()> {
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
-/// Opens sled and applies the batches that it does not have yet.
+/// Opens sled and applies the batches that it lacks.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.places.records();
     let records = Records::open(&folder)?;
@@ -296,10 +299,10 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let applied = match records.reached()? {
         Reached::Batch(batch) if known.contains(&batch) => batch,
         Reached::Batch(batch) => {
-            let what = format!("it is at batch {batch}, the log at {}", view.state.batch);
+            let what = format!("it is at batch {batch}, but the log is at batch {}", view.state.batch);
             return Err(Error::corrupt(folder, what));
         }
-        Reached::BeingMade => return Err(Error::corrupt(folder, "making it anew was cut short")),
+        Reached::BeingMade => return Err(Error::corrupt(folder, "an earlier rebuild was interrupted")),
     };
     let mut segment: Option<Arc<Segment>> = None;
     for batch in tail.batches.iter().filter(|b| b.number > applied) {
@@ -318,7 +321,8 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     Ok(records)
 }
 
-/// Makes sled anew from the log. `progress` is told how many records are in, and can stop it.
+/// Rebuilds sled from the log. `progress` receives the number of records written and can stop the rebuild with an
+/// error.
 pub(super) fn rebuild_records(
     view: &Snapshot,
     progress: &mut dyn FnMut(u64) -> Result<()>,
@@ -339,7 +343,7 @@ pub(super) fn rebuild_records(
             None => true,
         };
         if ended || puts.len() == BATCH {
-            // Only the last step may claim that everything is there.
+            // Only the last step may mark the rebuild as complete.
             let reached = if ended { Reached::Batch(view.state.batch) } else { Reached::BeingMade };
             let borrowed = puts.iter().map(|(seq, json)| (*seq, json.as_slice()));
             records.apply(reached, borrowed, std::iter::empty())?;
@@ -354,8 +358,8 @@ pub(super) fn rebuild_records(
     }
 }
 
-/// Takes the manifest back to before the first batch, without tables: the next opening reads the whole log. Its name
-/// changes, because places in it that others remember may mean something else from now on.
+/// Resets the manifest to the state before the first batch and removes the tables. The next opening then reads the
+/// whole log. Assigns a new log id, because stored positions may no longer be valid.
 pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> {
     manifest.tables.clear();
     manifest.checkpoint = Checkpoint::start();
@@ -367,7 +371,7 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
     fs::create_dir_all(&tables).at("create", &tables)
 }
 
-/// Makes the directory's tables, sled and the manifest anew from the log, whose end must be clean.
+/// Rebuilds the directory tables, sled and the manifest from the log. The log must end with a complete batch.
 pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;

@@ -1,8 +1,8 @@
 //! Static encoders: the vector of a text is computed from its words, without a downloaded model.
 //!
 //! * [`TfidfSvd`]: TF-IDF and truncated SVD, fitted on the corpus itself ([`fit_tfidf`]).
-//! [`WordEncoder`]: word vectors from a file in a GloVe or word2vec format. They are averaged, or weighted by
-//! smooth inverse frequency (SIF).
+//! * [`WordEncoder`]: word vectors from a file in a GloVe or word2vec format. They are averaged, or weighted by
+//!   smooth inverse frequency (SIF).
 //!
 //! Both kinds are saved as a folder, and [`open`] opens it.
 

@@ -1,11 +1,14 @@
-//! How many clusters, where nobody says it.
+//! Automatic choice of the number of clusters.
 //!
-//! A few numbers up to the root of the number of items (and [`MOST`]) are tried on a sample. Each is judged by the
-//! simplified silhouette: the mean over the items of `(b − a) / b`, where `a` is the distance (1 − cosine) from the item's
-//! own centre and `b` that from the nearest other one; an item that is alone counts 0. That is often best for two clusters,
-//! which nobody wants who looks for a map. So the largest number is taken whose silhouette is at least [`NEARLY`] of the
-//! best, and then the best of the numbers about it. Where few groups lie far apart, languages for instance, and topics within
-//! them, the silhouette falls and then rises again ([`RISES`]): the second height is taken then.
+//! Several numbers are tried on a sample, up to the square root of the number of items and up to [`MAX_CLUSTERS`].
+//! Each is evaluated by the simplified silhouette: the mean over the items of `(b − a) / b`. Here `a` is the
+//! distance (1 − cosine) from the item's own center, and `b` is the distance from the nearest other center. An item
+//! alone in its cluster counts 0.
+//!
+//! The silhouette is often best for two clusters, which is not useful for a map. So the largest number with a
+//! silhouette of at least [`NEARLY_BEST`] times the best is taken, and then the best number near it. With topics
+//! inside a few distant groups, such as languages, the silhouette falls and then rises again by
+//! [`SECOND_PEAK_RISE`]. Then the second peak is taken.
 
 use serde::Serialize;
 
@@ -15,33 +18,33 @@ use super::{
 };
 use turnwise_core::error::Result;
 
-/// Items that are looked at.
+/// Sample size.
 const SAMPLE: usize = 2_000;
-/// The most clusters that are tried: more are no map.
-const MOST: usize = 100;
-/// As good as the best is what comes so near to it.
-const NEARLY: f64 = 0.9;
-/// By how much it rises again where there are groups within groups: more than by chance.
-const RISES: f64 = 1.2;
-/// The least part of the best that the second height has.
-const SECOND: f64 = 0.5;
-/// Beginnings that are tried for each number.
+/// Maximum number of clusters to try. More would be useless as a map.
+const MAX_CLUSTERS: usize = 100;
+/// A silhouette of at least this fraction of the best counts as nearly best.
+const NEARLY_BEST: f64 = 0.9;
+/// Minimum ratio of the second peak to the lowest silhouette before it. Smaller rises can be random.
+const SECOND_PEAK_RISE: f64 = 1.2;
+/// Minimum ratio of the second peak to the best silhouette.
+const SECOND_PEAK_MIN: f64 = 0.5;
+/// Number of k-means restarts for each number.
 const RESTARTS: usize = 3;
-/// Numbers that are tried between one of the grid and its neighbours.
-const ABOUT: usize = 8;
+/// Number of values to try between a grid value and its neighbors.
+const REFINEMENTS: usize = 8;
 
 /// A number of clusters that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tried {
-    /// How many clusters.
+    /// Number of clusters.
     pub k: usize,
-    /// Their silhouette: 1 where all are far apart, 0 where they are not.
+    /// Simplified silhouette: near 1 if the clusters are well separated, near 0 if they are not.
     pub silhouette: f64,
 }
 
-/// The number of clusters to make, and what was tried, growing.
+/// Chooses the number of clusters. Also returns the tried numbers in ascending order.
 pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usize, Vec<Tried>)> {
-    let most = items.len().isqrt().min(MOST);
+    let most = items.len().isqrt().min(MAX_CLUSTERS);
     if most < 2 {
         return Ok((items.len().min(1), Vec::new()));
     }
@@ -57,11 +60,11 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
         attempt(k, &mut tried)?;
     }
     let first = nearly_best(&tried);
-    let at = second_height(&tried[first..]).map_or(first, |second| first + second);
+    let at = second_peak(&tried[first..]).map_or(first, |second| first + second);
     let below = at.checked_sub(1).map_or(1, |before| tried[before].k);
     let above = tried.get(at + 1).map_or(most + 1, |next| next.k);
     let chosen = tried[at].k;
-    let step = (above - below).div_ceil(ABOUT);
+    let step = (above - below).div_ceil(REFINEMENTS);
     for k in (below + 1..above).step_by(step).filter(|k| *k != chosen) {
         attempt(k, &mut tried)?;
     }
@@ -72,25 +75,25 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     Ok((chosen, tried))
 }
 
-/// The place of the largest number that is about as good as the best.
+/// Returns the index of the largest number of clusters whose silhouette is nearly the best.
 fn nearly_best(tried: &[Tried]) -> usize {
     let best = tried.iter().map(|t| t.silhouette).fold(f64::NEG_INFINITY, f64::max);
-    tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY)).unwrap_or(0)
+    tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY_BEST)).unwrap_or(0)
 }
 
-/// Of silhouettes from the best on, the place where they have risen again the farthest.
-fn second_height(tried: &[Tried]) -> Option<usize> {
+/// Finds a second peak after the best silhouette. Returns its index, or `None` if the silhouette does not rise again.
+fn second_peak(tried: &[Tried]) -> Option<usize> {
     let best = tried.first()?.silhouette;
     let mut lowest = best;
     let risen = tried.iter().enumerate().filter(|(_, t)| {
         lowest = lowest.min(t.silhouette);
-        lowest > 0.0 && t.silhouette >= lowest * RISES && t.silhouette >= best * SECOND
+        lowest > 0.0 && t.silhouette >= lowest * SECOND_PEAK_RISE && t.silhouette >= best * SECOND_PEAK_MIN
     });
     let (highest, _) = risen.max_by(|(_, a), (_, b)| a.silhouette.total_cmp(&b.silhouette))?;
     Some(highest + nearly_best(&tried[highest..]))
 }
 
-/// From 2 on, one by one at first, then in steps of a quarter.
+/// Returns the numbers to try, from 2: first in steps of 1, later in steps of 25%.
 fn grid(most: usize) -> Vec<usize> {
     let mut grid = vec![2];
     let mut next = 3;

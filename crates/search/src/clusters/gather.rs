@@ -1,4 +1,4 @@
-//! Going over all dialogues on all cores, with what was found of them in their order.
+//! Parallel iteration over all dialogues, with results in log order.
 
 use rayon::prelude::*;
 
@@ -7,10 +7,11 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_store::Snapshot;
 
-/// Records that are held in memory at a time.
+/// Number of records in memory at a time.
 const CHUNK: usize = 4_096;
 
-/// `look` is given each dialogue and its place in the log, on any thread; `take` gets what it found, in order.
+/// Calls `look` for each dialogue with its index in log order, in parallel. Calls `take` with the results in log
+/// order.
 pub(super) fn each_dialogue<T: Send>(
     snapshot: &Snapshot,
     stop: Stop<'_>,

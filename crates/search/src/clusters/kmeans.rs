@@ -1,7 +1,7 @@
-//! k-means by the cosine: seeded (k-means++), and the same at any number of threads.
+//! Spherical k-means (by cosine) with k-means++ initialization. The result does not depend on the number of threads.
 //!
-//! Centres have length 1, so that the nearest is the one with the greatest product. Every sum is made in the order of the
-//! items, whoever makes it.
+//! Centers have length 1, so the nearest center has the greatest dot product. For determinism, every sum is
+//! computed in the order of the items.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -13,16 +13,16 @@ use turnwise_core::{
     vectors::normalize,
 };
 
-/// Rounds of assigning and moving, at most.
-const ROUNDS: usize = 40;
-/// Which beginning is the best is found out on so many items, at most.
-const TRIED_ON: usize = 16_384;
-/// Items that a thread takes at a time.
+/// Maximum number of iterations.
+const MAX_ROUNDS: usize = 40;
+/// Maximum size of the sample on which restarts are compared.
+const RESTART_SAMPLE: usize = 16_384;
+/// Number of items that a thread processes at a time.
 const CHUNK: usize = 512;
-/// Nearer than this is the same place.
-const SAME: f32 = 1e-6;
+/// Vectors at a smaller distance (1 − cosine) are considered equal.
+const EPSILON: f32 = 1e-6;
 
-/// What is put into clusters: vectors where they lie, and what brings each to length 1.
+/// The items to cluster: references to rows of a matrix, with the factor that normalizes each row.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'a> {
     pub(super) flat: &'a [f32],
@@ -30,7 +30,7 @@ pub(super) struct Items<'a> {
     pub(super) items: &'a [Item],
 }
 
-/// A vector of some length, not of none.
+/// A nonzero row and the factor that scales it to length 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Item {
     pub(super) row: u32,
@@ -52,13 +52,13 @@ impl<'a> Items<'a> {
         vector.iter().map(|v| v * scale).collect()
     }
 
-    /// The cosines of each item with each of some centres, as far as `f` wants to keep them.
-    fn each<T: Send>(&self, centres: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
+    /// Computes the cosines of each item with all centers and collects the results of `f`.
+    fn each<T: Send>(&self, centers: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
         let chunk = |chunk: usize| {
             let mut cosines = Vec::new();
             let of_item = |n: usize| {
                 let (vector, scale) = self.vector(n);
-                products(vector, centres, self.dim, &mut cosines);
+                products(vector, centers, self.dim, &mut cosines);
                 cosines.iter_mut().for_each(|c| *c *= scale);
                 f(n, &mut cosines)
             };
@@ -67,36 +67,37 @@ impl<'a> Items<'a> {
         (0..self.len().div_ceil(CHUNK)).into_par_iter().flat_map_iter(chunk).collect()
     }
 
-    /// The cosines with the nearest centre but one, for whoever wants to know how far apart clusters are.
+    /// Returns each item's cosine with the second nearest center. Used to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
-        self.each(&partition.centres, |n, cosines| {
+        self.each(&partition.centers, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
             cosines.iter().copied().fold(f32::NEG_INFINITY, f32::max)
         })
     }
 }
 
-/// Items in clusters.
+/// An assignment of items to clusters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Partition {
-    /// One after the other, of length 1.
-    pub(super) centres: Vec<f32>,
-    /// The cluster of each item.
+    /// Centers of length 1, concatenated.
+    pub(super) centers: Vec<f32>,
+    /// Cluster of each item.
     pub(super) of: Vec<u32>,
-    /// Each item's cosine with its centre.
+    /// Cosine of each item with its center.
     pub(super) cosines: Vec<f32>,
-    /// The items of each cluster, in their order; none is empty.
+    /// Items of each cluster, in ascending order. No cluster is empty.
     pub(super) members: Vec<Vec<u32>>,
 }
 
 impl Partition {
-    /// The sum of all cosines: the greater, the better.
-    fn worth(&self) -> f64 {
+    /// Returns the sum of all cosines. Greater is better.
+    fn total_cosine(&self) -> f64 {
         self.cosines.iter().map(|c| f64::from(*c)).sum()
     }
 }
 
-/// At most `k` clusters, fewer where there are fewer different items: the best of some beginnings.
+/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. Keeps the best of
+/// `restarts` runs.
 pub(super) fn kmeans(
     items: Items<'_>,
     k: usize,
@@ -105,70 +106,71 @@ pub(super) fn kmeans(
     stop: Stop<'_>,
 ) -> Result<Partition> {
     let k = k.clamp(1, items.len().max(1));
-    let sample = sample(items, TRIED_ON, seed);
+    let sample = sample(items, RESTART_SAMPLE, seed);
     let tried = Items { items: &sample, ..items };
     let mut best: Option<Partition> = None;
     for n in 0..restarts.max(1) as u64 {
-        let centres = seeded(tried, k, &mut Random::new(seed, n), stop)?;
-        let found = lloyd(tried, centres, stop)?;
-        if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
+        let centers = kmeans_plus_plus(tried, k, &mut Random::new(seed, n), stop)?;
+        let found = lloyd(tried, centers, stop)?;
+        if best.as_ref().is_none_or(|best| found.total_cosine() > best.total_cosine()) {
             best = Some(found);
         }
     }
-    let centres = best.as_ref().map_or_else(Vec::new, |best| best.centres.clone());
+    let centers = best.as_ref().map_or_else(Vec::new, |best| best.centers.clone());
     match best {
         Some(best) if sample.len() == items.len() => Ok(best),
-        _ => lloyd(items, centres, stop),
+        _ => lloyd(items, centers, stop),
     }
 }
 
-/// So many of the items, drawn by their places, in their order.
-pub(super) fn sample(items: Items<'_>, most: usize, seed: u64) -> Vec<Item> {
-    drawn(items.len(), most, seed).into_iter().map(|n| items.items[n]).collect()
+/// Returns a random sample of at most `limit` items, in their order.
+pub(super) fn sample(items: Items<'_>, limit: usize, seed: u64) -> Vec<Item> {
+    sample_indices(items.len(), limit, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
-/// So many of the numbers below `count`, ascending.
-pub(super) fn drawn(count: usize, most: usize, seed: u64) -> Vec<usize> {
-    if count <= most {
+/// Returns a random sample of at most `limit` numbers below `count`, ascending.
+pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize> {
+    if count <= limit {
         return (0..count).collect();
     }
     let mut places: Vec<(u64, usize)> = (0..count).map(|n| (mixed(seed, n as u64), n)).collect();
-    places.select_nth_unstable(most);
-    let mut drawn: Vec<usize> = places[..most].iter().map(|(_, n)| *n).collect();
+    places.select_nth_unstable(limit);
+    let mut drawn: Vec<usize> = places[..limit].iter().map(|(_, n)| *n).collect();
     drawn.sort_unstable();
     drawn
 }
 
-/// k-means++: each next centre is an item, drawn with a chance that grows with its distance from those before. Of a few
-/// that are drawn, the one is taken that leaves the others nearest to a centre.
-fn seeded(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
-    let mut centres: Vec<f32> = Vec::new();
+/// Greedy k-means++ initialization. Each new center is a random item, with a probability proportional to its
+/// distance from the existing centers. Several candidates are drawn, and the one with the smallest total distance
+/// is kept.
+fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
+    let mut centers: Vec<f32> = Vec::new();
     let mut apart = vec![f32::INFINITY; items.len()];
     let draws = 2 + k.ilog2() as usize;
-    while centres.len() < k * items.dim {
+    while centers.len() < k * items.dim {
         stop.check()?;
         let mut best: Option<(f64, Vec<f32>, Vec<f32>)> = None;
         for _ in 0..draws {
             let Some(next) = draw(&apart, random) else { break };
-            let centre = items.unit(next);
-            let left = items.each(&centre, |n, cosines| {
+            let center = items.unit(next);
+            let left = items.each(&center, |n, cosines| {
                 let now = (1.0 - cosines[0]).min(apart[n]);
-                if now < SAME { 0.0 } else { now }
+                if now < EPSILON { 0.0 } else { now }
             });
             let sum = left.iter().map(|d| f64::from(*d)).sum();
             if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
-                best = Some((sum, centre, left));
+                best = Some((sum, center, left));
             }
         }
-        // Where nothing can be drawn, every item is a centre already.
-        let Some((_, centre, left)) = best else { break };
-        centres.extend_from_slice(&centre);
+        // Nothing can be drawn if every item equals a center.
+        let Some((_, center, left)) = best else { break };
+        centers.extend_from_slice(&center);
         apart = left;
     }
-    Ok(centres)
+    Ok(centers)
 }
 
-/// A place, by weight; `None` where nothing has any.
+/// Draws a random index with probability proportional to its weight. Returns `None` if all weights are 0.
 fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     if weights.first() == Some(&f32::INFINITY) {
         return Some((random.unit() * weights.len() as f64) as usize);
@@ -186,14 +188,14 @@ fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     last
 }
 
-/// Lloyd's rounds from given centres.
-fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
+/// Lloyd's algorithm from given centers.
+fn lloyd(items: Items<'_>, mut centers: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
     let dim = items.dim;
     let mut before: Vec<u32> = Vec::new();
     let mut rounds = 0;
     loop {
         stop.check()?;
-        let nearest = items.each(&centres, |_, cosines| {
+        let nearest = items.each(&centers, |_, cosines| {
             let mut best = (0u32, f32::NEG_INFINITY);
             for (c, cosine) in cosines.iter().enumerate() {
                 if *cosine > best.1 {
@@ -203,11 +205,11 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
             best
         });
         let (mut of, mut cosines): (Vec<u32>, Vec<f32>) = nearest.into_iter().unzip();
-        let mut members = members(&of, centres.len() / dim.max(1));
-        fill_empty(items, &mut centres, &mut of, &mut cosines, &mut members);
+        let mut members = members(&of, centers.len() / dim.max(1));
+        fill_empty(items, &mut centers, &mut of, &mut cosines, &mut members);
         rounds += 1;
-        if of == before || rounds == ROUNDS {
-            return Ok(without_empty(Partition { centres, of, cosines, members }, dim));
+        if of == before || rounds == MAX_ROUNDS {
+            return Ok(without_empty(Partition { centers, of, cosines, members }, dim));
         }
         let moved: Vec<Vec<f32>> = members
             .par_iter()
@@ -218,16 +220,16 @@ fn lloyd(items: Items<'_>, mut centres: Vec<f32>, stop: Stop<'_>) -> Result<Part
                     let (vector, scale) = items.vector(*n as usize);
                     sum.iter_mut().zip(vector).for_each(|(s, v)| *s += f64::from(v * scale));
                 }
-                let mut centre: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
-                normalize(&mut centre);
-                // Opposite items have no direction in common; then the centre stays.
-                match centre.iter().any(|v| *v != 0.0) {
-                    true => centre,
-                    false => centres[c * dim..(c + 1) * dim].to_vec(),
+                let mut center: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
+                normalize(&mut center);
+                // If the items cancel out, keep the old center.
+                match center.iter().any(|v| *v != 0.0) {
+                    true => center,
+                    false => centers[c * dim..(c + 1) * dim].to_vec(),
                 }
             })
             .collect();
-        centres = moved.concat();
+        centers = moved.concat();
         before = of;
     }
 }
@@ -238,10 +240,10 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// An empty cluster begins anew at the item that is farthest from its centre.
+/// Moves each empty cluster to the item that is farthest from its own center.
 fn fill_empty(
     items: Items<'_>,
-    centres: &mut [f32],
+    centers: &mut [f32],
     of: &mut [u32],
     cosines: &mut [f32],
     members: &mut [Vec<u32>],
@@ -250,24 +252,24 @@ fn fill_empty(
         if !members[empty].is_empty() {
             continue;
         }
-        let may = |n: &usize| members[of[*n] as usize].len() > 1 && cosines[*n] < 1.0 - SAME;
+        let may = |n: &usize| members[of[*n] as usize].len() > 1 && cosines[*n] < 1.0 - EPSILON;
         let farthest = (0..items.len()).filter(may).min_by(|a, b| cosines[*a].total_cmp(&cosines[*b]));
         let Some(farthest) = farthest else { return };
         members[of[farthest] as usize].retain(|n| *n as usize != farthest);
         members[empty].push(farthest as u32);
-        centres[empty * items.dim..(empty + 1) * items.dim].copy_from_slice(&items.unit(farthest));
+        centers[empty * items.dim..(empty + 1) * items.dim].copy_from_slice(&items.unit(farthest));
         (of[farthest], cosines[farthest]) = (empty as u32, 1.0);
     }
 }
 
 fn without_empty(partition: Partition, dim: usize) -> Partition {
-    let Partition { centres, cosines, members, .. } = partition;
+    let Partition { centers, cosines, members, .. } = partition;
     let kept: Vec<usize> = (0..members.len()).filter(|c| !members[*c].is_empty()).collect();
-    let centres = kept.iter().flat_map(|c| centres[c * dim..(c + 1) * dim].iter().copied()).collect();
+    let centers = kept.iter().flat_map(|c| centers[c * dim..(c + 1) * dim].iter().copied()).collect();
     let members: Vec<Vec<u32>> = kept.iter().map(|c| members[*c].clone()).collect();
     let mut of = vec![0; cosines.len()];
     for (c, members) in members.iter().enumerate() {
         members.iter().for_each(|n| of[*n as usize] = c as u32);
     }
-    Partition { centres, of, cosines, members }
+    Partition { centers, of, cosines, members }
 }

@@ -1,39 +1,39 @@
-//! Dialogues on a plane: those that are like each other lie beside each other.
+//! Two-dimensional map of dialogues. Similar dialogues are close to each other.
 
 use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Stop, kmeans::Items, kmeans::drawn};
+use super::{Stop, kmeans::Items, kmeans::sample_indices};
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_measures::plane::plane;
 
-/// So many letters of what a dialogue begins with.
-const LETTERS: usize = 120;
+/// Maximum number of characters of the opening text.
+const MAX_CHARS: usize = 120;
 
-/// A dialogue on the plane.
+/// A dialogue on the map.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
-    /// Its id.
+    /// Id of the dialogue.
     pub id: String,
-    /// Its cluster, counted from 0 in the order of the clusters.
+    /// Index of its cluster, starting at 0.
     pub cluster: usize,
-    /// To the right and up, from −1 to 1.
+    /// Coordinates `[x, y]`, each from −1 to 1.
     pub at: [f32; 2],
-    /// Its title.
+    /// Title of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The beginning of the first thing that a user says.
+    /// Start of the first user turn.
     pub text: String,
 }
 
 impl Point {
     pub(super) fn of(dialogue: &Dialogue, cluster: usize, at: [f32; 2]) -> Self {
         let text = dialogue.opening().map(|turn| turn.text.as_str()).unwrap_or_default();
-        let end = text.char_indices().nth(LETTERS);
+        let end = text.char_indices().nth(MAX_CHARS);
         Point {
             id: dialogue.id.to_string(),
             cluster,
@@ -44,14 +44,14 @@ impl Point {
     }
 }
 
-/// The places of so many of the items.
+/// Computes the map coordinates of a random sample of at most `limit` items.
 pub(super) fn places(
     items: Items<'_>,
-    most: usize,
+    limit: usize,
     seed: u64,
     stop: Stop<'_>,
 ) -> Result<HashMap<u32, [f32; 2]>> {
-    let drawn = drawn(items.len(), most, seed);
+    let drawn = sample_indices(items.len(), limit, seed);
     let mut vectors = Vectors::new(items.dim);
     drawn.iter().for_each(|n| vectors.push(&items.unit(*n)));
     let mut stopped = Ok(());

@@ -1,4 +1,5 @@
-//! A topic map: the dialogues of an index in clusters, by the cosines of their vectors, with what tells each from the others.
+//! Topic map: clusters the dialogues of an index by the cosines of their vectors, and describes each cluster by its
+//! characteristic terms.
 
 mod choose;
 mod gather;
@@ -27,108 +28,109 @@ use turnwise_index::vectors::{Kind, VectorReader, dialogue_key};
 use turnwise_store::Snapshot;
 use turnwise_text::Analyzer;
 
-/// Beginnings that are tried; the best is kept.
+/// Number of k-means restarts. The best result is kept.
 const RESTARTS: usize = 4;
 
-/// What is asked for.
+/// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// How many clusters; chosen if not given. Fewer are made where there are fewer different dialogues.
+    /// Number of clusters. By default, it is chosen automatically. The result has fewer if there are fewer distinct
+    /// dialogues.
     pub k: Option<usize>,
-    /// What all that is drawn depends on.
+    /// Random seed.
     pub seed: u64,
-    /// How many terms are given of each cluster.
+    /// Number of terms to return per cluster.
     pub terms: usize,
-    /// How many dialogues are given of each cluster, the most central ones.
+    /// Number of central dialogues to return per cluster.
     pub central: usize,
-    /// How many dialogues are given a place on a plane: all, if there are fewer, else some drawn by chance.
+    /// Maximum number of dialogues to place on the map. If there are more, a random sample is used.
     pub drawn: usize,
-    /// What makes terms of texts.
+    /// Analyzer that splits texts into terms.
     pub analyzer: Analyzer,
-    /// Only dialogues that fit.
+    /// Use only dialogues that match this filter.
     pub filter: Option<&'a Filter>,
 }
 
-/// A topic map.
+/// A topic map: the clusters of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
-    /// Dialogues in clusters.
+    /// Number of dialogues in clusters.
     pub dialogues: u64,
-    /// Dialogues that have no vector yet.
+    /// Number of dialogues without a vector.
     pub without: u64,
-    /// Dialogues of which the encoder knew nothing.
+    /// Number of dialogues with a zero vector. The encoder knew none of their words.
     pub unknown: u64,
-    /// The mean of the dialogues' cosines with the centres of their clusters.
+    /// Mean cosine of the dialogues with the centers of their clusters.
     pub cohesion: f64,
-    /// What was tried to find the number of clusters, if it was not given.
+    /// Tried numbers of clusters, if the number was chosen automatically.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<Tried>,
-    /// How clusters and domains agree, if any dialogues have one domain.
+    /// Agreement of clusters and domains, if any dialogue has exactly one domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purity: Option<Purity>,
-    /// The clusters, the largest first.
+    /// The clusters, largest first.
     pub clusters: Vec<Cluster>,
-    /// Where dialogues lie, for people to look at, in the order in which they came.
+    /// Positions of dialogues on a two-dimensional map, in the order of ingestion.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub map: Vec<Point>,
 }
 
-/// How clusters and known domains agree.
+/// Agreement of clusters and known domains.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
-    /// The part of the dialogues whose domain is the most frequent one of their cluster.
+    /// Fraction of the dialogues whose domain is the most frequent one in their cluster.
     pub purity: f64,
-    /// Dialogues that have exactly one domain; the others are not counted.
+    /// Number of dialogues with exactly one domain. Only these are counted.
     pub dialogues: u64,
-    /// Different domains of these.
+    /// Number of distinct domains of these dialogues.
     pub domains: u64,
 }
 
-/// Dialogues that are like each other.
+/// A cluster of similar dialogues.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cluster {
-    /// How many.
+    /// Number of dialogues.
     pub size: u64,
-    /// The part of all.
+    /// Fraction of all dialogues.
     pub share: f64,
-    /// The mean of their cosines with the centre.
+    /// Mean cosine of the dialogues with the center.
     pub cohesion: f64,
-    /// What tells them from the others: weights descending.
+    /// Terms that distinguish this cluster from the others, by descending weight.
     pub terms: Vec<Term>,
-    /// The most frequent domains, where they are known.
+    /// The most frequent domains, if known.
     pub domains: Vec<Share>,
-    /// The dialogues nearest to the centre. Of equal ones, the one that came first.
+    /// The dialogues nearest to the center. Of dialogues with equal vectors, only the first ingested one.
     pub central: Vec<Central>,
 }
 
 /// A domain in a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Share {
-    /// Its name.
+    /// Name of the domain.
     pub name: String,
-    /// Dialogues of the cluster that are about it; one may be about several.
+    /// Number of dialogues in the cluster with this domain. A dialogue can have several domains.
     pub dialogues: u64,
-    /// The part of the cluster's.
+    /// Fraction of the dialogues in the cluster.
     pub share: f64,
 }
 
-/// A dialogue near the centre of its cluster.
+/// A dialogue near the center of its cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Central {
-    /// Its id.
+    /// Id of the dialogue.
     pub id: String,
-    /// The cosine with the centre.
+    /// Cosine with the center.
     pub similarity: f32,
-    /// Its title.
+    /// Title of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How many turns it has.
+    /// Number of turns.
     pub turns: usize,
-    /// The first thing that a user says.
+    /// Text of the first user turn.
     pub text: String,
 }
 
-/// Asked now and then, whether to stop.
+/// Callback that returns whether to stop. It is called regularly.
 #[derive(Clone, Copy)]
 struct Stop<'a>(&'a (dyn Fn() -> bool + Sync));
 
@@ -141,23 +143,23 @@ impl Stop<'_> {
     }
 }
 
-/// What becomes of a dialogue.
-enum Fate {
-    NotWanted,
-    Without,
-    Unknown,
-    In(Item),
+/// Classification of a dialogue before clustering.
+enum Selection {
+    Filtered,
+    NoVector,
+    ZeroVector,
+    Item(Item),
 }
 
-/// What is looked at of a dialogue that is in a cluster.
-struct Seen {
+/// The parts of a clustered dialogue that the description needs.
+struct DialogueFacts {
     terms: Vec<String>,
     domains: Vec<String>,
-    /// If it is shown.
+    /// The dialogue, if it is shown.
     dialogue: Option<Dialogue>,
 }
 
-/// Makes a topic map of the dialogues that have vectors. The same at any number of threads.
+/// Builds a topic map of the dialogues that have vectors. The result does not depend on the number of threads.
 pub fn clusters(
     snapshot: &Snapshot,
     vectors: &VectorReader,
@@ -176,15 +178,15 @@ pub fn clusters(
         map: Vec::new(),
     };
     let mut items = Vec::new();
-    // Of each dialogue in the order of the log, which item it is.
+    // Item index of each dialogue, in the order of the log.
     let mut places: Vec<Option<u32>> = Vec::new();
-    each_dialogue(snapshot, stop, &|_, dialogue| fate(&dialogue, vectors, wanted), &mut |fate| {
-        places.push(matches!(fate, Fate::In(_)).then_some(items.len() as u32));
-        match fate {
-            Fate::NotWanted => {}
-            Fate::Without => made.without += 1,
-            Fate::Unknown => made.unknown += 1,
-            Fate::In(item) => items.push(item),
+    each_dialogue(snapshot, stop, &|_, dialogue| select(&dialogue, vectors, wanted), &mut |selection| {
+        places.push(matches!(selection, Selection::Item(_)).then_some(items.len() as u32));
+        match selection {
+            Selection::Filtered => {}
+            Selection::NoVector => made.without += 1,
+            Selection::ZeroVector => made.unknown += 1,
+            Selection::Item(item) => items.push(item),
         }
     })?;
     made.dialogues = items.len() as u64;
@@ -203,7 +205,8 @@ pub fn clusters(
     Ok(made)
 }
 
-/// The cluster of each of some vectors of length 1, by k-means from the best of some beginnings. One of zeros is in cluster 0.
+/// Clusters vectors of length 1 by k-means and returns the cluster of each. Keeps the best of `beginnings`
+/// restarts. Zero vectors are assigned to cluster 0.
 pub fn partition(
     vectors: &Vectors,
     k: usize,
@@ -211,9 +214,9 @@ pub fn partition(
     beginnings: usize,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<u32>> {
-    let lies = |n: &usize| vectors.row(*n).iter().any(|v| *v != 0.0);
+    let is_nonzero = |n: &usize| vectors.row(*n).iter().any(|v| *v != 0.0);
     let items: Vec<Item> =
-        (0..vectors.len()).filter(lies).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
+        (0..vectors.len()).filter(is_nonzero).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
     let all = Items { flat: vectors.flat(), dim: vectors.dim(), items: &items };
     let partition = kmeans(all, k, seed, beginnings, Stop(stop))?;
     let mut of = vec![0; vectors.len()];
@@ -221,18 +224,18 @@ pub fn partition(
     Ok(of)
 }
 
-fn fate(dialogue: &Dialogue, vectors: &VectorReader, wanted: &Wanted<'_>) -> Result<Fate> {
+fn select(dialogue: &Dialogue, vectors: &VectorReader, wanted: &Wanted<'_>) -> Result<Selection> {
     if wanted.filter.is_some_and(|filter| !filter.matches(dialogue)) {
-        return Ok(Fate::NotWanted);
+        return Ok(Selection::Filtered);
     }
     let Some(row) = vectors.row_of(Kind::Dialogues, &dialogue_key(dialogue)) else {
-        return Ok(Fate::Without);
+        return Ok(Selection::NoVector);
     };
     let vector = vectors.row(Kind::Dialogues, row)?;
     let length = vector.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt();
     Ok(match length > 0.0 {
-        true => Fate::In(Item { row: row as u32, scale: (1.0 / length) as f32 }),
-        false => Fate::Unknown,
+        true => Selection::Item(Item { row: row as u32, scale: (1.0 / length) as f32 }),
+        false => Selection::ZeroVector,
     })
 }
 
@@ -241,7 +244,7 @@ fn mean<'a>(cosines: impl ExactSizeIterator<Item = &'a f32>) -> f64 {
     cosines.map(|c| f64::from(*c)).sum::<f64>() / count as f64
 }
 
-/// Goes over the dialogues once more, for what tells the clusters from each other.
+/// Reads the dialogues again and describes the clusters: terms, domains, central dialogues and map positions.
 fn describe(
     snapshot: &Snapshot,
     wanted: &Wanted<'_>,
@@ -262,15 +265,15 @@ fn describe(
     let mut domains: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); partition.members.len()];
     let mut single: BTreeMap<String, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut shown: BTreeMap<u32, Central> = BTreeMap::new();
-    let look = |n: usize, dialogue: Dialogue| -> Result<Option<(u32, Seen)>> {
+    let look = |n: usize, dialogue: Dialogue| -> Result<Option<(u32, DialogueFacts)>> {
         let Some(item) = places.get(n).copied().flatten() else { return Ok(None) };
         let terms = terms_of(&dialogue, &wanted.analyzer);
         let domains = dialogue.domains.clone();
         let shown = is_central(item) || drawn.contains_key(&item);
-        Ok(Some((item, Seen { terms, domains, dialogue: shown.then_some(dialogue) })))
+        Ok(Some((item, DialogueFacts { terms, domains, dialogue: shown.then_some(dialogue) })))
     };
-    each_dialogue(snapshot, stop, &look, &mut |seen| {
-        let Some((item, Seen { terms, domains: mut of_this, dialogue })) = seen else { return };
+    each_dialogue(snapshot, stop, &look, &mut |facts| {
+        let Some((item, DialogueFacts { terms, domains: mut of_this, dialogue })) = facts else { return };
         let cluster = partition.of[item as usize];
         counts.add(cluster, terms);
         of_this.sort_unstable();
@@ -303,7 +306,7 @@ fn describe(
             central: central.iter().filter_map(|n| shown.remove(n)).collect(),
         });
     }
-    // Stable: of equal sizes, in the order in which they were made.
+    // The sort is stable: clusters of equal size keep their order.
     let mut order: Vec<usize> = (0..made.clusters.len()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(made.clusters[*n].size));
     made.clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.size));
@@ -313,7 +316,7 @@ fn describe(
     Ok(())
 }
 
-/// The items nearest to the centre, of those with the same vector only one.
+/// Returns the items nearest to the center. Of items with the same vector, only one is returned.
 fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = members.to_vec();
     let cosine = |n: &u32| partition.cosines[*n as usize];
@@ -328,19 +331,19 @@ fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count:
     order.into_iter().filter(is_new).take(count).collect()
 }
 
-/// The most frequent domains.
+/// Returns the most frequent domains, at most 5.
 fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
-    const MOST: usize = 5;
+    const MAX_SHARES: usize = 5;
     let share =
         |(name, dialogues): (String, u64)| Share { name, dialogues, share: dialogues as f64 / size as f64 };
     let mut shares: Vec<Share> = domains.into_iter().map(share).collect();
-    // Stable: of equal ones, in the order of the alphabet.
+    // The sort is stable: domains of equal size stay in alphabetical order.
     shares.sort_by_key(|share| std::cmp::Reverse(share.dialogues));
-    shares.truncate(MOST);
+    shares.truncate(MAX_SHARES);
     shares
 }
 
-/// `single` counts the dialogues of each domain in each cluster.
+/// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster.
 fn purity(single: &BTreeMap<String, BTreeMap<u32, u64>>, clusters: usize) -> Option<Purity> {
     let dialogues: u64 = single.values().flat_map(BTreeMap::values).sum();
     let most = |cluster: u32| single.values().filter_map(|of| of.get(&cluster)).max().copied().unwrap_or(0);

@@ -1,15 +1,17 @@
-//! What a cluster is about, in words.
+//! Characteristic terms of clusters.
 //!
-//! A term counts in a cluster by how many of its dialogues have it, by how much more often that is than everywhere, and by
-//! how seldom it is at all (a TF-IDF of classes, c-TF-IDF, over dialogues):
+//! The weight of a term is a class-based TF-IDF (c-TF-IDF) over dialogues:
 //!
 //! ```text
-//! weight(term, cluster) = p · ln(p / q) · ln(1 / q)    p: the part of the cluster's dialogues that have the term
-//!                                                      q: the part of all dialogues that have it
+//! weight(term, cluster) = p · ln(p / q) · ln(1 / q)    p: fraction of the cluster's dialogues that contain the term
+//!                                                      q: fraction of all dialogues that contain the term
 //! ```
 //!
-//! What is said everywhere has `p ≈ q ≈ 1`, and with it no weight, in any language and without a list of stop words. What a
-//! single dialogue of a cluster has is left out, unless it is the only one, and so are terms without a letter.
+//! It is high for terms that are frequent in the cluster and rare elsewhere. For terms in nearly all dialogues, `p
+//! ≈ q ≈ 1`, so the weight is near 0. No stop word list is needed, in any language.
+//!
+//! Terms without a letter are ignored. Terms in only one dialogue of a cluster are also ignored, unless the cluster
+//! has only one dialogue.
 
 use std::collections::HashMap;
 
@@ -18,20 +20,20 @@ use serde::Serialize;
 use turnwise_corpus::Dialogue;
 use turnwise_text::Analyzer;
 
-/// A term that tells a cluster from the others.
+/// A term that distinguishes a cluster from the others.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Term {
-    /// The term, as the analyzer has it.
+    /// The term, as the analyzer returns it.
     pub term: String,
-    /// See the module.
+    /// The c-TF-IDF weight (see the module).
     pub weight: f64,
-    /// The part of the cluster's dialogues that have it.
+    /// Fraction of the cluster's dialogues that contain the term.
     pub here: f64,
-    /// The part of all dialogues that have it.
+    /// Fraction of all dialogues that contain the term.
     pub everywhere: f64,
 }
 
-/// The different terms of a dialogue that may tell something.
+/// Returns the distinct terms of a dialogue that have a letter.
 pub(super) fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     let mut terms: Vec<String> = Vec::new();
     for turn in &dialogue.turns {
@@ -43,7 +45,7 @@ pub(super) fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> 
     terms
 }
 
-/// How many dialogues of each cluster have a term.
+/// Number of dialogues per term and cluster.
 pub(super) struct Counts {
     terms: HashMap<String, Vec<(u32, u32)>>,
     sizes: Vec<u32>,
@@ -66,7 +68,7 @@ impl Counts {
         }
     }
 
-    /// The best terms of each cluster: weights descending, then in the order of the alphabet.
+    /// Returns the `top` terms of each cluster, by descending weight and then alphabetically.
     pub(super) fn best(self, top: usize) -> Vec<Vec<Term>> {
         let all: u32 = self.sizes.iter().sum();
         let mut best: Vec<Vec<Term>> = vec![Vec::new(); self.sizes.len()];
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_says_tells_nothing() {
+    fn common_terms_are_not_characteristic() {
         let mut counts = Counts::new(2);
         counts.add(0, terms(&["the card is lost", "I lost the card, the card!"]));
         counts.add(0, terms(&["the card is 5 days late", "thank you"]));
@@ -114,7 +116,7 @@ mod tests {
         counts.add(1, terms(&["is there the train at 5"]));
         let best = counts.best(3);
         let names = |n: usize| best[n].iter().map(|t| t.term.as_str()).collect::<Vec<_>>();
-        // "lost" is said by one alone, "is" and "the" by all, "5" is no word.
+        // "lost" is in one dialogue only, "is" and "the" are in all, "5" has no letter.
         assert_eq!((names(0), names(1)), (vec!["card"], vec!["train"]));
         let card = &best[0][0];
         assert_eq!((card.here, card.everywhere), (1.0, 0.6));
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_dialogue_of_a_cluster_may_speak_for_it() {
+    fn a_cluster_of_one_dialogue_has_terms() {
         let mut counts = Counts::new(2);
         counts.add(0, terms(&["退款"]));
         counts.add(1, terms(&["订单", "a b"]));

@@ -6,20 +6,21 @@ use turnwise_core::{error::Class, vectors::cosine};
 
 const DIM: usize = 12;
 
-/// A number of −1 to 1 for each place.
+/// Returns a pseudo-random number from −1 to 1 for each `place`.
 fn noise(place: u64) -> f32 {
     let hash = blake3::hash(&place.to_le_bytes());
     let head = u32::from_le_bytes(hash.as_bytes()[..4].try_into().unwrap());
     head as f32 / u32::MAX as f32 * 2.0 - 1.0
 }
 
-/// So many groups about directions of their own, and which one each vector is of. Vectors are of any length.
+/// Generates `groups` groups of vectors around random directions, and the group of each vector. The vectors have
+/// various lengths.
 fn planted(groups: usize, each: usize, spread: f32) -> (Vec<f32>, Vec<usize>) {
     let direction = |g: usize| (0..DIM).map(move |d| noise((g * DIM + d) as u64));
     let mut flat = Vec::new();
     let mut truth = Vec::new();
     for n in 0..groups * each {
-        // Not one group after the other.
+        // Interleave the groups.
         let group = n % groups;
         let length = 0.5 + (n % 5) as f32;
         let place = 1_000_000 + (n * DIM) as u64;
@@ -63,11 +64,11 @@ fn planted_clusters_are_found() {
 }
 
 #[test]
-fn their_number_is_found() {
+fn the_number_of_clusters_is_found() {
     for groups in [2, 3, 5, 9, 17] {
         let (flat, _) = planted(groups, 1200 / groups, 0.25);
         let (k, tried) = chosen(&flat);
-        // Of many, two may lie beside each other.
+        // With many groups, two can be close to each other.
         assert!(k.abs_diff(groups) <= groups / 10, "{k} of {groups}: {tried:?}");
         assert!(tried.is_sorted_by(|a, b| a.k < b.k) && tried.iter().all(|t| t.k <= 34));
     }
@@ -78,12 +79,12 @@ fn topics_are_found_within_two_languages() {
     let (topics, dim) = planted_within(2, 6, 60);
     let all: Vec<Item> = (0..topics.len() / dim).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
     let (k, tried) = choose::choose(Items { flat: &topics, dim, items: &all }, 7, Stop(&|| false)).unwrap();
-    // Two are farthest apart, and are no map.
+    // Two clusters have the best silhouette, but they are not a useful map.
     assert!(tried.iter().all(|t| t.silhouette <= tried[0].silhouette), "{tried:?}");
     assert!((10..=14).contains(&k), "{k} of 12: {tried:?}");
 }
 
-/// Languages far apart, and topics within each: unit vectors.
+/// Generates unit vectors of distant languages with topics inside each language.
 fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, usize) {
     let dim = languages + languages * topics;
     let mut flat = Vec::new();
@@ -99,19 +100,19 @@ fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, us
 }
 
 #[test]
-fn every_item_is_with_the_nearest_centre_whatever_the_threads() {
+fn every_item_is_in_the_nearest_cluster_with_any_number_of_threads() {
     let (flat, _) = planted(7, 300, 1.5);
     let one = on_threads(1, || of(&flat, 6, 5));
     assert_eq!(one, on_threads(4, || of(&flat, 6, 5)));
     assert_eq!(on_threads(1, || chosen(&flat)), on_threads(4, || chosen(&flat)));
-    assert_ne!(one.centres, of(&flat, 6, 6).centres);
-    let centre = |c: usize| &one.centres[c * DIM..(c + 1) * DIM];
+    assert_ne!(one.centers, of(&flat, 6, 6).centers);
+    let center = |c: usize| &one.centers[c * DIM..(c + 1) * DIM];
     for (n, vector) in flat.chunks(DIM).enumerate() {
-        let own = cosine(vector, centre(one.of[n] as usize));
+        let own = cosine(vector, center(one.of[n] as usize));
         assert!((own - one.cosines[n]).abs() < 1e-5);
-        assert!((0..6).all(|c| cosine(vector, centre(c)) <= own + 1e-5));
+        assert!((0..6).all(|c| cosine(vector, center(c)) <= own + 1e-5));
     }
-    let lengths = (0..6).map(|c| centre(c).iter().map(|v| v * v).sum::<f32>());
+    let lengths = (0..6).map(|c| center(c).iter().map(|v| v * v).sum::<f32>());
     assert!(lengths.into_iter().all(|length| (length - 1.0).abs() < 1e-5));
 }
 
@@ -127,10 +128,10 @@ fn more_clusters_than_items_and_items_that_are_all_the_same() {
     assert_eq!((of(&[], 3, 0).members.len(), of(&same, 0, 0).members.len()), (0, 1));
     assert_eq!((chosen(&[]).0, chosen(&flat[..DIM]).0, chosen(&flat[..3 * DIM]).0), (0, 1, 1));
     assert!(chosen(&same).0 >= 1);
-    // Opposite items have no centre between them.
+    // Opposite items have no common center.
     let mut opposite = flat[..DIM].to_vec();
     opposite.extend(flat[..DIM].iter().map(|v| -v));
-    assert!(of(&opposite, 1, 0).centres.iter().all(|v| v.is_finite()));
+    assert!(of(&opposite, 1, 0).centers.iter().all(|v| v.is_finite()));
 }
 
 fn wanted(k: Option<usize>) -> Wanted<'static> {
@@ -143,7 +144,7 @@ fn look(root: &Path, wanted: &Wanted<'_>) -> Clusters {
     clusters(&snapshot, &vectors, wanted, &|| false).unwrap()
 }
 
-/// Forty dialogues about trains, twenty about cards; the agent says the same in all.
+/// Adds 40 dialogues about trains and 20 about cards. The agent says the same in all of them.
 fn filled(root: &Path) {
     let mut all = Vec::new();
     for n in 0..60 {
@@ -165,7 +166,7 @@ fn filled(root: &Path) {
 }
 
 #[test]
-fn clusters_tell_what_they_are_about() {
+fn clusters_have_terms_domains_and_central_dialogues() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     put(dir.path(), &[dialogue("later", &["not encoded"])]);
@@ -193,7 +194,7 @@ fn clusters_tell_what_they_are_about() {
 }
 
 #[test]
-fn dialogues_of_a_cluster_lie_beside_each_other() {
+fn dialogues_of_a_cluster_are_close_on_the_map() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let all = look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) });
@@ -207,18 +208,18 @@ fn dialogues_of_a_cluster_lie_beside_each_other() {
         let of: Vec<f32> = all.map.iter().filter(|p| p.cluster == cluster).map(|p| p.at[axis]).collect();
         of.iter().sum::<f32>() / of.len() as f32
     };
-    let centres = [0, 1].map(|cluster| [mean(cluster, 0), mean(cluster, 1)]);
+    let centers = [0, 1].map(|cluster| [mean(cluster, 0), mean(cluster, 1)]);
     let apart = |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
-    let own = |p: &&Point| apart(p.at, centres[p.cluster]) < apart(p.at, centres[1 - p.cluster]);
+    let own = |p: &&Point| apart(p.at, centers[p.cluster]) < apart(p.at, centers[1 - p.cluster]);
     assert_eq!(all.map.iter().filter(own).count(), 60);
     assert_eq!(all, on_threads(3, || look(dir.path(), &Wanted { drawn: 100, ..wanted(Some(2)) })));
-    // Of many, some are drawn.
+    // If there are more dialogues than allowed, a sample is used.
     let some = look(dir.path(), &Wanted { drawn: 25, ..wanted(Some(2)) });
     assert_eq!((some.map.len(), some.clusters), (25, all.clusters));
 }
 
 #[test]
-fn a_number_is_chosen_a_filter_holds_and_nothing_is_no_failure() {
+fn automatic_number_filters_and_empty_results_work() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let map = look(dir.path(), &wanted(None));

@@ -1,8 +1,8 @@
-//! From vectors that belong together to groups that a person can read.
+//! Converts sets of joined vectors to groups with ids and texts.
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use super::{Duplicates, Group, Joined, Member, Wanted};
+use super::{Duplicates, Group, Member, UnionFind, Wanted};
 use turnwise_core::{
     error::Result,
     ids::{DialogueId, TurnNo},
@@ -10,34 +10,34 @@ use turnwise_core::{
 };
 use turnwise_index::dense::{Owner, Sweep};
 
-/// So many ids are given of those that have the same vector.
-const IDS: usize = 3;
+/// Maximum number of ids to return per member.
+const MAX_IDS: usize = 3;
 
-/// Some vectors that belong together.
-struct Found {
+/// A connected component of vectors.
+struct Component {
     points: Vec<usize>,
     size: u64,
-    /// The greatest id of the generation stands at the least of its rows.
+    /// Owner with the greatest id in the built generation, which is its smallest row.
     first_built: Option<Owner>,
-    /// The greatest id of the tail.
+    /// Owner with the greatest id in the tail.
     first_recent: Option<Owner>,
 }
 
-pub(super) fn gather(sweep: &Sweep<'_>, mut joined: Joined, wanted: &Wanted<'_>) -> Result<Duplicates> {
+pub(super) fn gather(sweep: &Sweep<'_>, mut joined: UnionFind, wanted: &Wanted<'_>) -> Result<Duplicates> {
     let mut sets: Vec<(usize, usize)> = (0..sweep.len()).map(|point| (joined.root(point), point)).collect();
     sets.sort_unstable();
     let mut looked_at = 0;
     let mut all = Vec::new();
     for set in sets.chunk_by(|a, b| a.0 == b.0) {
-        let found = Found::of(sweep, set.iter().map(|(_, point)| *point).collect());
+        let found = Component::of(sweep, set.iter().map(|(_, point)| *point).collect());
         looked_at += found.size;
         if found.size > 1 {
             all.push(found);
         }
     }
     let (groups_found, in_groups) = (all.len() as u64, all.iter().map(|found| found.size).sum());
-    // Ids of the generation are compared by their places, so that only those that may be given are read.
-    let (mut built, mut rest): (Vec<Found>, Vec<Found>) =
+    // Within the built generation, ids are compared by row, so only the ids of possible results are read.
+    let (mut built, mut rest): (Vec<Component>, Vec<Component>) =
         all.into_iter().partition(|found| found.first_recent.is_none());
     built.sort_by_key(|found| (Reverse(found.size), found.first_built));
     built.truncate(wanted.limit);
@@ -54,9 +54,9 @@ pub(super) fn gather(sweep: &Sweep<'_>, mut joined: Joined, wanted: &Wanted<'_>)
     Ok(Duplicates { looked_at, different: sweep.len() as u64, exact: false, groups_found, in_groups, groups })
 }
 
-impl Found {
+impl Component {
     fn of(sweep: &Sweep<'_>, points: Vec<usize>) -> Self {
-        let mut found = Found { points, size: 0, first_built: None, first_recent: None };
+        let mut found = Component { points, size: 0, first_built: None, first_recent: None };
         for point in &found.points {
             for owner in sweep.owners(*point) {
                 found.size += 1;
@@ -76,7 +76,7 @@ impl Found {
         found
     }
 
-    /// The greatest id.
+    /// Returns the greatest id.
     fn greatest(&self, sweep: &Sweep<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let mut greatest = None;
         for owner in self.first_built.iter().chain(&self.first_recent) {
@@ -96,7 +96,8 @@ impl Found {
             })
             .collect();
         let mut order: Vec<usize> = (0..owners.len()).collect();
-        // The most frequent stands for the group; points are in an order of their own that does not change.
+        // The most frequent member represents the group. Points have a fixed order, which makes the result
+        // deterministic.
         order.sort_by_key(|n| (Reverse(owners[*n].len()), self.points[*n]));
         let mut first = Vec::new();
         if let Some(n) = order.first() {
@@ -121,15 +122,15 @@ fn id_of(sweep: &Sweep<'_>, owner: &Owner) -> Result<Option<(DialogueId, Option<
     Ok(id.map(|id| (id, owner.turn())))
 }
 
-/// Those that have one vector. `None` if they cannot be read any more.
+/// Returns the items of one vector. Returns `None` if they no longer exist.
 fn member(sweep: &Sweep<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
-    // Those of the generation are in their order already; of the tail there are few.
+    // Owners in the built generation are already sorted by id. The tail has few owners.
     let mut built = 0;
     for owner in owners {
         let is_built = matches!(owner, Owner::Built { .. });
         built += usize::from(is_built);
-        if !is_built || built <= IDS {
+        if !is_built || built <= MAX_IDS {
             ids.extend(id_of(sweep, owner)?.map(|id| (id, *owner)));
         }
     }
@@ -147,7 +148,7 @@ fn member(sweep: &Sweep<'_>, owners: &[Owner], similarity: f32) -> Result<Option
     Ok(Some(Member {
         count: owners.len() as u64,
         similarity,
-        ids: ids.iter().take(IDS).map(name).collect(),
+        ids: ids.iter().take(MAX_IDS).map(name).collect(),
         text: text.to_owned(),
         turns: first.turn().is_none().then_some(dialogue.turns.len()),
         title: dialogue.title,

@@ -35,7 +35,7 @@ pub(crate) fn put(root: &Path, dialogues: &[Dialogue]) {
     store.close().unwrap();
 }
 
-/// Gives all that is there its vectors.
+/// Encodes all dialogues.
 pub(crate) fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
@@ -66,7 +66,7 @@ fn ids(group: &Group) -> Vec<&str> {
     group.members.iter().flat_map(|m| &m.ids).map(String::as_str).collect()
 }
 
-/// Every utterance or dialogue with its id and its vector.
+/// Returns all items with their ids and vectors.
 fn everything(all: &BTreeMap<String, Dialogue>, kind: Kind) -> Vec<(DialogueId, u32, [f32; DIM])> {
     let encoder = HashEncoder::default();
     let of = |d: &Dialogue| match kind {
@@ -79,7 +79,8 @@ fn everything(all: &BTreeMap<String, Dialogue>, kind: Kind) -> Vec<(DialogueId, 
     every.into_iter().filter(|(_, _, vector)| vector.iter().any(|v| *v != 0.0)).collect()
 }
 
-/// Sizes and greatest ids of the groups, by looking at every pair; `None` if a pair is too near to the threshold to tell.
+/// Finds the groups' sizes and greatest ids by comparing all pairs. Returns `None` if a cosine is too close to the
+/// threshold.
 fn naive(
     all: &BTreeMap<String, Dialogue>,
     kind: Kind,
@@ -120,7 +121,7 @@ enum Step {
     Build,
 }
 
-/// Texts of a few words of few: many are nearly the same, some are empty.
+/// Texts from a small vocabulary: many are nearly equal, some are empty.
 fn step() -> impl Strategy<Value = Step> {
     let text = proptest::collection::vec(0u8..9, 0..6);
     prop_oneof![
@@ -133,7 +134,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
     #[test]
-    fn groups_are_those_of_looking_at_every_pair(
+    fn groups_agree_with_the_naive_version(
         steps in proptest::collection::vec(step(), 1..40),
         threshold in prop_oneof![Just(1.0f32), 0.5f32..0.999],
         limit in 1usize..6,
@@ -168,8 +169,8 @@ proptest! {
         encode(&root);
         for kind in Kind::ALL {
             let Some(expected) = naive(&all, kind, threshold) else { continue };
-            // Once by looking at every pair, once by asking the graph.
-            for few in [FEW, 0] {
+            // First with all pairs, then with the graph.
+            for few in [MAX_EXHAUSTIVE, 0] {
                 let found = look(&root, &wanted(kind, threshold), few).unwrap();
                 let named: Vec<(u64, DialogueId, u32)> = found.groups.iter().map(|group| {
                     let id = |id: &&str| match kind {
@@ -201,7 +202,7 @@ proptest! {
 }
 
 #[test]
-fn what_everybody_says_is_one_line() {
+fn equal_texts_are_one_member() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let many = |from: usize, to: usize| -> Vec<Dialogue> {
@@ -215,7 +216,7 @@ fn what_everybody_says_is_one_line() {
     let found = look(root, &wanted(Kind::Utterances, 0.9), 0).unwrap();
     let thanks = &found.groups[0];
     assert_eq!((thanks.size, thanks.dialogues, thanks.different), (311, 311, 3));
-    // The tail's copy is one more vector, and shown as such.
+    // The copy in the tail is a separate vector and a separate member.
     let shown: Vec<(u64, &str)> = thanks.members.iter().map(|m| (m.count, m.text.as_str())).collect();
     assert_eq!(
         shown,
@@ -226,7 +227,7 @@ fn what_everybody_says_is_one_line() {
 }
 
 #[test]
-fn a_filter_leaves_out_what_does_not_fit() {
+fn a_filter_limits_the_items_compared() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let some =
@@ -237,27 +238,29 @@ fn a_filter_leaves_out_what_does_not_fit() {
     encode(root);
     let filter: Filter = "id~a".parse().unwrap();
     for kind in Kind::ALL {
-        let of = |filter| look(root, &Wanted { filter, ..wanted(kind, 1.0) }, FEW).unwrap();
+        let of = |filter| look(root, &Wanted { filter, ..wanted(kind, 1.0) }, MAX_EXHAUSTIVE).unwrap();
         assert_eq!((of(None).looked_at, of(None).groups[0].size), (5, 5));
         let found = of(Some(&filter));
         assert_eq!((found.looked_at, found.groups[0].size), (3, 3));
         assert!(ids(&found.groups[0]).iter().all(|id| id.starts_with('a')));
     }
-    // Where utterances are compared, the filter is about them.
+    // For utterances, the filter applies to utterances.
     put(root, &[dialogue("c", &["same words", "same words"])]);
     encode(root);
     let agents: Filter = "role=agent".parse().unwrap();
-    let found = look(root, &Wanted { filter: Some(&agents), ..wanted(Kind::Utterances, 1.0) }, FEW).unwrap();
+    let found =
+        look(root, &Wanted { filter: Some(&agents), ..wanted(Kind::Utterances, 1.0) }, MAX_EXHAUSTIVE)
+            .unwrap();
     assert_eq!((found.looked_at, found.groups.len()), (1, 0));
 }
 
 #[test]
-fn what_is_no_cosine_and_what_is_stopped_are_told() {
+fn invalid_thresholds_and_interruptions_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), &[dialogue("a", &["x"]), dialogue("b", &["y z", "x"])]);
     encode(dir.path());
     for threshold in [1.01, -2.0, f32::NAN] {
-        let refused = look(dir.path(), &wanted(Kind::Utterances, threshold), FEW).unwrap_err();
+        let refused = look(dir.path(), &wanted(Kind::Utterances, threshold), MAX_EXHAUSTIVE).unwrap_err();
         assert_eq!(refused.class(), Class::Input, "{refused}");
     }
     let snapshot = Snapshot::open(dir.path()).unwrap();

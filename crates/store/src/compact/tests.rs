@@ -21,7 +21,8 @@ fn mark() -> IngestMark {
     }
 }
 
-/// 60 dialogues in segments of a few; a third deleted, a third replaced; an ingest and its rejects remembered.
+/// Creates an index with 60 dialogues in small segments. A third is deleted, a third replaced. Includes an unfinished
+/// ingest with rejects.
 fn filled(root: &Path) -> Vec<Dialogue> {
     let mut store = Store::open_or_create(root, "test").unwrap();
     store.set_segment_bytes(2_000);
@@ -41,7 +42,7 @@ fn filled(root: &Path) -> Vec<Dialogue> {
         }
     }
     store.commit(Some(mark())).unwrap();
-    // No checkpoint: what the manifest knows is older than the log.
+    // No checkpoint: the manifest is older than the log.
     drop(store);
     let all: Vec<Dialogue> = Snapshot::open(root).unwrap().dialogues().map(Result::unwrap).collect();
     assert_eq!(all.len(), 40);
@@ -84,7 +85,7 @@ fn holds_bytes(folder: &Path, needle: &str) -> bool {
 }
 
 #[test]
-fn what_is_gone_is_gone_from_the_bytes_and_the_rest_is_as_it_was() {
+fn compaction_removes_deleted_bytes_and_keeps_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let all = filled(root);
@@ -96,7 +97,7 @@ fn what_is_gone_is_gone_from_the_bytes_and_the_rest_is_as_it_was() {
     assert!(holds_bytes(root, "first 3\"") && holds_bytes(root, "\"d3\""));
     let mut steps = Vec::new();
     let done = compact(root, 2_000, "test", &|| false, &mut |n| steps.push(n)).unwrap();
-    // 20 deletes and what they deleted, and 20 that were replaced.
+    // 20 deletes, the 20 deleted records, and the 20 replaced records.
     assert_eq!((done.dropped, done.dialogues, done.left), (60, 40, false));
     assert!(done.bytes < done.bytes_before && done.bytes == bytes_of(Snapshot::open(root).unwrap().places()));
     assert!(steps.is_sorted() && steps.last() == Some(&80), "{steps:?}");
@@ -109,8 +110,8 @@ fn what_is_gone_is_gone_from_the_bytes_and_the_rest_is_as_it_was() {
     assert_eq!(folders(root), ["log-1", "records-1", "tables-1"]);
     let now = Snapshot::open(root).unwrap();
     assert_ne!(now.log_id(), log_id);
-    assert_eq!(numbers(&now), before, "no number changes, and none is given twice");
-    // Nothing more to do.
+    assert_eq!(numbers(&now), before, "sequence numbers do not change and are not reused");
+    // A second compaction has nothing to do.
     let before = fs::read(root.join("manifest.json")).unwrap();
     let again = compact_now(root);
     assert_eq!((again.dropped, again.bytes), (0, again.bytes_before));
@@ -118,7 +119,7 @@ fn what_is_gone_is_gone_from_the_bytes_and_the_rest_is_as_it_was() {
 }
 
 #[test]
-fn the_rest_of_a_batch_that_was_never_acknowledged_goes_too() {
+fn compaction_removes_an_unacknowledged_batch() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let mut store = Store::open_or_create(root, "test").unwrap();
@@ -134,7 +135,7 @@ fn the_rest_of_a_batch_that_was_never_acknowledged_goes_too() {
 }
 
 #[test]
-fn an_index_whose_dialogues_are_all_gone_is_empty_and_goes_on() {
+fn an_index_with_all_dialogues_deleted_can_be_compacted_and_written() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let all = filled(root);
@@ -152,7 +153,6 @@ fn an_index_whose_dialogues_are_all_gone_is_empty_and_goes_on() {
     assert_sound(root);
 }
 
-/// A compaction that is killed after each of its steps.
 #[test]
 fn a_compaction_can_be_killed_between_any_two_steps() {
     for steps in 0..=6 {
@@ -163,7 +163,7 @@ fn a_compaction_can_be_killed_between_any_two_steps() {
             let view = Snapshot::open(root).unwrap();
             let (old, new) = (view.places.clone(), view.places.next());
             let (stop, progress) = (&|| false, &mut |_| {});
-            let mut work = Work { view: &view, new: &new, segment_bytes: 2_000, stop, progress };
+            let mut work = Compaction { view: &view, new: &new, segment_bytes: 2_000, stop, progress };
             if steps == 1 {
                 drop(LogWriter::create(&new.unfinished_log()).unwrap());
             }
@@ -183,7 +183,7 @@ fn a_compaction_can_be_killed_between_any_two_steps() {
                 }
             }
         }
-        // A reader needs nobody to tidy up; the next writer does it.
+        // Readers work without a cleanup. The next writer cleans up.
         assert_holds(root, &all);
         assert_sound(root);
         let store = Store::open(root, "test").unwrap();
@@ -203,13 +203,13 @@ fn a_compaction_can_be_killed_between_any_two_steps() {
 }
 
 #[test]
-fn stopping_leaves_everything_as_it_was() {
+fn a_stopped_compaction_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let all = filled(root);
     for allowed in 0..2 {
-        let asked = std::cell::Cell::new(0);
-        let stop = || asked.replace(asked.get() + 1) >= allowed;
+        let calls = std::cell::Cell::new(0);
+        let stop = || calls.replace(calls.get() + 1) >= allowed;
         let e = compact(root, 2_000, "test", &stop, &mut |_| {}).unwrap_err();
         assert!(matches!(e, Error::Interrupted { .. }), "{e}");
         assert_eq!(folders(root), ["log", "records", "tables"]);
@@ -219,7 +219,7 @@ fn stopping_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn damage_is_told_and_nothing_is_changed() {
+fn damage_is_reported_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let all = filled(root);
@@ -231,7 +231,7 @@ fn damage_is_told_and_nothing_is_changed() {
     let e = compact(root, 2_000, "test", &|| false, &mut |_| {}).unwrap_err();
     assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().contains("00000001.log: at byte"), "{e}");
     assert_eq!(folders(root), ["log", "records", "tables"]);
-    // The way out: repair, then compact. What repair keeps for whoever wants to look is told by name.
+    // The solution is to repair and then compact. Repair keeps the damaged log under a known name.
     repair::repair(root, "test").unwrap();
     assert_eq!(repair::kept_logs(root), [root.join("log.damaged-1")]);
     compact_now(root);
@@ -240,7 +240,7 @@ fn damage_is_told_and_nothing_is_changed() {
     assert_sound(root);
 }
 
-/// Without a manifest, `repair` finds the log of a compacted index, and one that is damaged comes back from its sled.
+/// Repair finds the log of a compacted index without a manifest, and restores records of a damaged log from sled.
 #[test]
 fn a_compacted_index_is_repaired_like_any_other() {
     for damage in ["manifest", "log"] {
@@ -259,7 +259,7 @@ fn a_compacted_index_is_repaired_like_any_other() {
             assert!(!verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty());
         }
         let repaired = repair::repair(root, "test").unwrap();
-        // Of all numbers that are not in the log, only those beside the damage may have been lost there.
+        // Only the sequence numbers next to the damage may count as missing.
         assert_eq!(repaired.dialogues, 40);
         assert!(repaired.missing <= 4, "{repaired:?}");
         assert_eq!(Snapshot::open(root).unwrap().state.seq, last);
@@ -270,13 +270,13 @@ fn a_compacted_index_is_repaired_like_any_other() {
 }
 
 #[test]
-fn a_repair_that_was_not_ended_comes_first() {
+fn an_unfinished_repair_blocks_compaction() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     filled(root);
     fs::create_dir(root.join("log.repaired")).unwrap();
     let e = compact(root, 2_000, "test", &|| false, &mut |_| {}).unwrap_err();
-    assert!(e.hint().unwrap().contains("`turnwise repair` ends"), "{e}");
+    assert!(e.hint().unwrap().contains("`turnwise repair` finishes it"), "{e}");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_backup_of_a_compacted_index_is_restored() {
     let dir = tempfile::tempdir().unwrap();
     let (root, saved, copy) = (dir.path().join("i"), dir.path().join("saved"), dir.path().join("copy"));
     let all = filled(&root);
-    // As of a reader that was there before.
+    // A reader opened before the compaction continues to work.
     let before = Snapshot::open(&root).unwrap();
     compact_now(&root);
     crate::backup::backup(&root, &saved).unwrap();

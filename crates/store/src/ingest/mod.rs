@@ -1,7 +1,8 @@
-//! From files to a store: reading on one thread, cleaning and storing on another, nothing dropped silently.
+//! Ingest: reads files into a store. One thread reads; another cleans and stores. Every record is counted, and
+//! rejected records are reported.
 //!
-//! An ingest can be stopped at any moment and started again with the same inputs and options: it goes on behind the
-//! last record that was acknowledged.
+//! An ingest can be interrupted at any time. When started again with the same inputs and options, it continues
+//! after the last acknowledged record.
 
 mod reading;
 mod run;
@@ -23,28 +24,29 @@ use turnwise_corpus::{
 pub use sink::DialogueSink;
 pub use tally::{Ingested, Tally};
 
-/// Dialogues that are acknowledged together, unless told otherwise.
+/// Default batch size: number of dialogues that are acknowledged together.
 pub const BATCH_DIALOGUES: usize = 1000;
-/// What to do with the dialogues on the way.
+/// Options of an ingest.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
-    /// How to read.
+    /// Options of the readers.
     pub read: ReadOptions,
-    /// How to clean.
+    /// Cleaning steps.
     pub cleaning: Cleaning,
-    /// Only what fits is taken in, and only in the place of what fits; the rest is rejected.
+    /// Accepts only dialogues that match this filter. Also rejects a dialogue that would replace one that does not
+    /// match.
     pub only: Option<Filter>,
-    /// Put in front of every id.
+    /// Prefix added to all ids.
     pub id_prefix: String,
-    /// In place of the source that the reader gives.
+    /// Overrides the source set by the reader.
     pub source: Option<String>,
-    /// For dialogues that name no language.
+    /// Language of dialogues that specify none.
     pub language: Option<String>,
-    /// Where rejected records are listed, as JSON lines.
+    /// File for rejected records, as JSON lines.
     pub rejects: Option<PathBuf>,
-    /// How many records may be rejected before the ingest stops.
+    /// Maximum number of rejected records. The ingest stops when there are more.
     pub max_errors: u64,
-    /// Dialogues that are flushed to the disk and acknowledged together.
+    /// Batch size: number of dialogues that are flushed to disk and acknowledged together.
     pub batch: usize,
 }
 
@@ -64,19 +66,19 @@ impl Default for IngestOptions {
     }
 }
 
-/// How an ingest is watched and stopped.
+/// Callbacks to monitor an ingest, and a flag to stop it.
 pub struct Control<'a> {
-    /// Set by a signal handler or another thread to stop.
+    /// Stop flag. A signal handler or another thread sets it.
     pub stop: &'a AtomicBool,
-    /// Told the tally now and then, after every chunk.
+    /// Called with the tally after each chunk.
     pub progress: &'a mut dyn FnMut(&Tally),
-    /// Told about every acknowledged batch.
+    /// Called with the tally after each acknowledged batch.
     pub acknowledged: &'a mut dyn FnMut(&Tally),
-    /// Told once, if the ingest goes on where an earlier one ended: the number of records it had done.
+    /// Called once if the ingest resumes an interrupted one, with the number of records already processed.
     pub resumed: &'a mut dyn FnMut(u64),
 }
 
-/// Reads everything in a plan into a store, or into another home of dialogues.
+/// Reads all sources of a plan into a store or another sink.
 pub fn ingest(
     store: &mut dyn DialogueSink,
     plan: Plan,
@@ -114,7 +116,8 @@ pub fn ingest(
     run.finish(ended)
 }
 
-/// Tells this ingest from others: the same files, unchanged, and the same options. `None` where that cannot be told.
+/// Returns a hash that identifies the ingest by its unchanged input files and its options. Returns `None` if an
+/// input has no stable identity, such as standard input.
 fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {

@@ -1,4 +1,4 @@
-//! The reading thread, and what is done to a record on all cores before it is stored.
+//! The reader thread, and the parallel preparation of records before they are stored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
@@ -14,24 +14,24 @@ use turnwise_corpus::{
     walk::Source,
 };
 
-/// What the reading thread hands over at once.
+/// Maximum number of records in a chunk.
 const CHUNK: usize = 250;
 
-/// A handful of records, all of one source.
+/// Records of one source that the reader thread sends together.
 #[derive(Default)]
 pub(super) struct Chunk {
     pub(super) source: usize,
     pub(super) items: Vec<Result<Dialogue, Problem>>,
 }
 
-/// A record after cleaning.
-pub(super) enum Ready {
+/// A record after cleaning and preparation.
+pub(super) enum PreparedRecord {
     Dialogue(Box<Prepared>, DialogueId),
     TooShort,
     Problem(Problem),
 }
 
-/// The reading thread.
+/// Body of the reader thread.
 pub(super) fn read_sources(
     sources: Vec<Source>,
     options: &ReadOptions,
@@ -66,24 +66,32 @@ pub(super) fn read_sources(
     }
 }
 
-/// A panic while a chunk was held leaves it as it was: a list of whole records.
+/// Locks a chunk. Ignores poisoning: after a panic, the chunk still contains only complete records.
 pub(super) fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why something is not taken in that does not fit what only is.
-pub(super) const OTHERS: &str = "it is none of those that may be taken in here";
+/// Reason for rejecting a dialogue because of [`IngestOptions::only`].
+pub(super) const NOT_ALLOWED: &str = "the filter of this ingest does not allow this dialogue";
 
-/// Cleans and prepares a record; done on all cores.
-pub(super) fn ready(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (Ready, Cleaned) {
+/// Cleans and prepares a record. Called in parallel.
+pub(super) fn prepare_record(
+    item: Result<Dialogue, Problem>,
+    options: &IngestOptions,
+) -> (PreparedRecord, Cleaned) {
     let mut cleaned = Cleaned::default();
     let mut dialogue = match item {
         Ok(dialogue) => dialogue,
-        Err(problem) => return (Ready::Problem(problem), cleaned),
+        Err(problem) => return (PreparedRecord::Problem(problem), cleaned),
     };
     let failed = |id: &DialogueId, e: &Error| {
         let id = Some(id.to_string());
-        Ready::Problem(Problem::Record(Reject { path: String::new(), line: None, id, reason: e.to_string() }))
+        PreparedRecord::Problem(Problem::Record(Reject {
+            path: String::new(),
+            line: None,
+            id,
+            reason: e.to_string(),
+        }))
     };
     if !options.id_prefix.is_empty() {
         match DialogueId::new(format!("{}{}", options.id_prefix, dialogue.id)) {
@@ -98,13 +106,13 @@ pub(super) fn ready(item: Result<Dialogue, Problem>, options: &IngestOptions) ->
         dialogue.language.clone_from(&options.language);
     }
     if options.only.as_ref().is_some_and(|only| !only.matches(&dialogue)) {
-        return (failed(&dialogue.id, &Error::data(OTHERS)), cleaned);
+        return (failed(&dialogue.id, &Error::data(NOT_ALLOWED)), cleaned);
     }
     if !options.cleaning.apply(&mut dialogue, &mut cleaned) {
-        return (Ready::TooShort, cleaned);
+        return (PreparedRecord::TooShort, cleaned);
     }
     match Prepared::new(&dialogue) {
-        Ok(prepared) => (Ready::Dialogue(Box::new(prepared), dialogue.id), cleaned),
+        Ok(prepared) => (PreparedRecord::Dialogue(Box::new(prepared), dialogue.id), cleaned),
         Err(e) => (failed(&dialogue.id, &e), cleaned),
     }
 }

@@ -1,4 +1,4 @@
-//! One ingest under way: takes chunks from the reading thread, decides on every record, acknowledges batches.
+//! The main loop of an ingest: receives chunks from the reader thread, processes each record, and commits batches.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     directory::KeyMap,
     ingest::{
         Control, DialogueSink, IngestOptions, Ingested,
-        reading::{Chunk, OTHERS, Ready, lock, read_sources, ready},
+        reading::{Chunk, NOT_ALLOWED, PreparedRecord, lock, prepare_record, read_sources},
     },
 };
 use turnwise_core::{
@@ -26,9 +26,9 @@ use turnwise_core::{
 };
 use turnwise_corpus::{clean::Cleaned, formats::Problem, rejects::Rejects, walk::Source};
 
-/// A batch ends after so many bytes, if it has not ended after so many dialogues.
+/// Maximum size of a batch in bytes. A batch also ends after [`IngestOptions::batch`] dialogues.
 const BATCH_BYTES: usize = 8 << 20;
-/// Or after this time, so that a slow stream does not keep anybody waiting.
+/// Maximum time between commits. Records of a slow stream become visible after this time.
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
 pub(super) struct Run<'a, 'c> {
@@ -37,13 +37,13 @@ pub(super) struct Run<'a, 'c> {
     pub(super) control: Control<'c>,
     pub(super) fingerprint: String,
     pub(super) rejects: Rejects,
-    /// Every id of this ingest, with its content and the source it came from.
+    /// Ids read by this ingest, with the content key and the source number.
     pub(super) seen: KeyMap<(IdKey, u32)>,
-    /// Every text that is there, with its dialogue; filled only for finding duplicates.
+    /// Text keys of all dialogues, with their id keys. Empty unless duplicates are removed.
     pub(super) texts: KeyMap<IdKey>,
     pub(super) names: Vec<String>,
     pub(super) outcome: Ingested,
-    /// Records that an earlier run had done.
+    /// Number of records that an earlier run had processed and that this run still has to skip.
     pub(super) skip: u64,
     pub(super) last_commit: Instant,
 }
@@ -54,70 +54,70 @@ impl Run<'_, '_> {
         let read = self.options.read.clone();
         let gathered = Arc::<Mutex<Chunk>>::default();
         let gathering = gathered.clone();
-        // Left behind after Ctrl-C on purpose: a thread that waits for standard input cannot be joined. It ends when
-        // the receiver is gone.
+        // Not joined after Ctrl-C, because a thread that waits for standard input cannot be joined. It ends when the
+        // receiver is dropped.
         let reader = thread::Builder::new()
             .name("reader".into())
             .spawn(move || read_sources(sources, &read, &gathering, &sender))
-            .map_err(|e| Error::Internal(format!("no thread for reading: {e}")))?;
+            .map_err(|e| Error::Internal(format!("cannot start the reader thread: {e}")))?;
         loop {
             if self.control.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted { hint: None });
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(chunk) => {
-                    self.chunk(chunk)?;
+                    self.process_chunk(chunk)?;
                     (self.control.progress)(&self.outcome.tally);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // The reader may wait for a slow stream with less than a chunk in hand. While it is locked out,
-                    // what it has sent comes before what it has gathered.
+                    // The reader may wait for a slow stream with an incomplete chunk. Take that chunk, but first
+                    // check the channel under the lock: chunks already sent come first.
                     let late = {
                         let mut gathered = lock(&gathered);
                         receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
                     };
                     if !late.items.is_empty() {
-                        self.chunk(late)?;
+                        self.process_chunk(late)?;
                         (self.control.progress)(&self.outcome.tally);
                     }
                     self.commit_if_due(BATCH_TIME)?;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let panicked = |_| Error::Internal("the reading thread ended early".into());
+                    let panicked = |_| Error::Internal("the reader thread panicked".into());
                     return reader.join().map_err(panicked);
                 }
             }
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk) -> Result<()> {
+    fn process_chunk(&mut self, chunk: Chunk) -> Result<()> {
         let options = self.options;
         let mut items = chunk.items;
-        // What an earlier run has done only needs to be known by its ids.
+        // Of the records that an earlier run has processed, only the ids are needed.
         let done = usize::try_from(self.skip).unwrap_or(usize::MAX).min(items.len());
         let rest = items.split_off(done);
         self.skip -= done as u64;
-        let done: Vec<_> = items.into_par_iter().map(|item| ready(item, options).0).collect();
+        let done: Vec<_> = items.into_par_iter().map(|item| prepare_record(item, options).0).collect();
         for item in done {
-            if let Ready::Dialogue(prepared, _) = item {
-                // As it was then: a later one with the same id was rejected.
+            if let PreparedRecord::Dialogue(prepared, _) = item {
+                // Keep the first content of an id: the earlier run rejected later records with the same id.
                 self.seen.entry(prepared.id).or_insert((prepared.content, chunk.source as u32));
             }
         }
-        let ready: Vec<_> = rest.into_par_iter().map(|item| ready(item, options)).collect();
-        let coming: Vec<IdKey> = ready
+        let ready: Vec<_> = rest.into_par_iter().map(|item| prepare_record(item, options)).collect();
+        let next_ids: Vec<IdKey> = ready
             .iter()
             .filter_map(|(item, _)| match item {
-                Ready::Dialogue(prepared, _) => Some(prepared.id),
+                PreparedRecord::Dialogue(prepared, _) => Some(prepared.id),
                 _ => None,
             })
             .collect();
-        self.store.ahead(&coming)?;
+        self.store.ahead(&next_ids)?;
         for (item, cleaned) in ready {
             let before = self.outcome.tally;
             add(&mut self.outcome.tally.cleaned, cleaned);
-            if let Err(e) = self.record(item, chunk.source) {
-                // The record that ended the ingest is the first to be read when it goes on.
+            if let Err(e) = self.process_record(item, chunk.source) {
+                // Do not count the record that stopped the ingest. The next run starts with it.
                 self.outcome.tally = before;
                 return Err(e);
             }
@@ -128,23 +128,23 @@ impl Run<'_, '_> {
         self.commit_if_due(BATCH_TIME)
     }
 
-    fn record(&mut self, item: Ready, source: usize) -> Result<()> {
+    fn process_record(&mut self, item: PreparedRecord, source: usize) -> Result<()> {
         let tally = &mut self.outcome.tally;
         tally.records += 1;
         let (prepared, id) = match item {
-            Ready::Problem(problem) => return self.problem(problem, source),
-            Ready::TooShort => {
+            PreparedRecord::Problem(problem) => return self.reject_problem(problem, source),
+            PreparedRecord::TooShort => {
                 tally.too_short += 1;
                 return Ok(());
             }
-            Ready::Dialogue(prepared, id) => (prepared, id),
+            PreparedRecord::Dialogue(prepared, id) => (prepared, id),
         };
         if let Some(only) = &self.options.only
-            && self.store.get(&id)?.is_some_and(|there| !only.matches(&there))
+            && self.store.get(&id)?.is_some_and(|existing| !only.matches(&existing))
         {
             let path = self.names.get(source).cloned().unwrap_or_default();
             let id = Some(id.to_string());
-            return self.reject(Reject { path, line: None, id, reason: OTHERS.to_owned() });
+            return self.reject(Reject { path, line: None, id, reason: NOT_ALLOWED.to_owned() });
         }
         match self.seen.get(&prepared.id) {
             Some((content, _)) if *content == prepared.content => {
@@ -158,8 +158,8 @@ impl Run<'_, '_> {
                     line: None,
                     id: Some(id.to_string()),
                     reason: format!(
-                        "another dialogue with this id was read before, from {earlier}; \
-                         give the files ids of their own with --id-prefix"
+                        "another dialogue with this id was already read from {earlier}; \
+                         use --id-prefix to make the ids of each file unique"
                     ),
                 });
             }
@@ -176,7 +176,7 @@ impl Run<'_, '_> {
             }
         }
         let put = match self.store.put(&prepared) {
-            // A home may not take what another one does.
+            // A sink may reject dialogues that other sinks accept.
             Err(Error::Data { message, .. }) => {
                 let path = self.names.get(source).cloned().unwrap_or_default();
                 return self.reject(Reject { path, line: None, id: Some(id.to_string()), reason: message });
@@ -197,7 +197,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn problem(&mut self, problem: Problem, source: usize) -> Result<()> {
+    fn reject_problem(&mut self, problem: Problem, source: usize) -> Result<()> {
         let mut reject = match problem {
             Problem::Record(reject) => reject,
             Problem::File(reject) => {
@@ -244,7 +244,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Acknowledges what was gathered, whether the reading came to its end or not.
+    /// Commits the remaining records, whether reading was completed or stopped.
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {
@@ -261,17 +261,18 @@ impl Run<'_, '_> {
                 }
                 Ok(self.outcome)
             }
-            // The write itself failed: what was gathered cannot be acknowledged.
+            // Writing failed, so the remaining records cannot be committed.
             Err(e @ (Error::Io { .. } | Error::Internal(_) | Error::Corrupt { .. })) => Err(e),
             Err(e) => {
                 self.commit()?;
                 let records = self.outcome.tally.records;
                 Err(match e {
                     Error::Interrupted { .. } if self.fingerprint.is_empty() => e.with_hint(format!(
-                        "{records} records are in; run the same command again, what is there already is passed over"
+                        "{records} records are stored; run the same command again, \
+                         and it skips them"
                     )),
                     Error::Interrupted { .. } => {
-                        e.with_hint(format!("run the same command again to go on after record {records}"))
+                        e.with_hint(format!("run the same command again to continue after record {records}"))
                     }
                     other => other,
                 })

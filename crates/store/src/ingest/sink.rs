@@ -1,4 +1,4 @@
-//! Where an ingest puts what it reads: a store on this machine, or something past it.
+//! Destination of an ingest: a local store or a remote engine.
 
 use crate::{IngestMark, Prepared, Put, Store};
 use turnwise_core::{
@@ -7,35 +7,35 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// A home of dialogues that an ingest fills.
+/// Destination of the dialogues of an ingest.
 pub trait DialogueSink {
-    /// A dialogue that is there, or was put and is not acknowledged yet.
+    /// Returns a dialogue. Includes uncommitted puts.
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
-    /// Says which dialogues come next, so that a home that is far away can find out at once what it has of them.
+    /// Announces the ids of the next dialogues. A remote sink can look them up in one request.
     fn ahead(&mut self, _ids: &[IdKey]) -> Result<()> {
         Ok(())
     }
 
-    /// Takes a dialogue in with the next commit.
+    /// Puts a dialogue. Takes effect with the next commit.
     fn put(&mut self, dialogue: &Prepared) -> Result<Put>;
 
-    /// How many dialogues wait for the next commit.
+    /// Returns the number of uncommitted changes.
     fn pending(&self) -> usize;
 
-    /// How large they are.
+    /// Returns the size of the uncommitted changes in bytes.
     fn pending_bytes(&self) -> usize;
 
-    /// Makes what was put last, all of it or nothing; with a mark from which an ingest that was cut short goes on.
+    /// Commits the uncommitted changes atomically. An interrupted ingest resumes from `mark`.
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
 
-    /// Where an ingest was cut short.
+    /// Returns the mark of an interrupted ingest.
     fn unfinished(&self) -> Option<IngestMark>;
 
-    /// Records how many records were rejected, with the next commit.
+    /// Sets the number of records that an ingest has rejected. Takes effect with the next commit.
     fn set_rejected(&mut self, ingest: &str, rejected: u64);
 
-    /// Gives the key of every dialogue's text, and of its id.
+    /// Calls `see` with the text key and id key of each dialogue.
     fn texts(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
 }
 

@@ -1,53 +1,53 @@
-//! What became of the records of an ingest.
+//! Counts of the outcomes of an ingest.
 
 use serde::{Deserialize, Serialize};
 
 use turnwise_core::error::Reject;
 use turnwise_corpus::clean::Cleaned;
 
-/// What became of every record. `records` is the sum of the seven that follow it.
+/// Number of records by outcome. `records` is the sum of the seven fields that follow it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
-    /// Records taken from the inputs.
+    /// Records read from the inputs.
     pub records: u64,
-    /// New ones.
+    /// New dialogues.
     pub added: u64,
-    /// In place of another content under the same id.
+    /// Replaced a dialogue with the same id and different content.
     pub replaced: u64,
-    /// There already, with the same content.
+    /// Already stored with the same content.
     pub unchanged: u64,
-    /// Read twice in this ingest, with the same content.
+    /// Already read in this ingest with the same content.
     pub repeated: u64,
-    /// Left out: fewer turns than asked for.
+    /// Skipped: fewer turns than required.
     pub too_short: u64,
-    /// Left out: the same turns as another dialogue.
+    /// Skipped: same turns as another dialogue.
     pub duplicates: u64,
-    /// Not usable.
+    /// Rejected as unusable.
     pub rejected: u64,
-    /// Files that could not be read to their end.
+    /// Files that could not be read completely.
     pub damaged_files: u64,
-    /// Turns of the dialogues that were added or replaced.
+    /// Turns of the added or replaced dialogues.
     pub turns: u64,
-    /// What cleaning did.
+    /// Counts of the changes made by cleaning.
     pub cleaned: Cleaned,
 }
 
 impl Tally {
-    /// Whether every record is accounted for.
+    /// Returns whether the counts of the outcomes add up to `records`.
     pub fn adds_up(&self) -> bool {
         let sum = self.added + self.replaced + self.unchanged + self.repeated;
         self.records == sum + self.too_short + self.duplicates + self.rejected
     }
 }
 
-/// How an ingest ended.
+/// Result of an ingest.
 #[derive(Debug, Clone, Default)]
 pub struct Ingested {
-    /// What became of the records.
+    /// Number of records by outcome.
     pub tally: Tally,
-    /// The records that an earlier, interrupted run had done.
+    /// Number of records that an earlier, interrupted run had processed.
     pub resumed: u64,
-    /// The first few rejects.
+    /// The first rejects, at most 5.
     pub first_rejects: Vec<Reject>,
 }
