@@ -206,9 +206,9 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
         text += &format!("{{\"id\":\"bad{n}\",\"turns\":[]}}\n");
     }
     t.write("in.jsonl", text + &record("last", "x"));
-    let stopped = "error: 4 records were rejected, and at most 3 may be; \
-                   the last: in.jsonl:2504 (bad3): the dialogue has no turns\n\
-                   hint: see them all with `--rejects FILE`, or allow more with `--max-errors N`\n";
+    let stopped = "error: 4 records were rejected (limit: 3); \
+                   the last one: in.jsonl:2504 (bad3): the dialogue has no turns\n\
+                   hint: list them with `--rejects FILE`, or raise the limit with `--max-errors N`\n";
     let kept = "stopped; what came before is in: indexes/x holds 2,500 dialogues with 5,000 turns\n";
     let command = "ingest -i x in.jsonl --rejects rejects.jsonl";
     t.run(&format!("{command} --max-errors 3")).says(3, &[stopped, kept]);

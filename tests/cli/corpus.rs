@@ -107,7 +107,7 @@ fn convert_that_fails_leaves_no_file() {
         3,
         &[
             "warning: rejected: in.jsonl:2: not valid JSON",
-            "error: 101 records were rejected, and at most 100 may be",
+            "error: 101 records were rejected (limit: 100)",
             "hint: allow more with TURNWISE_INGEST_MAX_ERRORS=N",
         ],
     );
