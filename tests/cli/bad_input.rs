@@ -157,19 +157,19 @@ fn what_is_no_corpus_is_refused_with_a_way_out() {
         &t,
         "ingest -i x blob",
         3,
-        &["error: blob is in no format that turnwise recognises\n", "--from (jsonl, "],
+        &["error: blob is not in a format that turnwise recognizes\n", "--from (jsonl, "],
     );
     refused(
         &t,
         "ingest -i x folder",
         3,
-        &["error: folder holds no file with dialogues\n", "1 file is in no format", "the first: folder/blob"],
+        &["error: folder contains no file with dialogues\n", "1 file is not in a format", "such as folder/blob"],
     );
     refused(
         &t,
         "ingest -i x void",
         3,
-        &["error: void holds no file with dialogues\nhint: the folder is empty\n"],
+        &["error: void contains no file with dialogues\nhint: the folder is empty\n"],
     );
     refused(&t, "ingest -i x nowhere", 2, &["error: cannot open nowhere: No such file or directory"]);
     refused(
