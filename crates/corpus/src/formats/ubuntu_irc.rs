@@ -238,7 +238,7 @@ impl Builder<'_> {
             turn.acts.extend(message.act.map(str::to_owned));
             let answered: BTreeSet<u64> = self
                 .links
-                .neighbours
+                .neighbors
                 .get(number)
                 .into_iter()
                 .flatten()
