@@ -1,24 +1,24 @@
-//! What a message in a WhatsApp export says, and who: people, or notices.
+//! Parser for the content of WhatsApp messages: speaker and text, or a notice.
 
 use super::line::{clean, is_mark, is_space};
 
-/// What follows the header.
+/// Content of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
-    /// Nobody, if it is a notice.
+    /// The speaker; `None` for a notice.
     pub(super) speaker: Option<String>,
     pub(super) text: String,
-    /// Whether a file was left out of the export, or lies beside it.
+    /// `omitted` if a file is not part of the export, `attached` if it is.
     pub(super) media: Option<&'static str>,
     pub(super) attachment: Option<String>,
     pub(super) deleted: bool,
 }
 
-/// In the names of notices that hold a colon: `Ann changed the subject to "Trip: day 2"`.
+/// Phrases before the colon of a notice: `Ann changed the subject to "Trip: day 2"`.
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
-/// In the notices which iPhones write as if the chat, or the one who did it, had said them.
+/// Phrases in notices that iPhones export as messages of the chat or of a person.
 const NOTICES: [&str; 22] = [
     "end-to-end encrypted",
     "created this group",
@@ -90,7 +90,7 @@ impl Said {
     }
 }
 
-/// The line without the remark that the message was edited, if it ends in one.
+/// Removes the edit mark from the end of a line. Returns `None` if there is none.
 pub(super) fn without_edited(text: &str) -> Option<&str> {
     text.strip_suffix("<This message was edited>").map(str::trim_end)
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_notices_and_media() {
+    fn speakers_notices_and_media_are_recognized() {
         let speaker = |rest: &str| Said::parse(rest).speaker;
         assert_eq!(speaker("Ann: a: b").as_deref(), Some("Ann"));
         assert_eq!(speaker("~\u{202f}Ann: x").as_deref(), Some("Ann"));
