@@ -163,7 +163,11 @@ fn what_is_no_corpus_is_refused_with_a_way_out() {
         &t,
         "ingest -i x folder",
         3,
-        &["error: folder contains no file with dialogues\n", "1 file is not in a format", "such as folder/blob"],
+        &[
+            "error: folder contains no file with dialogues\n",
+            "1 file is not in a format",
+            "such as folder/blob",
+        ],
     );
     refused(
         &t,

@@ -292,16 +292,22 @@ impl Error {
                 Some("use a newer turnwise, or ingest the corpus again".to_owned())
             }
             Error::FormatVersion { .. } => Some("ingest the corpus again with this turnwise".to_owned()),
-            Error::Busy { .. } => Some("wait until it ends; the index can be read in the meantime".to_owned()),
+            Error::Busy { .. } => {
+                Some("wait until it ends; the index can be read in the meantime".to_owned())
+            }
             Error::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => {
                     Some("free some space and run the same command again".to_owned())
                 }
-                io::ErrorKind::PermissionDenied => Some("check the owner and the permissions of the file".to_owned()),
+                io::ErrorKind::PermissionDenied => {
+                    Some("check the owner and the permissions of the file".to_owned())
+                }
                 _ => None,
             },
             Error::Internal(_) => Some("this is a bug in turnwise: please report it".to_owned()),
-            Error::DeviceMemory { .. } => Some("close other programs that use the device, or use --device cpu".to_owned()),
+            Error::DeviceMemory { .. } => {
+                Some("close other programs that use the device, or use --device cpu".to_owned())
+            }
             Error::Assertion(_) => None,
         }
     }

@@ -134,7 +134,9 @@ impl Dialogue {
             return Err("the dialogue has no turns".into());
         }
         if self.turns.len() > MAX_TURNS {
-            return Err(format!("the dialogue has {} turns; the maximum is {MAX_TURNS}", self.turns.len()).into());
+            return Err(
+                format!("the dialogue has {} turns; the maximum is {MAX_TURNS}", self.turns.len()).into()
+            );
         }
         let mut last = 0;
         for turn in &mut self.turns {
@@ -142,7 +144,11 @@ impl Dialogue {
                 turn.number = TurnNo(last + 1);
             }
             if turn.number.0 <= last {
-                return Err(format!("turn number {} follows {last}; turn numbers must be ascending", turn.number).into());
+                return Err(format!(
+                    "turn number {} follows {last}; turn numbers must be ascending",
+                    turn.number
+                )
+                .into());
             }
             last = turn.number.0;
         }

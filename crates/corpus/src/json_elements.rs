@@ -102,7 +102,9 @@ impl<R: BufRead> Elements<R> {
                 self.state = State::Ended;
                 return match self.bytes.skip_space()? {
                     None => Ok(None),
-                    Some(b) => Err(self.bytes.broken(format!("unexpected {} after the end of the document", show(b)))),
+                    Some(b) => Err(self
+                        .bytes
+                        .broken(format!("unexpected {} after the end of the document", show(b)))),
                 };
             };
             let close = if top.object { b'}' } else { b']' };

@@ -37,7 +37,9 @@ impl Source {
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
         match self.location {
             Location::Opened(input) => self.format.read(*input, options),
-            Location::File(path) => self.format.read(Input::open_counted(&path, &options.bytes_read)?, options),
+            Location::File(path) => {
+                self.format.read(Input::open_counted(&path, &options.bytes_read)?, options)
+            }
             Location::Folder(path) => self.format.read_folder(&path, options),
         }
     }
@@ -141,8 +143,11 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
         },
     };
     // Files are opened again for reading. A long list would otherwise keep too many file descriptors open.
-    let location =
-        if path == Path::new("-") { Location::Opened(Box::new(input)) } else { Location::File(path.to_owned()) };
+    let location = if path == Path::new("-") {
+        Location::Opened(Box::new(input))
+    } else {
+        Location::File(path.to_owned())
+    };
     Ok(Source { name, format, location })
 }
 

@@ -6,7 +6,7 @@
 //! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read if the
 //! result depends on one of these.
 
-use super::{Field, Filter, FieldValue, parse};
+use super::{Field, FieldValue, Filter, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 

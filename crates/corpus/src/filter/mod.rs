@@ -260,9 +260,9 @@ impl Field {
                     .into_iter()
                     .for_each(|t| visit(FieldValue::Time(t)));
             }
-            Field::Length => {
-                visit(FieldValue::Number(d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64))
-            }
+            Field::Length => visit(FieldValue::Number(
+                d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64,
+            )),
             // Turn metadata does not apply to the dialogue.
             Field::Meta(_) => {}
             _ => d.turns.iter().for_each(|turn| self.visit_turn(d, turn, visit)),

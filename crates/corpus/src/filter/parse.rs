@@ -24,10 +24,9 @@ impl FromStr for Filter {
                 parser.tests.len()
             ))),
             None => Ok(Filter { text: text.trim().to_owned(), node, tests: parser.tests }),
-            Some(token) => Err(wrong(format!(
-                "unexpected `{}` in the filter at character {}",
-                token.text, token.at
-            ))),
+            Some(token) => {
+                Err(wrong(format!("unexpected `{}` in the filter at character {}", token.text, token.at)))
+            }
         }
     }
 }
@@ -203,22 +202,22 @@ impl Parser {
         };
         let quoted = token.quoted;
         let text = token.text.clone();
-        let value =
-            match &field {
-                Field::Turns | Field::Turn | Field::Length => {
-                    let number = text.parse().ok().filter(|n: &f64| n.is_finite());
-                    Value::Number(number.ok_or_else(|| {
-                        wrong(format!("`{name}` needs a number, but `{text}` is not one"))
-                    })?)
-                }
-                Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
-                    wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
-                })?),
-                Field::Meta(_) if !quoted => {
-                    text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
-                }
-                _ => Value::Text(text),
-            };
+        let value = match &field {
+            Field::Turns | Field::Turn | Field::Length => {
+                let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+                Value::Number(
+                    number
+                        .ok_or_else(|| wrong(format!("`{name}` needs a number, but `{text}` is not one")))?,
+                )
+            }
+            Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
+                wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
+            })?),
+            Field::Meta(_) if !quoted => {
+                text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
+            }
+            _ => Value::Text(text),
+        };
         if op == Op::Contains && !matches!(value, Value::Text(_)) && !matches!(field, Field::Meta(_)) {
             return Err(wrong(format!("`~` works on text fields only, but `{name}` is not one")));
         }

@@ -1,7 +1,7 @@
 //! Filter structure and field values, for search engines that evaluate filters in their own query language.
 
 use super::{
-    Field, Filter, FieldValue, Node, Op, Test, Value,
+    Field, FieldValue, Filter, Node, Op, Test, Value,
     facts::{fields, indexes_turn_values},
 };
 use crate::{Dialogue, Time, Turn};

@@ -1,4 +1,4 @@
-//! The unified format of ConvLab-3, in which it ships dozens of corpora: `dialogues.json`, an array of dialogues.
+//! Unified format of ConvLab-3, used for dozens of corpora: `dialogues.json`, an array of dialogues.
 
 use std::path::Path;
 
@@ -100,7 +100,7 @@ impl Format for ConvLab3 {
     }
 }
 
-/// What lies beside the dialogues: their ontology and database, and ten of them again as a sample.
+/// Returns whether a file is a companion of the dialogues: the ontology, the database, or a sample of ten dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
     let beside = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);
@@ -129,7 +129,7 @@ fn dialogue(record: Record) -> Result<Dialogue, Fail> {
     dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
-            // Here the system is the one that answers, never a notice.
+            // Here, the system is the agent and never a notice.
             "system" => Role::Agent,
             other => tables::known_role(other).unwrap_or(Role::Participant),
         };
@@ -151,14 +151,14 @@ fn shown(act: &Act) -> String {
     support::act(&act.intent, &act.domain, &act.slot, &value)
 }
 
-/// The labels that single corpora add (emotion, original id …); states and query results are not among them.
+/// Returns the scalar fields that some corpora add (emotion, original id …). States and query results are dropped.
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
     rest.into_iter().filter(|(_, value)| scalar(value) && !empty(value)).collect()
 }
 
-/// The id of a record that does not fit, if it is JSON at all.
+/// Returns the id of a record that does not match the format, if it is valid JSON.
 fn id_of(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value.get("dialogue_id")?.as_str().map(str::to_owned)
@@ -185,7 +185,7 @@ mod tests {
   {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-2", "domains": [], "turns": []}
 ]"#;
 
-    /// As DailyDialog comes: acts without domain or slot, an emotion for every turn.
+    /// A record as in DailyDialog: acts without domain or slot, and an emotion for each turn.
     const CHITCHAT: &str = r#"[{"dataset": "dailydialog", "data_split": "test", "dialogue_id": "dailydialog-test-0", "original_id": "test-0",
   "domains": ["Work"], "turns": [
   {"speaker": "user", "utterance": "Busy?", "utt_idx": 0, "dialogue_acts": {"binary": [{"intent": "question", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "no emotion"},
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named() {
+    fn bad_records_are_reported() {
         assert_eq!(
             problems(&ConvLab3, "dialogues.json", TASKS),
             [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_is_a_companion() {
+    fn companion_files_are_detected() {
         let dir = tempfile::tempdir().unwrap();
         let fit = |name: &str, text: &str| {
             let path = dir.path().join(name);

@@ -1,14 +1,14 @@
 //! The files of dial2vec (AlibabaResearch/DAMO-ConvAI), in three layouts.
 //!
-//! - `preprocess_session_SET.txt`, what its authors start from: an utterance a line, `session ⇥ role ⇥ text ⇥ topics`,
-//!   the lines of a session together, topics with `|` between them.
-//! - `train.tsv`, made of it: `roles ⇥ samples ⇥ 0`. Samples have `|` between them and their utterances `#`. The
-//!   first sample is the dialogue; in the others one speaker's utterances are random. Each dialogue stands there ten
-//!   times running, with other random utterances; it is read once, and the random ones are left aside.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and, last, the dialogue's topic as
-//!   a number from 1, in the order in which topics first appear. That number becomes the domain.
+//! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The lines of
+//!   a session are consecutive. Topics are separated by `|`.
+//! - `train.tsv`, generated from it: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`. The first
+//!   sample is the dialogue. In the other samples, the utterances of one speaker are random. Each dialogue is repeated on
+//!   ten consecutive lines with different random utterances. It is read once, and the random samples are ignored.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and the topic number of the dialogue.
+//!   Topics are numbered from 1 in order of first appearance. The number becomes the domain.
 //!
-//! A role is a digit, 0 for who asks and 1 for who answers.
+//! A role is a digit: 0 for the user and 1 for the agent.
 
 use crate::{
     Dialogue, Role, Turn,
@@ -27,7 +27,7 @@ pub(super) struct Session;
 pub(super) struct Train;
 pub(super) struct Clustering;
 
-/// Tabs, and quotes that are quotes.
+/// Tab-separated, with quotes as ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
 fn role(digit: &str) -> Role {
@@ -44,7 +44,7 @@ impl Format for Session {
     }
 
     fn about(&self) -> &'static str {
-        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics with tabs between them"
+        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -82,8 +82,8 @@ struct Utterances {
 impl TurnRows for Utterances {
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(Fail::new("the line does not begin with a session")),
-            // Sessions are numbered anew in every set.
+            "" => Err(Fail::new("the line does not start with a session")),
+            // Session numbers are unique only within a set.
             session => Ok(format!("{}-{session}", self.set)),
         }
     }
@@ -127,7 +127,7 @@ impl TurnRows for Utterances {
     }
 }
 
-/// A line of the made files.
+/// A line of `train.tsv` or a clustering file.
 struct Line<'a> {
     roles: Vec<&'a str>,
     dialogue: &'a str,
@@ -165,7 +165,7 @@ impl<'a> Line<'a> {
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
 
-    /// Whether all samples are the dialogue itself.
+    /// Returns whether all samples equal the dialogue.
     fn is_uniform(&self) -> bool {
         self.others.iter().all(|other| *other == self.dialogue)
     }
@@ -183,13 +183,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How the lines at a file's beginning fit: whether all do, and whether they are those of clustering.
-fn look(probe: &Probe<'_>) -> Option<bool> {
+/// Checks the first lines of a file. Returns whether it is a clustering file, or `None` if it is neither layout.
+fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
-    let labelled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
+    let labeled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
     let dialogues = lines.iter().any(|line| line.roles.len() > 1);
-    if lines.is_empty() || !labelled || !dialogues {
+    if lines.is_empty() || !labeled || !dialogues {
         return None;
     }
     let several = lines.iter().all(|line| !line.others.is_empty());
@@ -202,11 +202,11 @@ impl Format for Train {
     }
 
     fn about(&self) -> &'static str {
-        "dial2vec's train.tsv: roles, the dialogue and disturbed copies of it (utterance#utterance|…), 0"
+        "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if look(probe) == Some(false) { Fit::Yes } else { Fit::No }
+        if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -236,7 +236,7 @@ impl Format for Clustering {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if look(probe) == Some(true) { Fit::Yes } else { Fit::No }
+        if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {

@@ -1,16 +1,16 @@
 //! The files of DialogueCSE, in three layouts: `train_data`, `select` and `sts`.
 //!
-//! - `train_data.txt`: a response within its dialogue,
-//!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. Roles are `0|1-0-1`: those before, of the
-//!   response, and after; 0 is the customer, 1 the agent. The candidate with label 1 is the response, the others are
-//!   random and are left aside. A line becomes the whole dialogue; metadata says which turn is the response.
-//! - `select.txt`: an utterance with those that mean the same and those that do not,
-//!   `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, most often the file's lines counted from 0. A line
-//!   becomes a dialogue of one turn, with the lists as metadata.
-//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, scores from 1 to 5. A line becomes a record of two turns, which did not
-//!   follow each other, with the score as metadata.
+//! - `train_data.txt`: a response with its context,
+//!   `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`. Roles are `0|1-0-1`: those of the turns before,
+//!   of the response, and of the turns after. 0 is the customer, 1 the agent. The candidate with label 1 is the response;
+//!   the others are random and are ignored. A line becomes a dialogue. Its metadata has the number of the response turn.
+//! - `select.txt`: an utterance with lists of positive and negative utterances (with the same or a different meaning),
+//!   `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line becomes a
+//!   dialogue of one turn, with the lists as metadata.
+//! - `sts.txt`: `score ⇥ sentence ⇥ sentence`, with scores from 1 to 5. A line becomes a record of two unrelated turns, with
+//!   the score as metadata.
 //!
-//! Dialogue ids name corpus, split, file and the line counted from 0 (in `select.txt` its id): `edc-dev-select-17`.
+//! Dialogue ids consist of corpus, split, file and line number from 0 (in `select.txt`, the id): `edc-dev-select-17`.
 
 use crate::{
     Dialogue, Role,
@@ -27,20 +27,20 @@ pub(super) struct Train;
 pub(super) struct Select;
 pub(super) struct Sts;
 
-/// How many lines are looked at.
-const LOOK: usize = 40;
+/// Number of lines to check for format detection.
+const PROBE_LINES: usize = 40;
 
 fn cells(line: &str) -> Vec<&str> {
     line.split('\t').collect()
 }
 
-/// Whether all of the first lines fit, each with its number counted from 0.
+/// Returns whether all of the first lines fit. The arguments of `fits` are the line number from 0 and the line.
 fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
-    let mut lines = probe.lines().take(LOOK).enumerate().peekable();
+    let mut lines = probe.lines().take(PROBE_LINES).enumerate().peekable();
     lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))
 }
 
-/// A bare dialogue for a line.
+/// Creates an empty dialogue for a line.
 fn begin(place: &Place, number: impl std::fmt::Display) -> Result<Dialogue, Fail> {
     let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{number}", place.prefix()))?);
     dialogue.source = place.source();
@@ -53,7 +53,7 @@ fn begin(place: &Place, number: impl std::fmt::Display) -> Result<Dialogue, Fail
     Ok(dialogue)
 }
 
-/// Reads one dialogue a line, passing over blank ones.
+/// Reads one dialogue per line. Blank lines are skipped.
 fn read(
     input: Input,
     options: &ReadOptions,
@@ -100,7 +100,7 @@ fn train(place: &Place, number: u64, line: &str) -> Result<Dialogue, Fail> {
     };
     let parts: Vec<&str> = roles.split('-').collect();
     let [roles_before, role, roles_after] = parts[..] else {
-        return Err(Fail::new(format!("the roles `{roles}` are not three parts with `-` between them")));
+        return Err(Fail::new(format!("the roles `{roles}` are not three parts separated by `-`")));
     };
     let mut true_ones =
         list(candidates).zip(list(labels)).filter(|(_, label)| *label == "1").map(|(text, _)| text);
@@ -114,8 +114,8 @@ fn train(place: &Place, number: u64, line: &str) -> Result<Dialogue, Fail> {
         let (count, wanted) = (list(texts).count(), list(roles).count());
         if count != wanted {
             return Err(Fail::new(match name {
-                "" => "the response does not have one role".to_owned(),
-                _ => format!("{count} turns {name} the response have {wanted} roles"),
+                "" => "the response must have exactly one role".to_owned(),
+                _ => format!("{count} turns {name} the response, but {wanted} roles"),
             }));
         }
         for (text, role) in list(texts).zip(list(roles)) {
@@ -133,7 +133,7 @@ fn train(place: &Place, number: u64, line: &str) -> Result<Dialogue, Fail> {
     Ok(dialogue)
 }
 
-/// What stands between `|`; nothing in an empty cell.
+/// Splits a cell at `|`. An empty cell has no items.
 fn list(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('|').filter(move |_| !cell.is_empty())
 }
@@ -189,7 +189,7 @@ fn select(place: &Place, _: u64, line: &str) -> Result<Dialogue, Fail> {
     Ok(dialogue)
 }
 
-/// Numbers with commas between them; the error is what is none.
+/// Parses comma-separated numbers. The error is the first part that is not a number.
 fn numbers(cell: &str) -> Result<Vec<u64>, &str> {
     let parts = cell.split(',').map(str::trim).filter(|_| !cell.trim().is_empty());
     parts.map(|part| part.parse().map_err(|_| part)).collect()
@@ -201,7 +201,7 @@ impl Format for Sts {
     }
 
     fn about(&self) -> &'static str {
-        "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences with tabs between them"
+        "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {

@@ -120,7 +120,11 @@ pub trait Format: Send + Sync {
     /// Reads the dialogues of a folder that is one corpus.
     fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
         let _ = options;
-        Err(Error::input(format!("{} is a folder, but the format {} reads files", folder.display(), self.name())))
+        Err(Error::input(format!(
+            "{} is a folder, but the format {} reads files",
+            folder.display(),
+            self.name()
+        )))
     }
 }
 

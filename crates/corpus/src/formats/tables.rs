@@ -78,8 +78,12 @@ pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], kee
 fn row_problem(path: &str, e: RowError) -> Problem {
     let reject = |line, reason: String| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
-        RowError::TooLong { line, bytes, limit } => Problem::Record(reject(line, support::too_long(bytes, limit))),
-        RowError::TooWide { line } => Problem::Record(reject(line, "the row has more than 65536 columns".into())),
+        RowError::TooLong { line, bytes, limit } => {
+            Problem::Record(reject(line, support::too_long(bytes, limit)))
+        }
+        RowError::TooWide { line } => {
+            Problem::Record(reject(line, "the row has more than 65536 columns".into()))
+        }
         RowError::Unclosed { line } => Problem::File(reject(
             line,
             "a quote opened in this row is not closed, so the rest of the file cannot be split into rows; \

@@ -56,7 +56,8 @@ impl Format for WhatsApp {
             return Fit::No;
         };
         let more: Vec<_> = lines.filter_map(Header::parse).collect();
-        let has_speaker = more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
+        let has_speaker =
+            more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
         if has_speaker { Fit::Yes } else { Fit::No }
     }
 

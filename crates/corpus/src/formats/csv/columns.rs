@@ -97,7 +97,10 @@ impl Columns {
                 hint: Some(match near {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => {
-                        format!("give a column by name or by number (from 1), for example: --map {}", example(widest))
+                        format!(
+                            "give a column by name or by number (from 1), for example: --map {}",
+                            example(widest)
+                        )
                     }
                 }),
             }

@@ -175,8 +175,7 @@ impl Acts {
             }
             total += places.len();
             if total > MAX_ACTS {
-                let reason =
-                    format!("the file has more than {MAX_ACTS} dialog acts; the rest is ignored");
+                let reason = format!("the file has more than {MAX_ACTS} dialog acts; the rest is ignored");
                 return problems.push(problem(Some(element.line), id, reason));
             }
             places.sort_unstable();
