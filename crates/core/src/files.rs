@@ -67,8 +67,8 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 
 /// Moves the folder `new` to `folder`, and removes the previous `folder` if there is one.
 ///
-/// The swap is atomic where the operating system and the file system support it. Elsewhere, the previous folder is first
-/// renamed to `old`, which must be on the same file system.
+/// The swap is atomic where the operating system and the file system support it. Elsewhere, the previous folder is
+/// first renamed to `old`, which must be on the same file system.
 pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     let replaces = folder.exists();
     if replaces && exchange(new, folder) {

@@ -1,4 +1,5 @@
-//! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and vectors.
+//! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
+//! vectors.
 
 pub mod error;
 pub mod files;

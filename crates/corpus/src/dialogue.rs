@@ -127,8 +127,8 @@ impl Dialogue {
 
     /// Numbers the turns without a number and validates the dialogue.
     ///
-    /// It must have 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The error is the
-    /// reason only; the caller adds file and line.
+    /// It must have 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The error is
+    /// the reason only; the caller adds file and line.
     pub fn check(&mut self) -> Result<(), Cow<'static, str>> {
         if self.turns.is_empty() {
             return Err("the dialogue has no turns".into());
@@ -174,13 +174,15 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first user turn with text, or the first turn with text if there is none. Used to preview a dialogue.
+    /// Returns the first user turn with text, or the first turn with text if there is none. Used to preview a
+    /// dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
         with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())
     }
 
-    /// Returns a hash of the texts and roles. It ignores ids, names and labels, so exact duplicates have the same key.
+    /// Returns a hash of the texts and roles. It ignores ids, names and labels, so exact duplicates have the same
+    /// key.
     pub fn text_key(&self) -> IdKey {
         let mut hasher = blake3::Hasher::new();
         for turn in &self.turns {
@@ -277,7 +279,8 @@ impl JsonSchema for Role {
 pub struct Time(pub jiff::Timestamp);
 
 impl Time {
-    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day in UTC.
+    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day in
+    /// UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(time) = text.parse::<jiff::Timestamp>() {

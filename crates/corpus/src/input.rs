@@ -1,5 +1,5 @@
-//! Opens input files and standard input. Detects gzip and Zstandard by their magic bytes, and buffers the beginning for
-//! format detection.
+//! Opens input files and standard input. Detects gzip and Zstandard by their magic bytes, and buffers the beginning
+//! for format detection.
 
 use std::{
     fs::File,

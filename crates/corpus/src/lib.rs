@@ -1,4 +1,5 @@
-//! Dialogue corpora: the data model, readers and writers for common formats, cleaning, filters, splits and statistics.
+//! Dialogue corpora: the data model, readers and writers for common formats, cleaning, filters, splits and
+//! statistics.
 
 pub mod clean;
 mod dialogue;

@@ -1,7 +1,7 @@
 //! Line reader with a maximum line length.
 //!
-//! A line that is too long or not UTF-8 gives an error item, and reading continues after it. Memory use is bounded by the
-//! maximum length.
+//! A line that is too long or not UTF-8 gives an error item, and reading continues after it. Memory use is bounded by
+//! the maximum length.
 
 use std::io::{self, BufRead};
 

@@ -1,6 +1,7 @@
 //! Splits a corpus into parts, such as train and test.
 //!
-//! The part of a dialogue depends only on the seed and its id. It does not change when the corpus grows or is reordered.
+//! The part of a dialogue depends only on the seed and its id. It does not change when the corpus grows or is
+//! reordered.
 
 use std::str::FromStr;
 

@@ -6,8 +6,8 @@ use jieba_rs::Jieba;
 
 use super::{Token, bigrams, push};
 
-/// Splits a run of letters into dictionary words, and adds the shorter words within them. A short query can then find a
-/// long word. A run with letters other than Han is not Chinese, and is split into bigrams.
+/// Splits a run of letters into dictionary words, and adds the shorter words within them. A short query can then find
+/// a long word. A run with letters other than Han is not Chinese, and is split into bigrams.
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
     if !run.chars().all(is_han) {

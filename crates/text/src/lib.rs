@@ -43,7 +43,8 @@ pub fn analyze(text: &str) -> Vec<Token> {
 
 /// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
 ///
-/// The arguments of `cut` are the text, the byte offset of each letter in the run, the end of the run, and the output.
+/// The arguments of `cut` are the text, the byte offset of each letter in the run, the end of the run, and the
+/// output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -88,7 +89,8 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in benchmarks.
+/// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in
+/// benchmarks.
 pub fn units(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);

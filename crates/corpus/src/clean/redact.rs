@@ -1,7 +1,8 @@
 //! Redaction of personal data: e-mail addresses, phone numbers and payment card numbers.
 //!
-//! Card numbers are recognized by length and check digit. Phone numbers are recognized by their form: an international
-//! prefix, a usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts stay readable.
+//! Card numbers are recognized by length and check digit. Phone numbers are recognized by their form: an
+//! international prefix, a usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts
+//! stay readable.
 
 use std::{borrow::Cow, sync::LazyLock};
 

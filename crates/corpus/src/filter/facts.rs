@@ -1,10 +1,10 @@
 //! Filter facts: field values encoded as short terms that an index can store with its documents.
 //!
-//! A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates a
-//! filter without reading records: it finds the facts that match, and then the documents that have them.
+//! A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates
+//! a filter without reading records: it finds the facts that match, and then the documents that have them.
 //!
-//! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read if the
-//! result depends on one of these.
+//! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read
+//! if the result depends on one of these.
 
 use super::{Field, FieldValue, Filter, parse};
 use crate::{Dialogue, Time, Turn};
@@ -158,8 +158,8 @@ impl Filter {
         self.tests[test].fits(FieldValue::Text(id))
     }
 
-    /// Evaluates the filter. Bit N of `fit` is set if some value satisfies condition N, and bit N of `unknown` if that is
-    /// unknown.
+    /// Evaluates the filter. Bit N of `fit` is set if some value satisfies condition N, and bit N of `unknown` if
+    /// that is unknown.
     ///
     /// Returns `None` if the result depends on unknown conditions.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
@@ -182,7 +182,8 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a filter as an index does: finds the conditions that are satisfied by a fact, and those that are unknown.
+    /// Evaluates a filter as an index does: finds the conditions that are satisfied by a fact, and those that are
+    /// unknown.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Typed filters: `domain=banking and (turns>=6 or meta.channel=phone) and not speaker="Ann B"`.
 //!
-//! The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for "contains" (ignoring case). A field with several values,
-//! such as `domain`, matches if one of its values matches. `!=` is the negation of `=`.
+//! The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for "contains" (ignoring case). A field with several
+//! values, such as `domain`, matches if one of its values matches. `!=` is the negation of `=`.
 //!
 //! A filter is evaluated on a dialogue or on a single turn. For a turn, `role`, `speaker`, `text`, `time`, `length`,
 //! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. It also has the

@@ -1,4 +1,5 @@
-//! BiTOD: bilingual dialogues in six domains. Each file is an object of `id: {Scenario, Events}` for one language and split.
+//! BiTOD: bilingual dialogues in six domains. Each file is an object of `id: {Scenario, Events}` for one language and
+//! split.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use crate::{
     Dialogue,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
 };
@@ -41,7 +41,7 @@ impl Format for Canonical {
                 Ok(dialogue) => Ok(Some(dialogue)),
                 Err(e) => with_one_domain(line.text)
                     .map(Some)
-                    .ok_or_else(|| Fail::new(support::json_reason(&e)).with_id(id_of(line.text))),
+                    .ok_or_else(|| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text))),
             }
         }))
     }

@@ -10,7 +10,7 @@ use crate::{
     Dialogue, Metadata, Role, Time,
     formats::{
         Dialogues, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     json_elements::Elements,
@@ -55,10 +55,11 @@ pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
     }
 }
 
-/// Reads all records with `parse`. Its arguments are the record, the file name and the position for records without an id.
+/// Reads all records with `parse`. Its arguments are the record, the file name and the position for records without
+/// an id.
 pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
 where
-    F: FnMut(Record, &str, u64) -> Result<Dialogue, Fail> + Send + 'static,
+    F: FnMut(Record, &str, u64) -> Result<Dialogue, RecordError> + Send + 'static,
 {
     let stem = input.stem();
     let input = match shape(&input.probe()) {
@@ -78,14 +79,14 @@ where
         }
     };
     Ok(support::from_elements(input, options, 1, move |element| {
-        let place = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
-        parse(record(&element.json)?, &stem, place).map(Some)
+        let position = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
+        parse(record(&element.json)?, &stem, position).map(Some)
     }))
 }
 
-fn record(json: &[u8]) -> Result<Record, Fail> {
+fn record(json: &[u8]) -> Result<Record, RecordError> {
     serde_json::from_slice(json).map_err(|e| match e.classify() {
-        serde_json::error::Category::Data => Fail::new("the record is not a JSON object"),
+        serde_json::error::Category::Data => RecordError::new("the record is not a JSON object"),
         _ => e.into(),
     })
 }
@@ -94,7 +95,7 @@ fn record(json: &[u8]) -> Result<Record, Fail> {
 /// record.
 ///
 /// A record without an id gets one from the file name and its position.
-pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
+pub(super) fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
     const ID_KEYS: [&str; 9] = [
         "id",
         "conversation_id",
@@ -113,7 +114,7 @@ pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialo
     });
     let id = match named {
         Some(id) => DialogueId::new(id)?,
-        None => support::made_id(stem, place)?,
+        None => support::generated_id(stem, position)?,
     };
     let mut dialogue = Dialogue::new(id);
     dialogue.source = stem.to_owned();
@@ -152,7 +153,8 @@ pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     })
 }
 
-/// Removes and returns the time under one of its usual names: RFC 3339, or a Unix timestamp in seconds or milliseconds.
+/// Removes and returns the time under one of its usual names: RFC 3339, or a Unix timestamp in seconds or
+/// milliseconds.
 ///
 /// A value that is not a time stays in the record.
 pub(super) fn take_time(record: &mut Record) -> Option<Time> {

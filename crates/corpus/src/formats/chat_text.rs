@@ -1,5 +1,5 @@
-//! Shared code of the readers for plain-text chats ([`super::transcript`], [`super::whatsapp`]): builds dialogues line by
-//! line, with a size limit.
+//! Shared code of the readers for plain-text chats ([`super::transcript`], [`super::whatsapp`]): builds dialogues
+//! line by line, with a size limit.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::{
     Dialogue, Role, Turn,
     formats::{
         Dialogues, Problem, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::Input,
     lines::{Line, LineError, Lines},
@@ -26,8 +26,8 @@ pub(super) trait LineReader: Send {
     fn end(&mut self, out: &mut Out);
 }
 
-/// Reads the dialogues of a file. If the file ends with a read error, the unfinished dialogue is dropped, because it would
-/// look complete.
+/// Reads the dialogues of a file. If the file ends with a read error, the unfinished dialogue is dropped, because it
+/// would look complete.
 pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -103,7 +103,7 @@ impl Draft {
         let id = self.dialogue.id.as_str().to_owned();
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);
-            return Err(Fail::new(reason).with_id(Some(id)).at(path, self.line));
+            return Err(RecordError::new(reason).with_id(Some(id)).at(path, self.line));
         }
         for turn in &mut self.dialogue.turns {
             turn.text.truncate(turn.text.trim_end().len());

@@ -9,7 +9,7 @@ use crate::{
     Dialogue, Metadata, Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -93,7 +93,7 @@ impl Format for ConvLab3 {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         Ok(support::from_elements(input, options, 1, |element| {
             let record = serde_json::from_slice::<Record>(&element.json);
-            let record = record.map_err(|e| Fail::from(e).with_id(id_of(&element.json)))?;
+            let record = record.map_err(|e| RecordError::from(e).with_id(id_of(&element.json)))?;
             let id = record.dialogue_id.clone();
             dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
         }))
@@ -102,7 +102,7 @@ impl Format for ConvLab3 {
 
 /// Returns whether a file is a companion of the dialogues: the ontology, the database, or a sample of ten dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
-    let beside = |names: &[&str]| {
+    let next_to = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);
         folder.is_some_and(|folder| names.iter().any(|name| folder.join(name).is_file()))
     };
@@ -110,16 +110,16 @@ fn is_companion(probe: &Probe<'_>) -> bool {
         "ontology.json" => probe.first_element(2).is_some_and(|(keys, value)| {
             keys.first().is_some_and(|key| key == "domains") && value.get("slots").is_some()
         }),
-        "db.json" => beside(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
-        "dummy_data.json" => beside(&["data/dialogues.json", "dialogues.json", "data.zip"]),
+        "db.json" => next_to(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
+        "dummy_data.json" => next_to(&["data/dialogues.json", "dialogues.json", "data.zip"]),
         "shuffled_dial_ids.json" => {
-            beside(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
+            next_to(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
         }
         _ => false,
     }
 }
 
-fn dialogue(record: Record) -> Result<Dialogue, Fail> {
+fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     let mut dialogue = Dialogue::new(DialogueId::new(record.dialogue_id)?);
     dialogue.source = record.dataset;
     dialogue.domains = record.domains;

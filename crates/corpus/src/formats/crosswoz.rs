@@ -7,7 +7,7 @@ use crate::{
     Dialogue, Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     json_elements::Element,
@@ -65,7 +65,7 @@ impl Format for CrossWoz {
     }
 }
 
-fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> {
+fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, RecordError> {
     let record: Record = serde_json::from_slice(&element.json)?;
     let mut dialogue = Dialogue::new(DialogueId::new(id)?);
     dialogue.source = "crosswoz".into();
@@ -88,7 +88,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> 
             "usr" => Role::User,
             "sys" => Role::Agent,
             other => {
-                return Err(Fail::new(format!("the role must be `usr` or `sys`, not `{other}`")));
+                return Err(RecordError::new(format!("the role must be `usr` or `sys`, not `{other}`")));
             }
         };
         let turn = dialogue.push(message.role, role, message.content);

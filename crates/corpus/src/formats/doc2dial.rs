@@ -25,12 +25,12 @@ const MULTI_DEPTH: usize = 3;
 #[serde(expecting = "an object with a dialogue")]
 struct Record {
     dial_id: Option<String>,
-    turns: Vec<Said>,
+    turns: Vec<TurnRecord>,
 }
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a turn")]
-struct Said {
+struct TurnRecord {
     role: String,
     utterance: String,
     #[serde(default)]
@@ -74,7 +74,7 @@ impl Format for Doc2Dial {
             let read: Record = record(element, Some("dial_id"))?;
             let id = match read.dial_id.filter(|id| !id.is_empty()) {
                 Some(id) => DialogueId::new(id)?,
-                None => support::made_id(&stem, count)?,
+                None => support::generated_id(&stem, count)?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = source.to_owned();
@@ -89,11 +89,12 @@ impl Format for Doc2Dial {
             if let Some(split) = &split {
                 dialogue.metadata.insert("split".to_owned(), split.as_str().into());
             }
-            for said in read.turns {
-                let spans = spans(&said.references);
-                let mut turn = Turn { text: said.utterance, role: role_of(&said.role), ..Turn::default() };
-                turn.speaker = said.role;
-                turn.acts.extend(said.da.filter(|act| !act.is_empty()));
+            for record in read.turns {
+                let spans = spans(&record.references);
+                let mut turn =
+                    Turn { text: record.utterance, role: role_of(&record.role), ..Turn::default() };
+                turn.speaker = record.role;
+                turn.acts.extend(record.da.filter(|act| !act.is_empty()));
                 if !spans.is_empty() {
                     turn.metadata.insert("references".to_owned(), spans.into());
                 }

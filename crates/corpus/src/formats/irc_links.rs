@@ -7,7 +7,7 @@ use std::{
 
 use crate::formats::{
     Problem,
-    support::{self, Fail},
+    support::{self, RecordError},
 };
 use turnwise_core::error::Result;
 
@@ -40,7 +40,7 @@ impl Links {
             let Some((earlier, later)) = link(line) else {
                 let reason =
                     "this is not a reply link; a link is two message numbers and a dash: 1002 1003 -";
-                problems.push(Fail::new(reason).at(&path.display().to_string(), number));
+                problems.push(RecordError::new(reason).at(&path.display().to_string(), number));
                 continue;
             };
             links.first = Some(links.first.map_or(later, |first| first.min(later)));

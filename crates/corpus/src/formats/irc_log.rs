@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogLine<'a> {
     /// A message.
-    Said(Said<'a>),
+    Message(Message<'a>),
     /// A notice from the server or the client: joins, parts, nick or mode changes.
     System,
     /// Anything else.
@@ -13,7 +13,7 @@ pub(super) enum LogLine<'a> {
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said<'a> {
+pub(super) struct Message<'a> {
     pub(super) nick: &'a str,
     pub(super) text: &'a str,
     /// `action` for `/me waves`, `notice` for a notice, `None` for a normal message.
@@ -32,12 +32,12 @@ pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
     let what = if rest.starts_with("===") || rest.starts_with("***") {
         LogLine::System
     } else {
-        said(rest).map_or(LogLine::Unknown, LogLine::Said)
+        message(rest).map_or(LogLine::Unknown, LogLine::Message)
     };
     (Some(clock), what)
 }
 
-fn said(rest: &str) -> Option<Said<'_>> {
+fn message(rest: &str) -> Option<Message<'_>> {
     let (nick, text, act) = if let Some(rest) = rest.strip_prefix('<') {
         let (nick, text) = rest.split_once('>')?;
         (nick, text, None)
@@ -50,7 +50,7 @@ fn said(rest: &str) -> Option<Said<'_>> {
     };
     // Some clients show the channel rank before the nick.
     let nick = nick.trim().trim_start_matches(['@', '+', '%']);
-    (!nick.is_empty()).then(|| Said { nick, text: text.trim(), act })
+    (!nick.is_empty()).then(|| Message { nick, text: text.trim(), act })
 }
 
 /// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes and the rest of the line.
@@ -70,8 +70,8 @@ const HOUR: i64 = 60;
 
 /// Converts clock times to minutes that increase across midnight.
 ///
-/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. There, `12:59` is followed by `01:00`, or `11:59` by
-/// `00:00`. This is one minute later, not half a day earlier.
+/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. There, `12:59` is followed by `01:00`, or
+/// `11:59` by `00:00`. This is one minute later, not half a day earlier.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn all_kinds_of_lines_are_parsed() {
-        let said = |nick, text, act| LogLine::Said(Said { nick, text, act });
+        let said = |nick, text, act| LogLine::Message(Message { nick, text, act });
         assert_eq!(parse("[03:41] <amy> is it: on?"), (Some(221), said("amy", "is it: on?", None)));
         assert_eq!(parse("[03:41:20] <@amy> "), (Some(221), said("amy", "", None)));
         assert_eq!(parse("[10:00]  * amy waves"), (Some(600), said("amy", "waves", Some("action"))));

@@ -5,7 +5,7 @@ use crate::{
     Dialogue, Role, Time, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::Fail,
+        support::RecordError,
         tables::{self, TurnRows},
     },
     input::{Input, Probe},
@@ -47,16 +47,16 @@ struct Messages {
 
 impl TurnRows for Messages {
     /// The id includes the domain, because sessions are numbered from 1 in every file.
-    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
+    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(Fail::new("the row has no session.ID")),
+            "" => Err(RecordError::new("the row has no session.ID")),
             session => Ok(format!("{}-{session}", self.domain)),
         }
     }
 
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() < COLUMNS.len() {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the row has {} columns, fewer than {}",
                 row.width(),
                 COLUMNS.len()
@@ -79,8 +79,9 @@ impl TurnRows for Messages {
             }
         }
         let number = cell(1)?;
-        let number =
-            number.parse().map_err(|_| Fail::new(format!("the Message.ID `{number}` is not a number")))?;
+        let number = number
+            .parse()
+            .map_err(|_| RecordError::new(format!("the Message.ID `{number}` is not a number")))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());

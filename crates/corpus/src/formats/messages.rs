@@ -3,8 +3,8 @@
 //! - `content` is a string or a list of parts. The types of parts without text (images, audio) are in the metadata
 //!   `parts` of the turn.
 //! - Tool results have the role `tool`. Their speaker is the tool name, found by the call id.
-//! - An assistant turn with only tool calls has the calls as its text (`lookup({"order": 7})`). The names of all called
-//!   tools are in the metadata `tool_calls` of the turn.
+//! - An assistant turn with only tool calls has the calls as its text (`lookup({"order": 7})`). The names of all
+//!   called tools are in the metadata `tool_calls` of the turn.
 //! - Other scalars of a record or a message become metadata (see [`chat_json::rest`]).
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_json::{self, Content, Record},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
 };
@@ -56,9 +56,9 @@ impl Format for Messages {
     }
 }
 
-fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
-    let mut dialogue = chat_json::begin(&mut record, stem, place)?;
-    let fail = |reason: String| Fail::new(reason).with_id(Some(dialogue.id.as_str()));
+fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
+    let fail = |reason: String| RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
     let Some(Value::Array(messages)) = record.remove("messages") else {
         return Err(fail("the record has no list `messages`".to_owned()));
     };

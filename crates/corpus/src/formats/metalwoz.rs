@@ -10,7 +10,7 @@ use crate::{
     dialogue::Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         task_oriented::{act_names, any_json_line},
     },
     input::{Input, Probe},
@@ -80,10 +80,10 @@ impl Format for MetaLWoz {
                 return Ok(None);
             }
             let read: Record = serde_json::from_str(line.text)
-                .map_err(|e| Fail::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
+                .map_err(|e| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
             let id = match read.id.filter(|id| !id.is_empty()) {
                 Some(id) => DialogueId::new(id)?,
-                None => support::made_id(&stem, line.number)?,
+                None => support::generated_id(&stem, line.number)?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "metalwoz".to_owned();

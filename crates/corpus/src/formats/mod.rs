@@ -1,7 +1,7 @@
 //! Corpus formats. Each format has a module and implements [`Format`].
 //!
-//! Readers are streaming: they hold one dialogue, or a small group of related data, in memory. An invalid record becomes a
-//! [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
+//! Readers are streaming: they hold one dialogue, or a small group of related data, in memory. An invalid record
+//! becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
 //! [`Problem::File`].
 
 mod bitod;

@@ -1,7 +1,7 @@
 //! Parquet tables.
 //!
-//! A table with only plain columns is read like CSV, with one turn per row (see `csv`). A table with list columns is read like
-//! JSON lines, with one dialogue per row, in the detected JSON format.
+//! A table with only plain columns is read like CSV, with one turn per row (see `csv`). A table with list columns is
+//! read like JSON lines, with one dialogue per row, in the detected JSON format.
 
 use std::{
     fmt::Display,

@@ -9,7 +9,7 @@ const SPLITS: [&str; 7] = ["train", "training", "dev", "valid", "validation", "v
 
 /// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PathInfo {
     /// Name of the nearest folder that is not a split.
     pub(super) corpus: Option<String>,
     /// The split, if the file or one of its folders is named after one.
@@ -17,7 +17,7 @@ pub(super) struct Place {
     stem: String,
 }
 
-impl Place {
+impl PathInfo {
     /// Reads the path of a file. It is made absolute, so that ids do not depend on the current folder.
     pub(super) fn of(input: &Input) -> Self {
         let stem = input.stem().trim_end_matches(".txt").trim_end_matches(".tsv").to_owned();
@@ -32,7 +32,7 @@ impl Place {
             }
             split.get_or_insert_with(|| folder.to_owned());
         }
-        Place { corpus, split, stem }
+        PathInfo { corpus, split, stem }
     }
 
     /// Returns a prefix for ids, unique for each file: corpus, split and file name, each once.
@@ -66,7 +66,7 @@ mod tests {
     fn prefixes_have_corpus_split_and_file_once() {
         let place = |path: &str| {
             let stream = Box::new(Cursor::new(Vec::new()));
-            Place::of(&Input::from_stream(path.into(), Some(path.into()), stream).unwrap())
+            PathInfo::of(&Input::from_stream(path.into(), Some(path.into()), stream).unwrap())
         };
         assert_eq!(place("/x/edc/dev/select.txt").prefix(), "edc-dev-select");
         assert_eq!(place("/x/edc/train/train_data.txt.sample").prefix(), "edc-train-train_data");

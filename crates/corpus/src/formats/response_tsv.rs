@@ -1,17 +1,17 @@
 //! Response selection data sets: E-commerce (ECD), Douban and Ubuntu. Each line is a sample,
 //! `label ⇥ turn ⇥ … ⇥ turn ⇥ response`.
 //!
-//! A line becomes a dialogue of the context and the response, with the label as metadata. Label 1 is the true response, and
-//! label 0 a random one. Consecutive lines share their context: a line with the true response is followed by one line (in
-//! training data) or nine lines (in test data) with random responses. Each line is a separate dialogue. To index only the
-//! real dialogues, keep those with label 1.
+//! A line becomes a dialogue of the context and the response, with the label as metadata. Label 1 is the true
+//! response, and label 0 a random one. Consecutive lines share their context: a line with the true response is
+//! followed by one line (in training data) or nine lines (in test data) with random responses. Each line is a
+//! separate dialogue. To index only the real dialogues, keep those with label 1.
 
 use crate::{
     Dialogue,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::Place,
-        support::{self, Fail},
+        place::PathInfo,
+        support::{self, RecordError},
         ubuntu_dialogue::speakers,
     },
     input::{Input, Probe},
@@ -46,16 +46,16 @@ impl Format for ResponseTsv {
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let place = Place::of(&input);
-        let (prefix, source) = (place.prefix(), place.source());
+        let path_info = PathInfo::of(&input);
+        let (prefix, source) = (path_info.prefix(), path_info.source());
         let mut samples = 0;
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
                 return Ok(None);
             }
             samples += 1;
-            let id = support::made_id(&prefix, samples)?;
-            let fail = |reason| Fail::new(reason).with_id(Some(id.as_str()));
+            let id = support::generated_id(&prefix, samples)?;
+            let fail = |reason| RecordError::new(reason).with_id(Some(id.as_str()));
             let label = match line.text.split('\t').next().map(str::trim) {
                 Some("0") => 0,
                 Some("1") => 1,
@@ -77,7 +77,7 @@ impl Format for ResponseTsv {
             let mut dialogue = Dialogue::new(id.clone());
             dialogue.source.clone_from(&source);
             dialogue.metadata.insert("label".into(), label.into());
-            if let Some(split) = &place.split {
+            if let Some(split) = &path_info.split {
                 dialogue.metadata.insert("split".into(), split.as_str().into());
             }
             for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {

@@ -12,7 +12,7 @@ use crate::{
     Dialogue, Role, Time,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -88,19 +88,19 @@ struct Columns {
 impl Columns {
     /// Finds the columns in a header. The error is the name of a missing column.
     fn find(header: &[String]) -> Result<Columns, &'static str> {
-        let place = |name: &str| header.iter().position(|cell| cell.trim() == name);
-        let sentences: Vec<usize> = (1..).map_while(|n| place(&format!("Answer.sentence{n}"))).collect();
+        let index_of = |name: &str| header.iter().position(|cell| cell.trim() == name);
+        let sentences: Vec<usize> = (1..).map_while(|n| index_of(&format!("Answer.sentence{n}"))).collect();
         if sentences.is_empty() {
             return Err("Answer.sentence1");
         }
         Ok(Columns {
             width: header.len(),
-            id: place("AssignmentId").ok_or("AssignmentId")?,
-            worker: place("WorkerId").ok_or("WorkerId")?,
-            task: place("Title"),
-            status: place("AssignmentStatus"),
-            started: place("AcceptTime"),
-            reject: place("Reject"),
+            id: index_of("AssignmentId").ok_or("AssignmentId")?,
+            worker: index_of("WorkerId").ok_or("WorkerId")?,
+            task: index_of("Title"),
+            status: index_of("AssignmentStatus"),
+            started: index_of("AcceptTime"),
+            reject: index_of("Reject"),
             sentences,
         })
     }
@@ -110,12 +110,12 @@ impl Columns {
         row: &Row<'_>,
         blocked: &HashSet<String>,
         topic: Option<&str>,
-    ) -> Result<Dialogue, Fail> {
+    ) -> Result<Dialogue, RecordError> {
         let cell = |at| tables::text(row, at).map(str::trim);
         let id = cell(self.id)?;
         let result = (|| {
             if row.width() != self.width {
-                return Err(Fail::new(format!(
+                return Err(RecordError::new(format!(
                     "the row has {} columns, but the header has {}",
                     row.width(),
                     self.width

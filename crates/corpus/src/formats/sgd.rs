@@ -8,7 +8,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions, support,
         task_oriented::{
-            FramedTurn, add_framed_turns, any_element, is_schema, place, push_unique, record, split_of,
+            FramedTurn, add_framed_turns, any_element, is_schema, position, push_unique, record, split_of,
         },
     },
     input::{Input, Probe},
@@ -55,7 +55,7 @@ impl Format for Sgd {
             let id = match (read.dialogue_id.filter(|id| !id.is_empty()), &split) {
                 (Some(id), Some(split)) => DialogueId::new(format!("{split}-{id}"))?,
                 (Some(id), None) => DialogueId::new(id)?,
-                (None, _) => support::made_id(&stem, place(element))?,
+                (None, _) => support::generated_id(&stem, position(element))?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "sgd".to_owned();
@@ -70,8 +70,8 @@ impl Format for Sgd {
     }
 }
 
-/// Returns whether a value is an SGD dialogue. MultiWOZ 2.2 has the same layout, but with turn ids, and with dialogue ids that
-/// end in `.json`.
+/// Returns whether a value is an SGD dialogue. MultiWOZ 2.2 has the same layout, but with turn ids, and with dialogue
+/// ids that end in `.json`.
 fn is_dialogue(value: &Value) -> bool {
     let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
         return false;

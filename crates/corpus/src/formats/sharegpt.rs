@@ -1,8 +1,8 @@
 //! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one array.
 //!
 //! Published data sets have variants. The list is also called `conversation` or `items`. Its members may be
-//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A `system` text
-//! in the record becomes the first turn.
+//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A `system`
+//! text in the record becomes the first turn.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_json::{self, Content, Record},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
 };
@@ -59,10 +59,10 @@ impl Format for ShareGpt {
     }
 }
 
-fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
-    let mut dialogue = chat_json::begin(&mut record, stem, place)?;
+fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
     let id = dialogue.id.clone();
-    let fail = |reason: String| Fail::new(reason).with_id(Some(id.as_str()));
+    let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
     let list = LISTS.iter().find_map(|&key| match record.get_mut(key) {
         Some(Value::Array(list)) => Some((key, std::mem::take(list))),
         _ => None,

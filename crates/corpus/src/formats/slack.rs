@@ -1,18 +1,18 @@
 //! Slack exports: `users.json`, `channels.json` (also `groups.json`, `dms.json`, `mpims.json`), and a folder for each
 //! channel with one file per day.
 //!
-//! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one dialogue
-//!   per day.
-//! - The dialogue id is the channel id with the time of the first message of the thread, or with the day. Ids do not change
-//!   in later exports. One exception: a message that gets its first reply after the first export moves from the dialogue
-//!   of its day to the dialogue of its thread.
+//! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
+//!   dialogue per day.
+//! - The dialogue id is the channel id with the time of the first message of the thread, or with the day. Ids do not
+//!   change in later exports. One exception: a message that gets its first reply after the first export moves from
+//!   the dialogue of its day to the dialogue of its thread.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
-//! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New topics,
-//!   pins and similar notices are turns with the role `system`. A day with only notices gives no dialogue. Bots have the
-//!   role `agent`.
-//! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the channel
-//!   (about 20 bytes each). The files of a channel are read once to find the days of its threads, and then once per day
-//!   together with the later days of these threads.
+//! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
+//!   topics, pins and similar notices are turns with the role `system`. A day with only notices gives no dialogue.
+//!   Bots have the role `agent`.
+//! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the
+//!   channel (about 20 bytes each). The files of a channel are read once to find the days of its threads, and then
+//!   once per day together with the later days of these threads.
 //!
 //! A single day's file can be read too. Its threads then contain only the messages of that day.
 
@@ -31,13 +31,13 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    formats::{Dialogues, Fit, Format, ReadOptions, support::Fail},
+    formats::{Dialogues, Fit, Format, ReadOptions, support::RecordError},
     input::{Input, Probe},
 };
 use turnwise_core::error::{IoContext, Result};
 
 use channel::{ChannelDays, Day, days, each};
-use message::place;
+use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
 
 pub(super) struct Slack;
@@ -61,7 +61,7 @@ impl Format for Slack {
         };
         let has = |key: &str| first.contains_key(key);
         let is_message = probe.text.trim_start().starts_with('[')
-            && place(&first).is_some()
+            && timestamps(&first).is_some()
             && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
         if is_message {
             Fit::Yes
@@ -133,7 +133,7 @@ impl Format for Slack {
                             Ok(channel) => current = Some(channel),
                             Err(e) => {
                                 let path = folder.display().to_string();
-                                out.push_back(Err(Fail::from(e).at(&path, 1)));
+                                out.push_back(Err(RecordError::from(e).at(&path, 1)));
                             }
                         }
                     }

@@ -16,14 +16,14 @@ use turnwise_core::{
 
 /// Reason why a record is rejected. The caller of the parser adds file and line.
 #[derive(Debug)]
-pub(crate) struct Fail {
+pub(crate) struct RecordError {
     pub(crate) id: Option<String>,
     pub(crate) reason: Cow<'static, str>,
 }
 
-impl Fail {
+impl RecordError {
     pub(crate) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Fail { id: None, reason: reason.into() }
+        RecordError { id: None, reason: reason.into() }
     }
 
     pub(crate) fn with_id(mut self, id: Option<impl Into<String>>) -> Self {
@@ -41,15 +41,15 @@ impl Fail {
     }
 }
 
-impl From<Error> for Fail {
+impl From<Error> for RecordError {
     fn from(e: Error) -> Self {
-        Fail::new(e.to_string())
+        RecordError::new(e.to_string())
     }
 }
 
-impl From<serde_json::Error> for Fail {
+impl From<serde_json::Error> for RecordError {
     fn from(e: serde_json::Error) -> Self {
-        Fail::new(json_reason(&e))
+        RecordError::new(json_reason(&e))
     }
 }
 
@@ -75,16 +75,16 @@ pub(crate) fn json_reason(e: &serde_json::Error) -> String {
 }
 
 /// Validates a dialogue that was just read.
-pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, Fail> {
+pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, RecordError> {
     match dialogue.check() {
         Ok(()) => Ok(dialogue),
-        Err(reason) => Err(Fail::new(reason).with_id(Some(dialogue.id.as_str()))),
+        Err(reason) => Err(RecordError::new(reason).with_id(Some(dialogue.id.as_str()))),
     }
 }
 
 /// Makes an id from the file name and the position in the file, for records without an id.
-pub(crate) fn made_id(stem: &str, place: u64) -> Result<DialogueId> {
-    DialogueId::new(format!("{stem}-{place:06}"))
+pub(crate) fn generated_id(stem: &str, position: u64) -> Result<DialogueId> {
+    DialogueId::new(format!("{stem}-{position:06}"))
 }
 
 /// Formats a dialog act: `inform(hotel-area=north)`. All parts except the intent may be empty.
@@ -144,7 +144,7 @@ pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
 /// Reads dialogues from a file with one record per line. `parse` returns `None` to skip a line.
 pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
 where
-    F: FnMut(Line<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(Line<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -170,7 +170,7 @@ where
 /// `parse` returns `None` to skip a value.
 pub(crate) fn from_elements<F>(input: Input, options: &ReadOptions, depth: usize, mut parse: F) -> Dialogues
 where
-    F: FnMut(&Element) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(&Element) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut elements = Elements::at_depth(input.into_stream(), depth, options.max_record);

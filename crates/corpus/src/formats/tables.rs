@@ -9,7 +9,7 @@ use crate::{
     Dialogue, Role,
     formats::{
         Dialogues, Problem, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::Input,
     rows::{Dialect, Row, RowError, Rows},
@@ -20,10 +20,11 @@ use turnwise_core::{
 };
 
 /// Returns a cell as text. A missing cell is empty.
-pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, Fail> {
+pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError> {
     let bytes = row.cell(at).unwrap_or_default();
-    std::str::from_utf8(bytes)
-        .map_err(|e| Fail::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1)))
+    std::str::from_utf8(bytes).map_err(|e| {
+        RecordError::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1))
+    })
 }
 
 /// Returns the first row of a text, if it is complete and UTF-8.
@@ -50,9 +51,9 @@ pub(super) fn known_role(word: &str) -> Option<Role> {
 
 /// Sorts the turns by the numbers in the table, and sets their turn numbers.
 ///
-/// Does nothing if a row has no number. If the numbers are unique, they become the turn numbers, shifted to start at 1 if
-/// the table starts at 0. Otherwise the turns are numbered in order, and the number in the table becomes metadata with
-/// the key `keep`.
+/// Does nothing if a row has no number. If the numbers are unique, they become the turn numbers, shifted to start at
+/// 1 if the table starts at 0. Otherwise the turns are numbered in order, and the number in the table becomes
+/// metadata with the key `keep`.
 pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], keep: &str) {
     let Some(numbers) = numbers.iter().copied().collect::<Option<Vec<u32>>>() else {
         return;
@@ -97,7 +98,7 @@ fn row_problem(path: &str, e: RowError) -> Problem {
 /// Reads dialogues from a table with a header and one dialogue per row. `parse` returns `None` to skip a row.
 pub(super) fn from_rows<F>(input: Input, options: &ReadOptions, dialect: Dialect, mut parse: F) -> Dialogues
 where
-    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut rows = Rows::new(input.into_stream(), dialect, options.max_record);
@@ -124,11 +125,12 @@ where
 pub(super) trait TurnRows: Send + 'static {
     /// Returns the dialogue id of a row. Consecutive rows with the same id are one dialogue.
     ///
-    /// `place` is the row number, counted from 1.
-    fn id(&self, row: &Row<'_>, place: u64) -> Result<String, Fail>;
+    /// `row_number` counts the rows from 1.
+    fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError>;
 
-    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the table.
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail>;
+    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the
+    /// table.
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
     /// Returns the metadata key for turn numbers that are not unique.
     fn number_key(&self) -> &'static str;
@@ -139,7 +141,8 @@ pub(super) trait TurnRows: Send + 'static {
 
 /// Reads dialogues from a table with one turn per row.
 ///
-/// If a row is invalid, its whole dialogue is rejected with one problem, because a partial dialogue would be misleading.
+/// If a row is invalid, its whole dialogue is rejected with one problem, because a partial dialogue would be
+/// misleading.
 ///
 /// The rows of a dialogue must be consecutive. To detect violations, the reader remembers up to a million ids. After
 /// that, the caller gets a second dialogue with the same id.
@@ -155,7 +158,7 @@ pub(super) fn from_turn_rows(
         rows: Rows::new(input.into_stream(), dialect, options.max_record),
         limit: options.max_record,
         parse,
-        place: 0,
+        row_number: 0,
         open: None,
         bad_line: None,
         seen: HashSet::new(),
@@ -172,7 +175,7 @@ struct Groups<R, P> {
     rows: Rows<R>,
     limit: usize,
     parse: P,
-    place: u64,
+    row_number: u64,
     open: Option<Open>,
     /// The line of the previous row, if it could not be read.
     bad_line: Option<u64>,
@@ -215,9 +218,9 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         if std::mem::take(&mut self.header) || row.is_blank() {
             return;
         }
-        self.place += 1;
+        self.row_number += 1;
         let (line, size) = (row.line, row.size());
-        let id = match self.parse.id(&row, self.place) {
+        let id = match self.parse.id(&row, self.row_number) {
             Ok(id) => id,
             Err(fail) => {
                 self.bad_line = Some(line);
@@ -229,11 +232,11 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
             Some(open) if open.id == id => {
                 let added = match (bad_line, open.state.as_mut()) {
                     (_, None) => return,
-                    (Some(bad_line), _) => Err(Fail::new(format!(
+                    (Some(bad_line), _) => Err(RecordError::new(format!(
                         "the row of this dialogue on line {bad_line} is invalid; the whole dialogue is skipped"
                     ))),
                     (None, Some(_)) if open.size + size > self.limit => {
-                        Err(Fail::new(support::too_long((open.size + size) as u64, self.limit)))
+                        Err(RecordError::new(support::too_long((open.size + size) as u64, self.limit)))
                     }
                     (None, Some(dialogue)) => self.parse.add(dialogue, &row),
                 };
@@ -281,12 +284,12 @@ fn begin(
     seen: &mut HashSet<u64>,
     id: &str,
     row: &Row<'_>,
-) -> Result<(Dialogue, Option<u32>), Fail> {
+) -> Result<(Dialogue, Option<u32>), RecordError> {
     let checked_id = DialogueId::new(id)?;
     let [a, b, c, d, e, f, g, h, ..] = checked_id.key().0;
     let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     if seen.contains(&key) {
-        return Err(Fail::new(
+        return Err(RecordError::new(
             "the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
              consecutive: sort the file by its id column",
         ));

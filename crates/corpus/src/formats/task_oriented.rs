@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     Dialogue,
     dialogue::{Role, Turn},
-    formats::support::{self, Fail},
+    formats::support::{self, RecordError},
     input::Probe,
     json_elements::{Element, Elements},
 };
@@ -38,12 +38,15 @@ pub(super) fn split_of(name: &str) -> Option<String> {
 }
 
 /// Returns the position of a record in its array, counted from 1.
-pub(super) fn place(element: &Element) -> u64 {
+pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
 /// Parses an element. The id in an error is the value of `id_field`, or the key of the element if it is `None`.
-pub(super) fn record<T: DeserializeOwned>(element: &Element, id_field: Option<&str>) -> Result<T, Fail> {
+pub(super) fn record<T: DeserializeOwned>(
+    element: &Element,
+    id_field: Option<&str>,
+) -> Result<T, RecordError> {
     serde_json::from_slice(&element.json).map_err(|e| {
         let id = match id_field {
             None => element.keys.last().cloned(),
@@ -51,12 +54,12 @@ pub(super) fn record<T: DeserializeOwned>(element: &Element, id_field: Option<&s
                 .ok()
                 .and_then(|value| Some(value.get(field)?.as_str()?.to_owned())),
         };
-        Fail::new(support::json_reason(&e)).with_id(id)
+        RecordError::new(support::json_reason(&e)).with_id(id)
     })
 }
 
-/// Returns whether one of the first values at a depth of a JSON document passes a test. Its arguments are the path of keys
-/// and the value.
+/// Returns whether one of the first values at a depth of a JSON document passes a test. Its arguments are the path of
+/// keys and the value.
 pub(super) fn any_element(
     probe: &Probe<'_>,
     depth: usize,

@@ -3,11 +3,11 @@
 //! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next one.
 //! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
 //!   There, a dialogue ends only at a rule, or at a `#` line after a blank line.
-//! - A line may start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` is an offset from
-//!   an unknown start, and becomes the metadata `at` of the turn.
+//! - A line may start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` is an offset
+//!   from an unknown start, and becomes the metadata `at` of the turn.
 //! - A line without a speaker, or an indented line, continues the previous turn.
-//! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the metadata
-//!   `comments` of the dialogue.
+//! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the
+//!   metadata `comments` of the dialogue.
 //! - Roles are recognized from common names (`Customer`, `Agent 2`, `Support (Ana)`, …). All other speakers are
 //!   participants.
 
@@ -20,7 +20,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_text::{self, Draft, LineReader, Out},
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     lines::Line,
@@ -147,7 +147,8 @@ struct Reader {
 
 /// Maximum length of a title, in bytes.
 const TITLE_BYTES: usize = 200;
-/// Maximum number of comments on a dialogue. More comments are dropped, because the file is probably not a transcript.
+/// Maximum number of comments on a dialogue. More comments are dropped, because the file is probably not a
+/// transcript.
 const MAX_COMMENTS: usize = 100;
 
 impl LineReader for Reader {
@@ -224,7 +225,7 @@ impl Reader {
 
     fn begin(&mut self, line: u64, out: &mut Out) {
         self.count += 1;
-        match support::made_id(&self.stem, self.count) {
+        match support::generated_id(&self.stem, self.count) {
             Ok(id) => {
                 let mut dialogue = Dialogue::new(id);
                 dialogue.source = self.stem.clone();
@@ -233,7 +234,7 @@ impl Reader {
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
             // The file name cannot be used in ids.
-            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
         }
     }
 
@@ -252,7 +253,7 @@ impl Reader {
                 if let Some(line) = self.heading.stray_line {
                     self.heading = Heading::default();
                     let reason = "no turns found here: no line starts with `Speaker: `";
-                    out.push_back(Err(Fail::new(reason).at(&self.path, line)));
+                    out.push_back(Err(RecordError::new(reason).at(&self.path, line)));
                 }
             }
         }

@@ -2,19 +2,21 @@
 //!
 //! There are two layouts:
 //!
-//! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to, text.
-//! - Version 2 has tables with one sample per row. Training rows are `Context,Utterance,Label`: the utterance is the next one
-//!   (label 1) or a random one (label 0). Validation and test rows are `Context,Ground Truth Utterance,Distractor_0,…`.
+//! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
+//!   text.
+//! - Version 2 has tables with one sample per row. Training rows are `Context,Utterance,Label`: the utterance is the
+//!   next one (label 1) or a random one (label 0). Validation and test rows are
+//!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
-//! A row becomes the context followed by the utterance. Label and distractors become metadata. In texts, `__eou__` ends an
-//! utterance and `__eot__` a turn. Every utterance becomes a separate turn.
+//! A row becomes the context followed by the utterance. Label and distractors become metadata. In texts, `__eou__`
+//! ends an utterance and `__eot__` a turn. Every utterance becomes a separate turn.
 
 use crate::{
     Dialogue, MAX_TURNS, Role, Time,
     formats::{
         Dialogues, Fit, Format, Problem, ReadOptions,
-        place::Place,
-        support::{self, Fail},
+        place::PathInfo,
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -55,12 +57,12 @@ impl Format for UbuntuDialogue {
             // A file is one chat and is read completely.
             return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
         };
-        let place = Place::of(&input);
+        let path_info = PathInfo::of(&input);
         let prefix = format!("ubuntu-dialogue-{}", input.stem());
         let mut rows = 0;
         Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
             rows += 1;
-            table.dialogue(row, support::made_id(&prefix, rows)?, place.split.as_deref()).map(Some)
+            table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
         }))
     }
 }
@@ -81,15 +83,15 @@ struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    fn parse(line: &'a str) -> Result<Self, Fail> {
+    fn parse(line: &'a str) -> Result<Self, RecordError> {
         let mut cells = line.splitn(4, '\t');
-        let mut cell = || cells.next().ok_or_else(|| Fail::new(MESSAGE));
+        let mut cell = || cells.next().ok_or_else(|| RecordError::new(MESSAGE));
         let (time, from, _, text) = (cell()?, cell()?.trim(), cell()?, cell()?.trim());
         let read = Some(time).filter(|time| time.contains('T')).and_then(Time::parse);
         match read {
             Some(time) if !from.is_empty() => Ok(Message { time, from, text }),
-            Some(_) => Err(Fail::new("the message has no sender")),
-            None => Err(Fail::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
+            Some(_) => Err(RecordError::new("the message has no sender")),
+            None => Err(RecordError::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
         }
     }
 }
@@ -104,7 +106,7 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
     };
     let mut dialogue = match DialogueId::new(name) {
         Ok(id) => Dialogue::new(id),
-        Err(e) => return vec![Err(Fail::from(e).at(&path, 1))],
+        Err(e) => return vec![Err(RecordError::from(e).at(&path, 1))],
     };
     dialogue.source = "ubuntu-dialogue".into();
     dialogue.language = Some("en".into());
@@ -130,7 +132,9 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
                 "the chat is over {:.1} MB long (raise the limit with --max-record-mb)",
                 options.max_record as f64 / 1e6
             );
-            return vec![Err(Fail::new(reason).with_id(Some(dialogue.id.as_str())).at(&path, line.number))];
+            return vec![Err(RecordError::new(reason)
+                .with_id(Some(dialogue.id.as_str()))
+                .at(&path, line.number))];
         }
         match Message::parse(line.text) {
             // The corpus has some empty messages.
@@ -169,8 +173,8 @@ impl Table {
         }
     }
 
-    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, Fail> {
-        let fail = |reason: String| Fail::new(reason).with_id(Some(id.as_str()));
+    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, RecordError> {
+        let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
         let cell = |at| tables::text(row, at).map_err(|fail| fail.with_id(Some(id.as_str())));
         let wanted = match self {
             Table::Train => 3,

@@ -1,13 +1,13 @@
 //! IRC logs with annotated reply links (irc-disentanglement, #ubuntu and others): `X.ascii.txt` or `X.raw.txt`, with
 //! `X.annotation.txt` in the same folder.
 //!
-//! A channel contains many conversations at the same time. The annotation starts at some message (usually number 1000), and
-//! links each message to those that it answers. A conversation is a connected component of the links, including linked
-//! earlier messages. The numbers in links are line numbers in the log, counted from 0.
+//! A channel contains many conversations at the same time. The annotation starts at some message (usually number
+//! 1000), and links each message to those that it answers. A conversation is a connected component of the links,
+//! including linked earlier messages. The numbers in links are line numbers in the log, counted from 0.
 //!
-//! Every line is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The clock of a log has only hours
-//! and minutes. The date in the file name is used for the first annotated message. Logs up to 2007 have a 12-hour clock, so
-//! their times may be half a day early.
+//! Every line is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The clock of a log has
+//! only hours and minutes. The date in the file name is used for the first annotated message. Logs up to 2007 have a
+//! 12-hour clock, so their times may be half a day early.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
         Dialogues, Fit, Format, Problem, ReadOptions,
         irc_links::{Links, link},
         irc_log::{self, Clock, LogLine},
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     lines::{LineError, Lines},
@@ -32,7 +32,7 @@ use turnwise_core::{
 
 pub(super) struct UbuntuIrc;
 
-const LOG_ENDINGS: [&str; 2] = [".ascii.txt", ".raw.txt"];
+const LOG_EXTENSIONS: [&str; 2] = [".ascii.txt", ".raw.txt"];
 
 impl Format for UbuntuIrc {
     fn name(&self) -> &'static str {
@@ -45,18 +45,18 @@ impl Format for UbuntuIrc {
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
         let name = probe.file_name();
-        if let Some(log) = LOG_ENDINGS.iter().find(|ending| name.ends_with(*ending)) {
+        if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
             let lines: Vec<_> = probe.lines().take(20).collect();
             let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
             // Pasted text can leave stray lines in a log.
             if lines.is_empty() || fitting * 2 < lines.len() {
                 return Fit::No;
             }
-            let beside = |ending| probe.path.and_then(|path| beside(path, ending)).is_some();
+            let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
             return match *log {
                 // The same log in a different encoding. Reading both would duplicate every conversation.
-                ".raw.txt" if beside(".ascii.txt") => Fit::Companion,
-                _ if beside(".annotation.txt") => Fit::Yes,
+                ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
+                _ if has_companion(".annotation.txt") => Fit::Yes,
                 _ => Fit::Maybe,
             };
         }
@@ -80,18 +80,18 @@ impl Format for UbuntuIrc {
 }
 
 /// Returns the companion file of a log: the same name with a different extension.
-fn beside(log: &Path, ending: &str) -> Option<PathBuf> {
+fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
     let stem = stem(log)?;
     ["", ".gz", ".zst"]
         .iter()
-        .map(|packed| log.with_file_name(format!("{stem}{ending}{packed}")))
+        .map(|packed| log.with_file_name(format!("{stem}{extension}{packed}")))
         .find(|p| p.exists())
 }
 
 /// Returns the name of a log without its extensions.
 fn stem(log: &Path) -> Option<&str> {
     let name = log.file_name()?.to_str()?.trim_end_matches(".gz").trim_end_matches(".zst");
-    let known = LOG_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
+    let known = LOG_EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
     Some(known.unwrap_or_else(|| name.trim_end_matches(".txt")))
 }
 
@@ -146,13 +146,13 @@ impl Log {
                 log.midnight = clock.now().map(|(minute, shown)| minute - shown);
             }
             match what {
-                LogLine::Said(said) if annotated && !said.text.is_empty() => {
-                    let (nick, text) = (said.nick.to_owned(), said.text.to_owned());
-                    log.messages.insert(number, Message { nick, text, act: said.act, minute });
+                LogLine::Message(message) if annotated && !message.text.is_empty() => {
+                    let (nick, text) = (message.nick.to_owned(), message.text.to_owned());
+                    log.messages.insert(number, Message { nick, text, act: message.act, minute });
                 }
                 LogLine::Unknown if annotated && !line.text.trim().is_empty() => {
                     let reason = "the line is annotated, but it is neither a message ([03:41] <nick> text) nor a notice (===)";
-                    problems.push(Fail::new(reason).at(&path, line.number));
+                    problems.push(RecordError::new(reason).at(&path, line.number));
                 }
                 _ => {}
             }
@@ -173,7 +173,7 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
             "the reply links are in a separate file next to the log; pass the log by its path".to_owned(),
         );
     };
-    let Some(annotation) = beside(&path, ".annotation.txt") else {
+    let Some(annotation) = companion(&path, ".annotation.txt") else {
         return unreadable(format!(
             "the reply links are missing: there is no {stem}.annotation.txt in the same folder"
         ));
@@ -191,7 +191,7 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
                 "message {message} is not in the log; the log ends with message {}",
                 log.lines.saturating_sub(1)
             );
-            problems.push(Fail::new(reason).at(&annotation.display().to_string(), *line));
+            problems.push(RecordError::new(reason).at(&annotation.display().to_string(), *line));
         }
     }
     let date = stem.get(..10).and_then(|date| date.parse().ok());
@@ -221,7 +221,7 @@ impl Builder<'_> {
         let (Some(first), false, false) = (conversation.first(), messages.is_empty(), cut_off) else {
             return Ok(None);
         };
-        let at = |fail: Fail| fail.at(path, first + 1);
+        let at = |fail: RecordError| fail.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = Dialogue::new(id);
         dialogue.source = "ubuntu-irc".into();

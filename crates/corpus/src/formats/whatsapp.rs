@@ -1,18 +1,19 @@
 //! WhatsApp chats, exported as text by an iPhone (`[02/03/26, 09:14:05] Ann: hi`) or by Android
 //! (`02/03/2026, 09:14 - Ann: hi`).
 //!
-//! - A chat may span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or when
-//!   a new day starts after more than an hour of silence.
-//! - The dialogue id is the name of the chat and the time of its first message. It stays the same in later exports. The name
-//!   of the chat is the file name, or the folder name if the file is `_chat.txt`. An export without old messages may start
-//!   within a dialogue, which then has a different id.
+//! - A chat may span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
+//!   when a new day starts after more than an hour of silence.
+//! - The dialogue id is the name of the chat and the time of its first message. It stays the same in later exports.
+//!   The name of the chat is the file name, or the folder name if the file is `_chat.txt`. An export without old
+//!   messages may start within a dialogue, which then has a different id.
 //! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
 //! - Times are local times of the phone without a time zone. They are interpreted as UTC.
-//! - Notices (`Ann added Bob`) are turns with the role `system`. A part with only notices gives no dialogue. An iPhone
-//!   exports notices as messages. They are recognized by English phrases; in other languages they are read as messages.
-//! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`, `attachment`).
-//!   Deleted and edited messages have the metadata `deleted` and `edited`.
+//! - Notices (`Ann added Bob`) are turns with the role `system`. A part with only notices gives no dialogue. An
+//!   iPhone exports notices as messages. They are recognized by English phrases; in other languages they are read as
+//!   messages.
+//! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
+//!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
 
 mod line;
 mod said;
@@ -24,7 +25,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_text::{self, Draft, LineReader, Out},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
     lines::Line,
@@ -32,7 +33,7 @@ use crate::{
 use turnwise_core::{error::Result, ids::DialogueId};
 
 use line::{Header, Order, clean, order};
-use said::{Said, without_edited};
+use said::{Content, without_edited};
 
 pub(super) struct WhatsApp;
 
@@ -57,7 +58,7 @@ impl Format for WhatsApp {
         };
         let more: Vec<_> = lines.filter_map(Header::parse).collect();
         let has_speaker =
-            more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
+            more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
         if has_speaker { Fit::Yes } else { Fit::No }
     }
 
@@ -107,7 +108,7 @@ impl LineReader for Reader {
                 None => {
                     self.skipping = true;
                     let reason = "text before the first message; is the start of the export missing?";
-                    out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+                    out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
                 }
             }
             return;
@@ -118,7 +119,7 @@ impl LineReader for Reader {
             let reason = format!(
                 "the date {date} or its time is invalid in the order {order}, which was detected at the beginning of the file"
             );
-            out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+            out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
             return;
         };
         self.skipping = false;
@@ -143,11 +144,11 @@ fn is_new_dialogue(last: DateTime, next: DateTime) -> bool {
 }
 
 fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
-    let said = Said::parse(header.rest);
-    let role = if said.speaker.is_some() { Role::Participant } else { Role::System };
-    let edited = without_edited(&said.text);
-    let text = edited.unwrap_or(&said.text);
-    let Some(turn) = draft.turn(&said.speaker.unwrap_or_default(), role, text) else {
+    let content = Content::parse(header.rest);
+    let role = if content.speaker.is_some() { Role::Participant } else { Role::System };
+    let edited = without_edited(&content.text);
+    let text = edited.unwrap_or(&content.text);
+    let Some(turn) = draft.turn(&content.speaker.unwrap_or_default(), role, text) else {
         return;
     };
     turn.time = Time::from_civil(time);
@@ -155,13 +156,13 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
     if edited.is_some() {
         note("edited", true.into());
     }
-    if said.deleted {
+    if content.deleted {
         note("deleted", true.into());
     }
-    if let Some(media) = said.media {
+    if let Some(media) = content.media {
         note("media", media.into());
     }
-    if let Some(file) = said.attachment {
+    if let Some(file) = content.attachment {
         note("attachment", file.into());
     }
 }
@@ -191,7 +192,7 @@ impl Reader {
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
             // The file name cannot be used in ids.
-            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
         }
     }
 

@@ -139,11 +139,11 @@ impl Columns {
 
     fn named(dialect: Dialect, row: Vec<String>) -> Option<Columns> {
         let plain: Vec<String> = row.iter().map(|cell| plain(cell)).collect();
-        let place =
+        let lookup =
             |field: &str| known(field).iter().find_map(|name| plain.iter().position(|cell| cell == name));
-        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
         // All other columns become metadata.
-        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| place(field)).collect();
+        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| lookup(field)).collect();
         let others =
             row.iter().enumerate().filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
         columns.metadata = others.map(|(at, name)| (name.trim().to_owned(), at)).collect();
@@ -154,15 +154,16 @@ impl Columns {
 
     fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
         missing_in(map, row).is_none().then_some(())?;
-        let place = |field: &str| place(map.column(field)?, row);
-        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
+        let lookup = |field: &str| column_index(map.column(field)?, row);
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
         columns.metadata =
-            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), self::place(c, row)?))).collect();
+            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), column_index(c, row)?))).collect();
         columns.width = row.len();
-        // A map with column names needs a header. With numbers only, the first row is a header if it contains known names.
+        // A map with column names needs a header. With numbers only, the first row is a header if it contains known
+        // names.
         let by_name = |column: &str| column.parse::<usize>().is_err();
         let is_name = |field: &str| {
-            let cell = place(field).and_then(|at| row.get(at));
+            let cell = lookup(field).and_then(|at| row.get(at));
             cell.is_some_and(|cell| known(field).contains(&plain(cell).as_str()))
         };
         let header = fields(map).any(|(_, column)| by_name(column)) || COLUMN_FIELDS.into_iter().any(is_name);
@@ -170,18 +171,18 @@ impl Columns {
         Some(columns)
     }
 
-    fn placed(dialect: Dialect, place: impl Fn(&str) -> Option<usize>) -> Columns {
+    fn from_lookup(dialect: Dialect, lookup: impl Fn(&str) -> Option<usize>) -> Columns {
         Columns {
             dialect,
-            id: place("id"),
-            turn: place("turn"),
-            speaker: place("speaker"),
-            role: place("role"),
-            time: place("time"),
-            intent: place("intent"),
-            acts: place("acts"),
-            domain: place("domain"),
-            title: place("title"),
+            id: lookup("id"),
+            turn: lookup("turn"),
+            speaker: lookup("speaker"),
+            role: lookup("role"),
+            time: lookup("time"),
+            intent: lookup("intent"),
+            acts: lookup("acts"),
+            domain: lookup("domain"),
+            title: lookup("title"),
             ..Columns::default()
         }
     }
@@ -218,7 +219,8 @@ fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Returns whether quotes are ordinary characters in a TSV file: some cell starts with a quote but does not end with one.
+/// Returns whether quotes are ordinary characters in a TSV file: some cell starts with a quote but does not end with
+/// one.
 ///
 /// Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(beginning: &str) -> bool {
@@ -230,7 +232,7 @@ fn literal_quotes(beginning: &str) -> bool {
 /// Returns the index of a column given as a number from 1 or by name.
 ///
 /// Numbers take precedence, because in a table without a header a numeric cell is not a name.
-fn place(column: &str, row: &[String]) -> Option<usize> {
+fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
 }
@@ -242,7 +244,7 @@ fn fields(map: &ColumnMap) -> impl Iterator<Item = (String, &str)> {
 
 fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {
     fields(map)
-        .find(|(_, column)| place(column, row).is_none())
+        .find(|(_, column)| column_index(column, row).is_none())
         .map(|(field, column)| (field, column.to_owned()))
 }
 

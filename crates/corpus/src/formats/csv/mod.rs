@@ -6,7 +6,7 @@ use crate::{
     Dialogue, Time, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables::{self, TurnRows},
     },
     input::{Input, Probe},
@@ -48,28 +48,28 @@ struct Turns {
 }
 
 impl TurnRows for Turns {
-    fn id(&self, row: &Row<'_>, place: u64) -> Result<String, Fail> {
+    fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError> {
         let Some(at) = self.columns.id else {
-            return Ok(support::made_id(&self.stem, place)?.as_str().to_owned());
+            return Ok(support::generated_id(&self.stem, row_number)?.as_str().to_owned());
         };
         let id = tables::text(row, at)?.trim();
         if id.is_empty() {
-            return Err(Fail::new(format!("the row has no id ({})", self.columns.describe(at))));
+            return Err(RecordError::new(format!("the row has no id ({})", self.columns.describe(at))));
         }
         Ok(id.to_owned())
     }
 
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         let columns = &self.columns;
         if row.width() <= columns.text {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the row has {} columns, but the text is in {}",
                 row.width(),
                 columns.describe(columns.text)
             )));
         }
         if row.cells().skip(columns.width).any(|cell| !cell.is_empty()) {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the row has {} columns, but the first row has {}; a text that contains the delimiter must be quoted",
                 row.width(),
                 columns.width
@@ -106,7 +106,9 @@ impl TurnRows for Turns {
             number => match number.parse() {
                 Ok(number) => Some(number),
                 Err(_) => {
-                    return Err(Fail::new(format!("the turn number `{number}` is not a whole number")));
+                    return Err(RecordError::new(format!(
+                        "the turn number `{number}` is not a whole number"
+                    )));
                 }
             },
         };

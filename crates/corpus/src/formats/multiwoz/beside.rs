@@ -88,8 +88,8 @@ fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
 
-/// Reads the ids in a list file next to a file. All lists have one id per line, but the extension may be `.json`, `.txt` or
-/// none.
+/// Reads the ids in a list file next to a file. All lists have one id per line, but the extension may be `.json`,
+/// `.txt` or none.
 fn listed(path: &Path, name: &str) -> HashSet<String> {
     let mut ids = HashSet::new();
     for extension in ["", ".json", ".txt"] {
@@ -200,8 +200,8 @@ impl Acts {
     }
 }
 
-/// Returns the index of a turn in the log. Version 2.2 counts all turns from 0 and wraps the acts in `dialog_act`. Earlier
-/// versions count only system turns, from 1.
+/// Returns the index of a turn in the log. Version 2.2 counts all turns from 0 and wraps the acts in `dialog_act`.
+/// Earlier versions count only system turns, from 1.
 fn turn_index(key: &str, value: &Value) -> Option<u32> {
     let number: u32 = key.trim().parse().ok()?;
     if value.get("dialog_act").is_some() { Some(number) } else { number.checked_mul(2)?.checked_sub(1) }

@@ -1,7 +1,7 @@
 //! MultiWOZ 2.0, 2.1 (also in the single-split files of ConvLab-2) and 2.2.
 //!
-//! Versions 2.0 and 2.1 are an object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and frames, in
-//! the layout of SGD. The dialog acts are in the log or in a companion file (see [`beside`]).
+//! Versions 2.0 and 2.1 are an object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
+//! frames, in the layout of SGD. The dialog acts are in the log or in a companion file (see [`beside`]).
 
 mod beside;
 
@@ -15,9 +15,9 @@ use crate::{
     dialogue::{Role, Turn},
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         task_oriented::{
-            FramedTurn, act_names, add_framed_turns, any_element, is_schema, place, push_unique, record,
+            FramedTurn, act_names, add_framed_turns, any_element, is_schema, position, push_unique, record,
             split_of,
         },
     },
@@ -84,7 +84,7 @@ impl Format for MultiWoz {
             let id = match read.dialogue_id.as_deref() {
                 Some(id) if !id.is_empty() => DialogueId::new(id)?,
                 _ if !framed => DialogueId::new(key)?,
-                _ => support::made_id(&stem, place(element))?,
+                _ => support::generated_id(&stem, position(element))?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "multiwoz".to_owned();
@@ -94,7 +94,7 @@ impl Format for MultiWoz {
                 (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
                 (None, None) => {
                     let why = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
-                    return Err(Fail::new(why).with_id(Some(dialogue.id.as_str())));
+                    return Err(RecordError::new(why).with_id(Some(dialogue.id.as_str())));
                 }
             }
             dialogue.domains = read.services.unwrap_or_default();
@@ -134,8 +134,8 @@ fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     let filled = |turn: &LogTurn| turn.metadata.as_ref().is_some_and(|state| !state.is_empty());
     let has_states = log.iter().any(filled);
     for (n, said) in log.into_iter().enumerate() {
-        // Turns alternate, and the user starts. If the log has belief states, they mark the system turns. This works even
-        // if a turn is missing.
+        // Turns alternate, and the user starts. If the log has belief states, they mark the system turns. This works
+        // even if a turn is missing.
         let user = if has_states && said.metadata.is_some() { !filled(&said) } else { n % 2 == 0 };
         let (speaker, role) = if user { ("USER", Role::User) } else { ("SYSTEM", Role::Agent) };
         dialogue.turns.push(Turn {

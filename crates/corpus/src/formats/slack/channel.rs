@@ -11,14 +11,14 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    message::{Raw, Ts, is_left_out, place, turn},
+    message::{Raw, Ts, is_left_out, timestamps, turn},
     names::{Channel, Names, open},
 };
 use crate::{
     Dialogue, Role, Turn,
     formats::{
         Problem,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     json_elements::Elements,
 };
@@ -50,7 +50,7 @@ pub(super) fn each(
     name: &str,
     limit: usize,
     problems: &mut Vec<Problem>,
-    mut take: impl FnMut(Raw, u64) -> Result<(), Fail>,
+    mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) {
     for element in Elements::at_depth(stream, 1, limit) {
         let problem = match element {
@@ -58,7 +58,7 @@ pub(super) fn each(
             Ok(element) => {
                 let taken = match serde_json::from_slice::<Value>(&element.json) {
                     Ok(Value::Object(raw)) => take(raw, element.line),
-                    Ok(_) => Err(Fail::new("the message is not a JSON object")),
+                    Ok(_) => Err(RecordError::new("the message is not a JSON object")),
                     Err(e) => Err(e.into()),
                 };
                 taken.map_err(|fail| fail.at(name, element.line))
@@ -94,7 +94,7 @@ impl ChannelDays {
                 continue;
             };
             each(stream, "", limit, &mut ignored, |raw, _| {
-                if let Some((_, Some(thread))) = place(&raw).filter(|_| !is_left_out(&raw)) {
+                if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
                     let first = *start_days.entry(thread).or_insert(n);
                     if first < n {
                         later.entry(first).or_default().insert(n);
@@ -132,7 +132,7 @@ impl ChannelDays {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            each(stream, "", self.limit, &mut ignored, |raw, at| match place(&raw) {
+            each(stream, "", self.limit, &mut ignored, |raw, at| match timestamps(&raw) {
                 Some((_, Some(thread))) if begins_here(thread) => {
                     messages.take(&raw, at, &self.names, &|_| true)
                 }
@@ -163,9 +163,9 @@ impl Day {
         line: u64,
         names: &Names,
         begins_here: &dyn Fn(Ts) -> bool,
-    ) -> Result<(), Fail> {
-        let Some((ts, thread)) = place(raw) else {
-            return Err(Fail::new("the message has no `ts` like \"1772442840.000200\""));
+    ) -> Result<(), RecordError> {
+        let Some((ts, thread)) = timestamps(raw) else {
+            return Err(RecordError::new("the message has no `ts` like \"1772442840.000200\""));
         };
         if is_left_out(raw) {
             self.left_out += 1;
@@ -217,9 +217,9 @@ fn dialogue(
     day: &str,
     thread: Option<Ts>,
     turns: BTreeMap<Ts, Turn>,
-) -> Result<Dialogue, Fail> {
-    let place = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
-    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{place}", channel.id))?);
+) -> Result<Dialogue, RecordError> {
+    let suffix = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
+    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{suffix}", channel.id))?);
     dialogue.source = "slack".to_owned();
     dialogue.title = Some(channel.title.clone());
     dialogue.time = thread.and_then(Ts::time).or(turns.values().next().and_then(|turn| turn.time));

@@ -48,7 +48,7 @@ fn list<'a>(raw: &'a Raw, key: &str) -> &'a [Value] {
 }
 
 /// Returns the timestamp of a message, and that of the first message of its thread if it is in one.
-pub(super) fn place(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
+pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     let ts = Ts::parse(text(raw, "ts")?)?;
     let answered =
         raw.get("reply_count").and_then(Value::as_u64).unwrap_or(0) > 0 || !list(raw, "replies").is_empty();
@@ -94,7 +94,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
         turn.speaker = speaker(raw, user, names);
     }
     let files = files(raw);
-    turn.text = said(raw, names);
+    turn.text = message_text(raw, names);
     if turn.text.is_empty() {
         turn.text = files.join(", ");
     }
@@ -148,9 +148,9 @@ fn files(raw: &Raw) -> Vec<String> {
     list(raw, "files").iter().chain(file).filter_map(named).collect()
 }
 
-/// Returns the text with the attachments of its author, without link previews. If both are empty, returns the text of the
-/// blocks.
-fn said(raw: &Raw, names: &Names) -> String {
+/// Returns the text with the attachments of its author, without link previews. If both are empty, returns the text of
+/// the blocks.
+fn message_text(raw: &Raw, names: &Names) -> String {
     let mut said = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {
         let more = plain(more.trim(), names);
@@ -230,7 +230,7 @@ mod tests {
     fn show(json: &str) -> String {
         let raw: Raw = serde_json::from_str(json).unwrap();
         let names = Names::for_tests(&[("U1", "Ana"), ("U2", "Bo")], &[("C1", "general")]);
-        let (ts, thread) = place(&raw).unwrap();
+        let (ts, thread) = timestamps(&raw).unwrap();
         let turn = turn(&raw, ts, &names);
         let metadata = serde_json::to_string(&turn.metadata).unwrap();
         let thread = thread.map(|t| format!(" in {t}")).unwrap_or_default();

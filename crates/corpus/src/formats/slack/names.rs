@@ -173,7 +173,7 @@ fn each<T: for<'de> Deserialize<'de>>(
         match element {
             Ok(element) => match serde_json::from_slice(&element.json) {
                 Ok(entry) => take(entry),
-                Err(e) => problems.push(support::Fail::from(e).at(&name, element.line)),
+                Err(e) => problems.push(support::RecordError::from(e).at(&name, element.line)),
             },
             Err(e) => problems.push(support::element_problem(&name, e)),
         }

@@ -40,8 +40,8 @@ pub(super) struct Spoken<'a> {
     pub(super) text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. A name is accepted if it is a known speaker (`is_known`), is a role name, or looks like a
-/// name.
+/// Parses `[time] Speaker: text`. A name is accepted if it is a known speaker (`is_known`), is a role name, or looks
+/// like a name.
 pub(super) fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
@@ -66,8 +66,8 @@ pub(super) fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Opti
 
 /// Splits a line into name and text at a colon.
 ///
-/// A full-width colon, or a colon before white space or the end, surely ends a name: the third value is `true`. If there is
-/// none, splits at the first colon: the third value is `false`.
+/// A full-width colon, or a colon before white space or the end, surely ends a name: the third value is `true`. If
+/// there is none, splits at the first colon: the third value is `false`.
 fn split_name(text: &str) -> Option<(&str, &str, bool)> {
     const LONGEST: usize = 120;
     let mut first = None;

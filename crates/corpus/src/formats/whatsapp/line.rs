@@ -162,8 +162,8 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     Some((clock, upper, after))
 }
 
-/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM, whether it is in capitals, and the
-/// rest of the text.
+/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM, whether it is in
+/// capitals, and the rest of the text.
 fn half(text: &str) -> (Option<bool>, bool, &str) {
     let trimmed = text.trim_start_matches(is_space);
     let mut letters = String::new();

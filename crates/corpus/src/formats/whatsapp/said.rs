@@ -4,7 +4,7 @@ use super::line::{clean, is_mark, is_space};
 
 /// Content of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Content {
     /// The speaker; `None` for a notice.
     pub(super) speaker: Option<String>,
     pub(super) text: String,
@@ -44,14 +44,14 @@ const NOTICES: [&str; 22] = [
     "video call",
 ];
 
-impl Said {
+impl Content {
     pub(super) fn parse(rest: &str) -> Self {
         let (name, said) = match rest.split_once(": ") {
             Some((name, said)) => (name, said),
             None => match rest.strip_suffix(':') {
                 Some(name) => (name, ""),
                 None => {
-                    return Said { text: clean(rest), ..Said::default() };
+                    return Content { text: clean(rest), ..Content::default() };
                 }
             },
         };
@@ -61,32 +61,32 @@ impl Said {
         let speaker =
             clean(name.trim_start_matches(is_mark).trim_start_matches('~').trim_start_matches(is_space));
         if is_notice_name || speaker.is_empty() {
-            return Said { text: clean(rest), ..Said::default() };
+            return Content { text: clean(rest), ..Content::default() };
         }
         if said.starts_with('\u{200e}') && NOTICES.iter().any(|notice| text.contains(notice)) {
-            return Said { text, ..Said::default() };
+            return Content { text, ..Content::default() };
         }
-        let mut said = Said { speaker: Some(speaker), ..Said::default() };
+        let mut content = Content { speaker: Some(speaker), ..Content::default() };
         if let Some(inner) =
             text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).filter(|t| !t.contains('>'))
         {
             match inner.split_once(": ") {
                 // `<attached: 00000012-PHOTO-2026-03-02.jpg>` in any language
                 Some((_, file)) if file.contains('.') => {
-                    (said.media, said.attachment) = (Some("attached"), Some(file.to_owned()));
+                    (content.media, content.attachment) = (Some("attached"), Some(file.to_owned()));
                 }
-                _ if inner.contains(' ') && inner.len() < 60 => said.media = Some("omitted"),
+                _ if inner.contains(' ') && inner.len() < 60 => content.media = Some("omitted"),
                 _ => {}
             }
         } else if marked && text.ends_with(" omitted") {
-            said.media = Some("omitted");
+            content.media = Some("omitted");
         } else if let Some(file) = text.strip_suffix(" (file attached)") {
-            (said.media, said.attachment) = (Some("attached"), Some(file.to_owned()));
+            (content.media, content.attachment) = (Some("attached"), Some(file.to_owned()));
         }
-        said.deleted =
+        content.deleted =
             text.starts_with("This message was deleted") || text.starts_with("You deleted this message");
-        said.text = text;
-        said
+        content.text = text;
+        content
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn speakers_notices_and_media_are_recognized() {
-        let speaker = |rest: &str| Said::parse(rest).speaker;
+        let speaker = |rest: &str| Content::parse(rest).speaker;
         assert_eq!(speaker("Ann: a: b").as_deref(), Some("Ann"));
         assert_eq!(speaker("~\u{202f}Ann: x").as_deref(), Some("Ann"));
         assert_eq!(speaker("\u{202a}+49 555 0100\u{202c}: x").as_deref(), Some("+49 555 0100"));
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(speaker("Ann changed the subject to \"Trip: day 2\""), None);
         assert_eq!(speaker("Trip: \u{200e}Ann created this group"), None);
         assert_eq!(speaker("Ann: Bob created this group").as_deref(), Some("Ann"));
-        let media = |rest: &str| (Said::parse(rest).media, Said::parse(rest).attachment);
+        let media = |rest: &str| (Content::parse(rest).media, Content::parse(rest).attachment);
         assert_eq!(media("Ann: <Media omitted>"), (Some("omitted"), None));
         assert_eq!(media("Ann: \u{200e}image omitted"), (Some("omitted"), None));
         assert_eq!(media("Ann: the image omitted"), (None, None));
@@ -120,6 +120,6 @@ mod tests {
             (Some("attached"), Some("12-PHOTO.jpg".into()))
         );
         assert_eq!(media("Ann: IMG-1.jpg (file attached)"), (Some("attached"), Some("IMG-1.jpg".into())));
-        assert!(Said::parse("Ann: \u{200e}This message was deleted.").deleted);
+        assert!(Content::parse("Ann: \u{200e}This message was deleted.").deleted);
     }
 }
