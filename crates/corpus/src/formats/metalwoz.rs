@@ -74,7 +74,7 @@ impl Format for MetaLWoz {
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let stem = input.stem();
-        let tasks = input.path.as_deref().map(tasks_beside).unwrap_or_default();
+        let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
                 return Ok(None);
@@ -113,7 +113,7 @@ fn id_of(text: &str) -> Option<String> {
 }
 
 /// Returns the user instructions of each task. The list is in the folder of the dialogues, or in its parent folder.
-fn tasks_beside(path: &Path) -> HashMap<String, String> {
+fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();
     };

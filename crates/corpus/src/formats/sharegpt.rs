@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named_and_the_rest_is_read() {
+    fn bad_records_are_reported_and_the_rest_is_read() {
         let text = r#"[{"id":"a","conversations":[{"value":"x"}]},
 {"id":"b"},
 {"id":"c","conversations":[{"from":"human"}]},
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn other_json_is_not_taken() {
+    fn other_json_is_not_detected() {
         assert_eq!(sniffed("a.jsonl", r#"{"items":[{"price":1}]}"#), None);
         assert_eq!(sniffed("a.jsonl", r#"{"conversation":"x"}"#), None);
     }

@@ -36,7 +36,7 @@ use crate::{
 };
 use turnwise_core::error::{IoContext, Result};
 
-use channel::{ChannelDays, Day, days, each};
+use channel::{ChannelDays, Day, days, for_each_message};
 use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
 
@@ -86,7 +86,7 @@ impl Format for Slack {
             if let Some(stream) = stream.take() {
                 let mut problems = Vec::new();
                 let mut messages = Day::default();
-                each(stream, &name, limit, &mut problems, |raw, at| {
+                for_each_message(stream, &name, limit, &mut problems, |raw, at| {
                     messages.take(&raw, at, &names, &|_| true)
                 });
                 out.extend(problems.into_iter().map(Err));

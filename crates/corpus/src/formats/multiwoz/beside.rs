@@ -118,7 +118,7 @@ pub(super) struct Acts {
 impl Acts {
     /// Reads the dialog act file in the folder of a file, or in its parent folder as in version 2.2. Also returns the
     /// problems found.
-    pub(super) fn beside(path: &Path, options: &ReadOptions) -> (Self, Vec<Problem>) {
+    pub(super) fn read_near(path: &Path, options: &ReadOptions) -> (Self, Vec<Problem>) {
         let mut acts = Acts::default();
         let mut problems = Vec::new();
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

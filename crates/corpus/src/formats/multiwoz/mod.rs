@@ -74,7 +74,7 @@ impl Format for MultiWoz {
             value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
         });
         let (acts, problems) = match &input.path {
-            Some(path) if !has_acts => Acts::beside(path, options),
+            Some(path) if !has_acts => Acts::read_near(path, options),
             _ => (Acts::default(), Vec::new()),
         };
         let framed = input.probe().text.trim_start().starts_with('[');

@@ -45,7 +45,7 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
 }
 
 /// Calls `take` on each message of a file, with its line.
-pub(super) fn each(
+pub(super) fn for_each_message(
     stream: Box<dyn BufRead + Send>,
     name: &str,
     limit: usize,
@@ -93,7 +93,7 @@ impl ChannelDays {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            each(stream, "", limit, &mut ignored, |raw, _| {
+            for_each_message(stream, "", limit, &mut ignored, |raw, _| {
                 if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
                     let first = *start_days.entry(thread).or_insert(n);
                     if first < n {
@@ -124,7 +124,7 @@ impl ChannelDays {
         if let Some(stream) = open(path, &mut problems) {
             let name = path.display().to_string();
             let take = |raw: Raw, at| messages.take(&raw, at, &self.names, &begins_here);
-            each(stream, &name, self.limit, &mut problems, take);
+            for_each_message(stream, &name, self.limit, &mut problems, take);
         }
         // Problems are reported when these days are read themselves.
         let mut ignored = Vec::new();
@@ -132,7 +132,7 @@ impl ChannelDays {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            each(stream, "", self.limit, &mut ignored, |raw, at| match timestamps(&raw) {
+            for_each_message(stream, "", self.limit, &mut ignored, |raw, at| match timestamps(&raw) {
                 Some((_, Some(thread))) if begins_here(thread) => {
                     messages.take(&raw, at, &self.names, &|_| true)
                 }

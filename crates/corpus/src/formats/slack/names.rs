@@ -92,7 +92,7 @@ impl Names {
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
         for list in USERS {
-            each(&root.join(list), limit, problems, |user: User| {
+            for_each_entry(&root.join(list), limit, problems, |user: User| {
                 let shown = user.profile.shown().or(first([user.real_name, user.name]));
                 if let Some(shown) = shown {
                     names.users.insert(user.id, (shown, user.is_bot));
@@ -100,7 +100,7 @@ impl Names {
             });
         }
         for (list, kind) in LISTS {
-            each(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
+            for_each_entry(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
         }
         names
     }
@@ -156,7 +156,7 @@ impl Names {
 }
 
 /// Calls `take` on each entry of a list.
-fn each<T: for<'de> Deserialize<'de>>(
+fn for_each_entry<T: for<'de> Deserialize<'de>>(
     path: &Path,
     limit: usize,
     problems: &mut Vec<Problem>,
