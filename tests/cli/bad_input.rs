@@ -157,19 +157,23 @@ fn what_is_no_corpus_is_refused_with_a_way_out() {
         &t,
         "ingest -i x blob",
         3,
-        &["error: blob is in no format that turnwise recognises\n", "--from (jsonl, "],
+        &["error: blob is not in a format that turnwise recognizes\n", "--from (jsonl, "],
     );
     refused(
         &t,
         "ingest -i x folder",
         3,
-        &["error: folder holds no file with dialogues\n", "1 file is in no format", "the first: folder/blob"],
+        &[
+            "error: folder contains no file with dialogues\n",
+            "1 file is not in a format",
+            "such as folder/blob",
+        ],
     );
     refused(
         &t,
         "ingest -i x void",
         3,
-        &["error: void holds no file with dialogues\nhint: the folder is empty\n"],
+        &["error: void contains no file with dialogues\nhint: the folder is empty\n"],
     );
     refused(&t, "ingest -i x nowhere", 2, &["error: cannot open nowhere: No such file or directory"]);
     refused(
@@ -206,9 +210,9 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
         text += &format!("{{\"id\":\"bad{n}\",\"turns\":[]}}\n");
     }
     t.write("in.jsonl", text + &record("last", "x"));
-    let stopped = "error: 4 records were rejected, and at most 3 may be; \
-                   the last: in.jsonl:2504 (bad3): the dialogue has no turns\n\
-                   hint: see them all with `--rejects FILE`, or allow more with `--max-errors N`\n";
+    let stopped = "error: 4 records were rejected (limit: 3); \
+                   the last one: in.jsonl:2504 (bad3): the dialogue has no turns\n\
+                   hint: list them with `--rejects FILE`, or raise the limit with `--max-errors N`\n";
     let kept = "stopped; what came before is in: indexes/x holds 2,500 dialogues with 5,000 turns\n";
     let command = "ingest -i x in.jsonl --rejects rejects.jsonl";
     t.run(&format!("{command} --max-errors 3")).says(3, &[stopped, kept]);

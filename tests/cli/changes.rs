@@ -172,7 +172,7 @@ fn a_second_writer_is_told_who_writes_and_readers_go_on() {
     let texts = [
         holder.as_str(),
         "(`turnwise ingest -v -i x -`, since 2",
-        "hint: wait until it ends; reading works meanwhile\n",
+        "hint: wait until it ends; the index can be read in the meantime\n",
     ];
     for line in ["ingest -i x more.jsonl", "delete -i x banking-001", "repair -i x"] {
         t.run(line).says(5, &texts);

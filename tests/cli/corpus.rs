@@ -107,7 +107,7 @@ fn convert_that_fails_leaves_no_file() {
         3,
         &[
             "warning: rejected: in.jsonl:2: not valid JSON",
-            "error: 101 records were rejected, and at most 100 may be",
+            "error: 101 records were rejected (limit: 100)",
             "hint: allow more with TURNWISE_INGEST_MAX_ERRORS=N",
         ],
     );
@@ -150,7 +150,7 @@ fn a_split_is_complete_and_follows_from_the_seed() {
 fn parts_that_do_not_add_up_are_refused_with_an_example() {
     Turnwise::new()
         .run("corpus split in -o out --parts train=0.8,dev=0.1")
-        .says(2, &["the shares in --parts add up to 0.9", "for example --parts train=0.8,dev=0.1,test=0.1"]);
+        .says(2, &["the shares in --parts add up to 0.9", "for example: --parts train=0.8,dev=0.1,test=0.1"]);
 }
 
 #[test]

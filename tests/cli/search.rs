@@ -48,7 +48,7 @@ fn analyze_reads_standard_input_and_takes_the_analyzer_that_is_named() {
     t.run_with("analyze -", b"ok \xff").says(3, &["error: standard input: invalid UTF-8 at byte 3\nhint: "]);
     t.run("analyze x --analyzer mixd-1").says(2, &["unknown analyzer `mixd-1` (did you mean `mixed-1`?)"]);
     t.run("analyze x --analyzer mixed-1+stem-xx")
-        .says(2, &["unknown language of stems `xx` (known: da, de, en, "]);
+        .says(2, &["unknown stemming language `xx` (known: da, de, en, "]);
     assert!(t.ok("analyze --help").contains("jieba-1"));
     t.run("analyze x -i nowhere").says(2, &["error: there is no index at indexes/nowhere\n"]);
 }

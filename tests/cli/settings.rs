@@ -49,7 +49,7 @@ fn settings_take_effect() {
     assert_eq!(t.run("stats").json()["dialogues"], 1);
     t.write("bad.jsonl", "{\"id\":\"b\",\"turns\":[]}\n".repeat(3));
     with_env(&t, "ingest --from jsonl bad.jsonl", &[("TURNWISE_INGEST_MAX_ERRORS", "1")])
-        .says(3, &["2 records were rejected, and at most 1 may be"]);
+        .says(3, &["2 records were rejected (limit: 1)"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The one error type, and what a caller can do about each state.
+//! The error type of all turnwise crates.
 //!
-//! An error says *what* is wrong and *where*; [`Error::hint`] says how to mend it and is kept apart, so that a
-//! program can show, log or drop it. [`Error::class`] decides the exit code of the command line.
+//! The message of an error says what is wrong and where. [`Error::hint`] says how to fix it; it is separate, and a
+//! program can show, log or ignore it. [`Error::class`] decides the exit code of the command line.
 
 use std::{
     cell::Cell,
@@ -10,20 +10,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The result of everything in this crate that can fail.
+/// Result with the turnwise [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 thread_local! {
-    /// Whether a panic on this thread is expected, caught and turned into an error. A panic hook may ask.
+    /// Whether a panic on this thread is expected and will be caught. Read by the panic hook.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread is about to be caught and reported as an error.
+/// Returns whether a panic on this thread will be caught and reported as an error.
 pub fn panic_is_caught() -> bool {
     CAUGHT.get()
 }
 
-/// Calls into a part of others that answers damaged files with a panic; `None` if it did.
+/// Calls third-party code that may panic on damaged files. Returns `None` if it panics.
 pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     CAUGHT.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(call));
@@ -31,29 +31,29 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     outcome.ok()
 }
 
-/// Whose fault an error is, and therefore the exit code of a program that ends with it.
+/// Class of an error. It decides the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// A check that was asked for did not hold.
+    /// A requested check failed.
     Assertion,
-    /// The caller asked for something that cannot be: a wrong flag, path, name or setting.
+    /// The request is invalid: a wrong flag, path, name or setting.
     Input,
-    /// The data that was given is not what it should be.
+    /// The input data is invalid.
     Data,
     /// A file of an index is damaged.
     Corrupt,
-    /// Another process holds what is needed.
+    /// Another process holds the lock.
     Busy,
-    /// Something outside (disk space, permissions, a device, a server) is missing.
+    /// An external resource (disk space, permissions, a device, a server) is missing.
     Unavailable,
     /// A bug in turnwise.
     Internal,
-    /// The user stopped it.
+    /// The user interrupted the command.
     Interrupted,
 }
 
 impl Class {
-    /// The exit code that stands for this class.
+    /// Returns the exit code of this class.
     pub const fn exit_code(self) -> u8 {
         match self {
             Class::Assertion => 1,
@@ -68,68 +68,68 @@ impl Class {
     }
 }
 
-/// What went wrong.
+/// Error of any turnwise operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller asked for something that makes no sense.
+    /// The request is invalid.
     #[error("{message}")]
     Input {
         /// What is wrong.
         message: String,
-        /// How to mend it.
+        /// How to fix it.
         hint: Option<String>,
     },
-    /// What is searched in cannot do what was asked for; another engine can.
+    /// The search engine does not support the request; another one does.
     #[error("{message}")]
     Unsupported {
-        /// What is not possible, and where.
+        /// What is not supported, and by which engine.
         message: String,
-        /// What is possible instead.
+        /// What to use instead.
         hint: Option<String>,
     },
-    /// A name that is not among the known ones.
+    /// A name is unknown.
     #[error("unknown {kind} `{name}`")]
     UnknownName {
-        /// What kind of thing was named.
+        /// The kind of thing, for example `format`.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// The nearest known name, if one is near, else the known names.
+        /// The most similar known name, or the list of known names.
         hint: Option<String>,
     },
-    /// A record or a file of a corpus that cannot be used.
+    /// A record or a file of a corpus is invalid.
     #[error("{message}")]
     Data {
         /// What is wrong, with path and line.
         message: String,
-        /// How to mend it.
+        /// How to fix it.
         hint: Option<String>,
     },
-    /// More records were rejected than allowed.
-    #[error("{rejected} records were rejected, and at most {allowed} may be; the last: {last}")]
+    /// More records were rejected than `--max-errors` allows.
+    #[error("{rejected} records were rejected (limit: {allowed}); the last one: {last}")]
     TooManyRejects {
-        /// How many were rejected.
+        /// Number of rejected records.
         rejected: u64,
-        /// How many are allowed.
+        /// Maximum number of rejected records.
         allowed: u64,
-        /// The last of them.
+        /// The last rejected record.
         last: Reject,
     },
-    /// The directory holds no index.
+    /// The directory contains no index.
     #[error("there is no index at {}", path.display())]
     NoIndex {
-        /// Where it was looked for.
+        /// The directory.
         path: PathBuf,
-        /// What exists instead.
+        /// For example, which indexes exist.
         hint: Option<String>,
     },
-    /// The index was written by a version with another format.
+    /// The index was written in a different format version.
     #[error("{} has format version {found}, and this turnwise reads version {supported}", path.display())]
     FormatVersion {
         /// The manifest.
         path: PathBuf,
-        /// The version it names.
+        /// The version of the index.
         found: u32,
         /// The version this build reads.
         supported: u32,
@@ -139,9 +139,9 @@ pub enum Error {
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Where in it, and in which way.
+        /// The position and the kind of the damage.
         what: String,
-        /// How to mend it.
+        /// How to fix it.
         hint: String,
     },
     /// Another process writes to the index.
@@ -149,64 +149,64 @@ pub enum Error {
     Busy {
         /// The index.
         path: PathBuf,
-        /// The holder of the lock, as it described itself.
+        /// The process that holds the lock, as it described itself.
         holder: String,
     },
-    /// The operating system refused something.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `read`, `create`, …
+        /// The operation, as a verb: `read`, `create`, …
         action: &'static str,
-        /// On which file.
+        /// The file or folder.
         path: PathBuf,
-        /// The answer.
+        /// The system error.
         source: io::Error,
     },
-    /// Something outside is missing: a device, a server, a program.
+    /// An external resource is missing: a device, a server, a program.
     #[error("{message}")]
     Unavailable {
         /// What is missing.
         message: String,
-        /// How to get or do without it.
+        /// How to provide it, or how to work without it.
         hint: Option<String>,
     },
-    /// A device has not enough memory for what it was given; smaller pieces may fit.
+    /// A device is out of memory. Smaller batches may fit.
     #[error("{device} is out of memory")]
     DeviceMemory {
         /// The device.
         device: String,
     },
-    /// A check that was asked for did not hold.
+    /// A requested check failed.
     #[error("{0}")]
     Assertion(String),
-    /// The user stopped it; what was acknowledged is kept.
+    /// The user interrupted the command. Acknowledged records are kept.
     #[error("interrupted")]
     Interrupted {
-        /// How to go on.
+        /// How to continue.
         hint: Option<String>,
     },
-    /// Something that cannot happen did.
+    /// A bug in turnwise.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// An input error without a hint.
+    /// Creates an input error without a hint.
     pub fn input(message: impl Into<String>) -> Self {
         Error::Input { message: message.into(), hint: None }
     }
 
-    /// A data error without a hint.
+    /// Creates a data error without a hint.
     pub fn data(message: impl Into<String>) -> Self {
         Error::Data { message: message.into(), hint: None }
     }
 
-    /// An error about something outside that is not to be had, without a hint.
+    /// Creates an error about a missing external resource, without a hint.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Error::Unavailable { message: message.into(), hint: None }
     }
 
-    /// An [`Error::UnknownName`] whose hint is the nearest of `known`, or all of them.
+    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or all of `known`.
     pub fn unknown_name<'a>(
         kind: &'static str,
         name: &str,
@@ -221,16 +221,16 @@ impl Error {
         Error::UnknownName { kind, name: name.to_owned(), hint }
     }
 
-    /// A damaged file of an index, with the hint that fits all of them.
+    /// Creates an error for a damaged index file, with the hint to verify and repair the index.
     pub fn corrupt(path: impl Into<PathBuf>, what: impl Into<String>) -> Self {
         Error::Corrupt {
             path: path.into(),
             what: what.into(),
-            hint: "`turnwise verify` lists all damage, `turnwise repair` mends it".to_owned(),
+            hint: "`turnwise verify` lists all damage; `turnwise repair` repairs it".to_owned(),
         }
     }
 
-    /// Adds or replaces the hint where the variant carries one.
+    /// Sets the hint. Variants without a hint are unchanged.
     #[must_use]
     pub fn with_hint(mut self, new: impl Into<String>) -> Self {
         match &mut self {
@@ -247,7 +247,7 @@ impl Error {
         self
     }
 
-    /// Whose fault it is.
+    /// Returns the class of the error.
     pub fn class(&self) -> Class {
         match self {
             Error::Input { .. }
@@ -274,7 +274,7 @@ impl Error {
         }
     }
 
-    /// How to mend it, where that is known.
+    /// Returns how to fix the error, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Input { hint, .. }
@@ -286,30 +286,36 @@ impl Error {
             | Error::Interrupted { hint } => hint.clone(),
             Error::Corrupt { hint, .. } => Some(hint.clone()),
             Error::TooManyRejects { .. } => {
-                Some("see them all with `--rejects FILE`, or allow more with `--max-errors N`".to_owned())
+                Some("list them with `--rejects FILE`, or raise the limit with `--max-errors N`".to_owned())
             }
             Error::FormatVersion { found, supported, .. } if found > supported => {
                 Some("use a newer turnwise, or ingest the corpus again".to_owned())
             }
             Error::FormatVersion { .. } => Some("ingest the corpus again with this turnwise".to_owned()),
-            Error::Busy { .. } => Some("wait until it ends; reading works meanwhile".to_owned()),
+            Error::Busy { .. } => {
+                Some("wait until it ends; the index can be read in the meantime".to_owned())
+            }
             Error::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => {
                     Some("free some space and run the same command again".to_owned())
                 }
-                io::ErrorKind::PermissionDenied => Some("check who owns the file and its mode".to_owned()),
+                io::ErrorKind::PermissionDenied => {
+                    Some("check the owner and the permissions of the file".to_owned())
+                }
                 _ => None,
             },
             Error::Internal(_) => Some("this is a bug in turnwise: please report it".to_owned()),
-            Error::DeviceMemory { .. } => Some("close what else uses it, or take --device cpu".to_owned()),
+            Error::DeviceMemory { .. } => {
+                Some("close other programs that use the device, or use --device cpu".to_owned())
+            }
             Error::Assertion(_) => None,
         }
     }
 }
 
-/// Names the file and the action in an [`io::Error`].
+/// Adds the action and the file to an [`io::Error`].
 pub trait IoContext<T> {
-    /// `action` is a verb that fits `cannot {action} {path}`.
+    /// Converts the error. `action` is a verb that fits `cannot {action} {path}`.
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T>;
 }
 
@@ -319,17 +325,17 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
-/// A record that could not be used, and why. Ingest writes it to the rejects file and goes on.
+/// A rejected record with the reason. Ingest writes it to the rejects file and continues.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Reject {
-    /// The file, as the user named it (`-` for standard input).
+    /// The file, as given by the user (`-` for standard input).
     pub path: String,
-    /// The line on which the record starts, counted from 1.
+    /// The line where the record starts, counted from 1.
     pub line: Option<u64>,
-    /// The record's id, as far as it could be read.
+    /// The id of the record, if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What is wrong with it.
+    /// Why it was rejected.
     pub reason: String,
 }
 
@@ -346,7 +352,7 @@ impl fmt::Display for Reject {
     }
 }
 
-/// The known name that is most probably meant by `name`, if one is near enough.
+/// Returns the known name most similar to `name`, if it is similar enough (Jaro-Winkler ≥ 0.8).
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
@@ -362,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_near_name_is_suggested_and_a_far_one_lists_all() {
+    fn a_similar_name_is_suggested_else_all_are_listed() {
         let e = Error::unknown_name("format", "multiwos", ["multiwoz", "sgd"]);
         assert_eq!(e.hint().as_deref(), Some("did you mean `multiwoz`?"));
         let e = Error::unknown_name("format", "xyz", ["multiwoz", "sgd"]);

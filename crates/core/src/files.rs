@@ -1,4 +1,4 @@
-//! Files that are either old or new, never half.
+//! Atomic and durable file replacement.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::error::{IoContext, Result};
 
-/// Replaces a file: write beside it, fsync, rename over it, fsync the folder.
+/// Replaces a file atomically: writes a temporary file, syncs it, renames it over the target and syncs the folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = beside(path);
     let mut file = File::create(&temporary).at("create", &temporary)?;
@@ -19,15 +19,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_parent(path)
 }
 
-/// Where a file is written that is to appear whole.
+/// How to write to a path: by atomic replacement, or directly.
 pub enum Place {
-    /// Under this name, behind all links: there is a file of that name, or nothing.
+    /// A regular file or a new one, with symbolic links resolved. It can be replaced atomically.
     File(PathBuf),
-    /// There is a device, a pipe or the like, which is written to and never replaced.
+    /// A device, a pipe or similar. It is written to directly and never replaced.
     Stream,
 }
 
-/// What a path leads to.
+/// Returns how a path must be written.
 pub fn place(path: &Path) -> Place {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -38,26 +38,26 @@ pub fn place(path: &Path) -> Place {
     }
 }
 
-/// The temporary name beside a file that is about to be replaced.
+/// Returns the path of the temporary file for `path`: the same folder, with `.tmp` appended to the name.
 pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");
     path.with_file_name(name)
 }
 
-/// Makes a created, renamed or removed name in a file's folder last.
+/// Syncs the folder that contains `path`. This persists a created, renamed or removed entry.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
-        // A name alone is one in the folder that we are in.
+        // A bare file name is relative to the current folder.
         Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
         Some(folder) => sync_folder(folder),
         None => Ok(()),
     }
 }
 
-/// Makes the names in a folder last.
+/// Syncs a folder to persist its entries.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    // Windows has no way to flush a folder; renames there are journalled.
+    // Windows cannot sync a folder; it journals renames.
     if cfg!(windows) {
         return Ok(());
     }
@@ -65,24 +65,26 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
     folder_file.sync_all().at("flush", folder)
 }
 
-/// Puts a folder in the place of another, or of nothing: in one step, where the system and the file system can. `old` is
-/// a name beside it for one that steps aside where they cannot.
+/// Moves the folder `new` to `folder`, and removes the previous `folder` if there is one.
+///
+/// The swap is atomic where the operating system and the file system support it. Elsewhere, the previous folder is
+/// first renamed to `old`, which must be on the same file system.
 pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     let replaces = folder.exists();
-    if replaces && change_places(new, folder) {
+    if replaces && exchange(new, folder) {
         let absolute = std::path::absolute(folder).at("find", folder)?;
         sync_parent(&absolute)?;
         return remove_folder(new);
     }
     if replaces {
-        // A folder that holds files cannot be renamed over: the old one steps aside first. A kill between the two leaves
-        // it there, which is why this is only for systems that cannot do better.
+        // A rename cannot overwrite a folder that is not empty, so the previous one is moved away first. This is not
+        // atomic: a process killed between the two renames leaves the previous folder at `old`.
         remove_folder(old)?;
         fs::rename(folder, old).at("move", folder)?;
     }
     if let Err(e) = fs::rename(new, folder) {
         if replaces {
-            // What was there is better than nothing; the first error is the one to tell.
+            // Restore the previous folder. The first error is the one to report.
             let _ = fs::rename(old, folder);
         }
         return Err(e).at("create", folder);
@@ -92,19 +94,19 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     remove_folder(old)
 }
 
-/// Gives two folders each other's name in one step, where the system and the file system can.
+/// Swaps the names of two folders atomically. Returns whether the system supports it and it succeeded.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-fn change_places(a: &Path, b: &Path) -> bool {
+fn exchange(a: &Path, b: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn change_places(_: &Path, _: &Path) -> bool {
+fn exchange(_: &Path, _: &Path) -> bool {
     false
 }
 
-/// Removes a folder and all in it, if it is there.
+/// Removes a folder with its contents. A missing folder is not an error.
 pub fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).at("remove", folder),
@@ -112,7 +114,7 @@ pub fn remove_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// The bytes of all files in a folder, at any depth.
+/// Returns the total size of all files in a folder and its subfolders, in bytes. Unreadable entries count as 0.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries

@@ -1,4 +1,4 @@
-//! Newtypes for what must not be mixed up.
+//! Typed identifiers: dialogue ids, turn numbers, utterance ids, id keys and sequence numbers.
 
 use std::{borrow::Borrow, fmt, str::FromStr};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Names a dialogue within an index, for ever.
+/// Identifier of a dialogue, unique in an index and stable.
 ///
-/// One to 512 bytes, no control characters. `#` is allowed: an utterance id is split at its *last* `#`.
+/// It has 1 to 512 bytes and no control characters. `#` is allowed: an utterance id is split at its *last* `#`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DialogueId(#[schemars(length(min = 1, max = 512))] String);
 
-/// The longest dialogue id, in bytes.
+/// Maximum length of a dialogue id, in bytes.
 pub const MAX_ID_BYTES: usize = 512;
 
 impl DialogueId {
-    /// Checks and wraps an id.
+    /// Creates an id. Returns a data error if it is blank, too long or contains a control character.
     pub fn new(id: impl Into<String>) -> Result<Self> {
         let id = id.into();
         let wrong = if id.trim().is_empty() {
@@ -26,7 +26,7 @@ impl DialogueId {
         } else if id.len() > MAX_ID_BYTES {
             Some("is longer than 512 bytes")
         } else if id.chars().any(char::is_control) {
-            Some("holds a control character")
+            Some("contains a control character")
         } else {
             None
         };
@@ -36,12 +36,12 @@ impl DialogueId {
         }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// 128 bits that stand for this id in the store's tables.
+    /// Returns the 128-bit key of this id in the store's tables.
     pub fn key(&self) -> IdKey {
         IdKey::of(&self.0)
     }
@@ -72,8 +72,9 @@ impl Borrow<str> for DialogueId {
     }
 }
 
-/// A turn's number within its dialogue, counted from 1. Numbers grow, and may have gaps (merged turns keep the
-/// number of the first), but never change.
+/// Number of a turn within its dialogue, starting at 1.
+///
+/// Numbers are ascending and never change. There may be gaps: merged turns keep the number of the first one.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
 )]
@@ -86,12 +87,12 @@ impl fmt::Display for TurnNo {
     }
 }
 
-/// Names one utterance: its dialogue and its turn, written `dialogue#turn`.
+/// Identifier of an utterance, written `dialogue#turn`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtteranceId {
     /// The dialogue.
     pub dialogue: DialogueId,
-    /// The turn in it.
+    /// The turn in the dialogue.
     pub turn: TurnNo,
 }
 
@@ -115,22 +116,22 @@ impl FromStr for UtteranceId {
     }
 }
 
-/// 128 bits of BLAKE3: a dialogue id or a content, in a table of fixed width.
+/// First 128 bits of a BLAKE3 hash. It represents a dialogue id or a content in tables with fixed-width keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct IdKey(pub [u8; 16]);
 
 impl IdKey {
-    /// The key of a text.
+    /// Returns the key of a text.
     pub fn of(text: &str) -> Self {
         IdKey::of_bytes(text.as_bytes())
     }
 
-    /// The key of some bytes.
+    /// Returns the key of a byte string.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         IdKey::from_hash(&blake3::hash(bytes))
     }
 
-    /// The first half of a hash.
+    /// Returns the first half of a hash.
     pub fn from_hash(hash: &blake3::Hash) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&hash.as_bytes()[..16]);
@@ -144,13 +145,13 @@ impl fmt::Debug for IdKey {
     }
 }
 
-/// The place of a record in the order of ingestion, counted from 1 and never used twice in an index.
+/// Sequence number of a record in ingestion order. Numbers start at 1 and are never reused in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The one after this.
+    /// Returns the next sequence number.
     #[must_use]
     pub fn next(self) -> Self {
         Seq(self.0 + 1)
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_would_hurt_are_refused() {
+    fn invalid_ids_are_rejected() {
         for bad in ["", "  ", "a\nb", &"x".repeat(513)] {
             assert!(DialogueId::new(bad).is_err(), "{bad:?}");
         }

@@ -1,4 +1,5 @@
-//! What every other crate of turnwise builds on: ids, the one error type, durable files, seeded randomness, rows of vectors.
+//! Basic types that every turnwise crate uses: ids, the error type, atomic file writes, seeded random numbers and
+//! vectors.
 
 pub mod error;
 pub mod files;

@@ -1,6 +1,8 @@
-//! Numbers that look like chance and belong to a seed: the same on every machine.
+//! Seeded pseudo-random numbers, identical on every machine.
 
-/// A well mixed number of a seed and a place (SplitMix64's finaliser, twice), so that threads can draw in any order.
+/// Hashes a seed and a position to 64 bits (two rounds of the SplitMix64 finalizer).
+///
+/// There is no state, so threads can compute the numbers in any order.
 pub fn mixed(seed: u64, place: u64) -> u64 {
     let mix = |z: u64| {
         let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -11,7 +13,7 @@ pub fn mixed(seed: u64, place: u64) -> u64 {
     mix(mix(seed) ^ place)
 }
 
-/// One number after the other.
+/// Pseudo-random number generator.
 #[derive(Debug, Clone)]
 pub struct Random {
     seed: u64,
@@ -19,29 +21,29 @@ pub struct Random {
 }
 
 impl Random {
-    /// A seed has many streams.
+    /// Creates a generator. Different streams of one seed give independent sequences.
     pub fn new(seed: u64, stream: u64) -> Self {
         Random { seed: mixed(seed, stream), drawn: 0 }
     }
 
-    /// Sixty-four of them.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.drawn += 1;
         mixed(self.seed, self.drawn)
     }
 
-    /// From 0 up to, but not, 1.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// From 0 up to, but not, `end`, which must not be 0.
+    /// Returns a number in `0..end`. `end` must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The upper half of the product: off from even by at most end / 2^64.
+        // The upper half of the product. Its bias is at most end / 2^64.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 
-    /// Puts things into any order, each as likely as the others.
+    /// Shuffles a slice uniformly (Fisher-Yates).
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_even_and_belong_to_seed_and_stream() {
+    fn draws_are_uniform_and_depend_on_seed_and_stream() {
         let of = |seed, stream| {
             let mut random = Random::new(seed, stream);
             (0..60_000).map(|_| random.below(6)).collect::<Vec<_>>()
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffling_gives_every_order_as_often() {
+    fn every_permutation_is_equally_likely() {
         let mut counts = std::collections::BTreeMap::new();
         let mut random = Random::new(7, 0);
         for _ in 0..24_000 {

@@ -1,6 +1,7 @@
-//! Properties of scripts.
+//! Properties of writing systems.
 
-/// Whether a letter belongs to a script that is written without spaces between words (Han, Kana, Hangul syllables).
+/// Returns whether a letter is from a script that turnwise analyzes without word spaces (Han, Kana, Hangul
+/// syllables).
 pub fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'

@@ -1,6 +1,6 @@
-//! The mean of some numbers, and how far they lie around it.
+//! Mean and standard deviation.
 
-/// The mean and the standard deviation (of a sample; 0 of one number).
+/// Returns the mean and the sample standard deviation. The deviation of fewer than two values is 0.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     if values.is_empty() {

@@ -1,6 +1,6 @@
-//! Rows of numbers.
+//! Dense vectors in one contiguous buffer.
 
-/// Vectors of one width, one a row.
+/// Row-major matrix of `f32`: one vector of `dim` numbers in each row.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Vectors {
     dim: usize,
@@ -8,80 +8,80 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// No rows yet.
+    /// Creates a matrix without rows.
     pub fn new(dim: usize) -> Self {
         Vectors { dim, data: Vec::new() }
     }
 
-    /// `rows` rows of zeros.
+    /// Creates `rows` rows of zeros.
     pub fn zeros(rows: usize, dim: usize) -> Self {
         Vectors::filled(rows, dim, 0.0)
     }
 
-    /// `rows` rows of one number.
+    /// Creates `rows` rows filled with `value`.
     pub fn filled(rows: usize, dim: usize, value: f32) -> Self {
         Vectors { dim, data: vec![value; rows * dim] }
     }
 
-    /// Rows that lie end to end; `None` if they do not come out even.
+    /// Splits a flat buffer into rows. Returns `None` if its length is not a multiple of `dim`, or if `dim` is 0.
     pub fn from_flat(dim: usize, data: Vec<f32>) -> Option<Self> {
         (dim > 0 && data.len().is_multiple_of(dim)).then_some(Vectors { dim, data })
     }
 
-    /// The width of a row.
+    /// Number of dimensions.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.data.len().checked_div(self.dim).unwrap_or(0)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Row `n`.
+    /// Returns row `n`.
     pub fn row(&self, n: usize) -> &[f32] {
         &self.data[n * self.dim..(n + 1) * self.dim]
     }
 
-    /// Row `n`, to be changed.
+    /// Returns row `n` for modification.
     pub fn row_mut(&mut self, n: usize) -> &mut [f32] {
         &mut self.data[n * self.dim..(n + 1) * self.dim]
     }
 
-    /// All rows in order.
+    /// Iterates over the rows in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.data.chunks_exact(self.dim.max(1))
     }
 
-    /// Puts another number wherever there is this one.
+    /// Replaces every `old` number by `new`.
     pub fn replace(&mut self, old: f32, new: f32) {
         self.data.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
     }
 
-    /// Adds a row, which must have the width of the others.
+    /// Appends a row. Panics if its length is not `dim`.
     pub fn push(&mut self, row: &[f32]) {
-        assert_eq!(row.len(), self.dim, "a row of another width");
+        assert_eq!(row.len(), self.dim, "the row has a different number of dimensions");
         self.data.extend_from_slice(row);
     }
 
-    /// All numbers, row after row.
+    /// Returns all numbers in row-major order.
     pub fn flat(&self) -> &[f32] {
         &self.data
     }
 
-    /// Scales every row to length 1; rows of zeros stay.
+    /// Scales every row to unit length. Zero rows are unchanged.
     pub fn normalize(&mut self) {
         if self.dim > 0 {
             self.data.chunks_exact_mut(self.dim).for_each(normalize);
         }
     }
 
-    /// Cuts every row to its first `dim` numbers (Matryoshka truncation).
+    /// Keeps the first `dim` numbers of every row (Matryoshka truncation).
     #[must_use]
     pub fn truncate(self, dim: usize) -> Self {
         if dim >= self.dim {
@@ -92,14 +92,14 @@ impl Vectors {
     }
 }
 
-/// Scales a vector to length 1; one of zeros stays.
+/// Scales a vector to unit length. A zero vector is unchanged.
 pub fn normalize(row: &mut [f32]) {
-    // The same floor as torch.nn.functional.normalize, so that tiny vectors agree too.
+    // The same minimum norm as torch.nn.functional.normalize, for equal results on tiny vectors.
     let length = row.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt().max(1e-12) as f32;
     row.iter_mut().for_each(|v| *v /= length);
 }
 
-/// The cosine of two vectors; 0 where one is all zeros.
+/// Returns the cosine similarity of two vectors, or 0 if either is a zero vector.
 pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
     let lengths = (dot(a, a) * dot(b, b)).sqrt();
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_keep_their_places() {
+    fn rows_are_normalized_and_truncated() {
         let mut v = Vectors::new(2);
         v.push(&[3.0, 4.0]);
         v.push(&[0.0, 0.0]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn cosine_of_nothing_is_nothing() {
+    fn cosine_with_a_zero_vector_is_zero() {
         assert_eq!(cosine(&[1.0, 0.0], &[0.0, 0.0]), 0.0);
         assert!((cosine(&[1.0, 1.0], &[2.0, 2.0]) - 1.0).abs() < 1e-6);
     }

@@ -1,6 +1,6 @@
-//! The dialogue model: what every reader produces and everything else consumes.
+//! Dialogue data model. All readers produce it.
 //!
-//! The same types, as JSON, are the canonical format: one [`Dialogue`] a line.
+//! Serialized as JSON, it is the canonical format: one [`Dialogue`] per line.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::ids::{DialogueId, IdKey, TurnNo, UtteranceId};
 
-/// Free key/value data of a dialogue or a turn. Any JSON value; filters reach scalars and lists of scalars.
+/// Custom key/value data of a dialogue or a turn. Values are any JSON; filters support scalars and lists of scalars.
 pub type Metadata = BTreeMap<String, serde_json::Value>;
 
-/// A conversation between two or more speakers, or a single utterance of one.
+/// A conversation between speakers, with at least one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dialogue {
-    /// The dialogue's name, unique in an index and stable for ever.
+    /// Identifier of the dialogue, unique in an index and stable.
     pub id: DialogueId,
-    /// The corpus or system it came from.
+    /// Name of the corpus or system that the dialogue comes from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// A title or subject line.
+    /// Title or subject line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The language as a BCP 47 tag (`en`, `zh`, `pt-BR`).
+    /// Language as a BCP 47 tag (`en`, `zh`, `pt-BR`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// When it began.
+    /// Start time of the dialogue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// What it is about: domains, services or topics.
+    /// Domains, services or topics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
-    /// What the speakers want in it as a whole.
+    /// Intents of the dialogue as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intents: Vec<String>,
-    /// Anything else.
+    /// Custom metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
-    /// The utterances, in order.
+    /// Turns in order.
     pub turns: Vec<Turn>,
 }
 
@@ -47,27 +47,27 @@ pub struct Dialogue {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// The turn's number, counted from 1. Left out, it is the turn's place in the list.
+    /// Number of the turn, counted from 1. If omitted, it is the number of the previous turn plus 1.
     #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub number: TurnNo,
-    /// Who speaks: a name, a nick, an account.
+    /// Name, nick or account of the speaker.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub speaker: String,
-    /// In which role.
+    /// Role of the speaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// What is said.
+    /// Text of the turn.
     pub text: String,
-    /// When it was said.
+    /// Time of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// What the speaker wants.
+    /// Intent of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
-    /// Dialog acts, as the corpus writes them.
+    /// Dialog acts, in the notation of the corpus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<String>,
-    /// Anything else.
+    /// Custom metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
 }
@@ -77,7 +77,7 @@ fn is_unnumbered(number: &TurnNo) -> bool {
 }
 
 impl Turn {
-    /// Who speaks: by name, else by role.
+    /// Returns the speaker name, or the role if there is no name.
     pub fn who(&self) -> &str {
         match self.speaker.as_str() {
             "" => self.role.as_ref().map_or("", Role::as_str),
@@ -85,7 +85,7 @@ impl Turn {
         }
     }
 
-    /// What it does, where it does one thing alone: the name of its acts, without what they are about.
+    /// Returns the dialog act of the turn without its arguments, if all its acts have the same name.
     pub fn does(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
@@ -93,11 +93,11 @@ impl Turn {
     }
 }
 
-/// Most dialogues a record may hold in turns; beyond it something is wrong with the file.
+/// Maximum number of turns in a dialogue. More turns mean that the file is damaged.
 pub const MAX_TURNS: usize = 1_000_000;
 
 impl Dialogue {
-    /// A dialogue with an id and nothing else.
+    /// Creates a dialogue with an id and no turns.
     pub fn new(id: DialogueId) -> Self {
         Dialogue {
             id,
@@ -112,7 +112,7 @@ impl Dialogue {
         }
     }
 
-    /// Adds a turn and lets the caller go on with it.
+    /// Appends a turn and returns it for further changes.
     pub fn push(&mut self, speaker: impl Into<String>, role: Role, text: impl Into<String>) -> &mut Turn {
         self.turns.push(Turn {
             number: TurnNo(0),
@@ -125,14 +125,18 @@ impl Dialogue {
         &mut self.turns[last]
     }
 
-    /// Numbers the turns that have no number and checks what the model promises: at least one turn, numbers that
-    /// grow, a text in at least one turn. The error is the reason alone; the caller knows the place.
+    /// Numbers the turns without a number and validates the dialogue.
+    ///
+    /// It must have 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The error is
+    /// the reason only; the caller adds file and line.
     pub fn check(&mut self) -> Result<(), Cow<'static, str>> {
         if self.turns.is_empty() {
             return Err("the dialogue has no turns".into());
         }
         if self.turns.len() > MAX_TURNS {
-            return Err(format!("the dialogue has {} turns, more than {MAX_TURNS}", self.turns.len()).into());
+            return Err(
+                format!("the dialogue has {} turns; the maximum is {MAX_TURNS}", self.turns.len()).into()
+            );
         }
         let mut last = 0;
         for turn in &mut self.turns {
@@ -140,7 +144,11 @@ impl Dialogue {
                 turn.number = TurnNo(last + 1);
             }
             if turn.number.0 <= last {
-                return Err(format!("turn number {} follows {last}; numbers must grow", turn.number).into());
+                return Err(format!(
+                    "turn number {} follows {last}; turn numbers must be ascending",
+                    turn.number
+                )
+                .into());
             }
             last = turn.number.0;
         }
@@ -150,12 +158,12 @@ impl Dialogue {
         Ok(())
     }
 
-    /// The name of one of its utterances.
+    /// Returns the id of an utterance in the dialogue.
     pub fn utterance_id(&self, turn: TurnNo) -> UtteranceId {
         UtteranceId { dialogue: self.id.clone(), turn }
     }
 
-    /// The speakers, in the order in which they first speak.
+    /// Returns the distinct speaker names, in order of first appearance.
     pub fn speakers(&self) -> Vec<&str> {
         let mut seen = Vec::new();
         for turn in &self.turns {
@@ -166,13 +174,15 @@ impl Dialogue {
         seen
     }
 
-    /// The first turn in which a user says something, or else anybody: what a dialogue begins with, for people.
+    /// Returns the first user turn with text, or the first turn with text if there is none. Used to preview a
+    /// dialogue.
     pub fn opening(&self) -> Option<&Turn> {
-        let said = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
-        said().find(|turn| turn.role == Some(Role::User)).or_else(|| said().next())
+        let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
+        with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())
     }
 
-    /// A key of what is said and by which role, whatever the ids, names and labels: equal for exact duplicates.
+    /// Returns a hash of the texts and roles. It ignores ids, names and labels, so exact duplicates have the same
+    /// key.
     pub fn text_key(&self) -> IdKey {
         let mut hasher = blake3::Hasher::new();
         for turn in &self.turns {
@@ -184,23 +194,23 @@ impl Dialogue {
     }
 }
 
-/// The part a speaker plays.
+/// Role of a speaker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Who wants something: customer, user, seeker.
+    /// The party with a request: customer, user, seeker.
     User,
-    /// Who answers: agent, assistant, bot, wizard.
+    /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// Instructions and notices, spoken by nobody.
+    /// Instructions and notices without a speaker.
     System,
-    /// One of many equals.
+    /// A participant in a conversation without distinct roles.
     Participant,
-    /// Another role, by its own name.
+    /// Any other role, by name.
     Other(Box<str>),
 }
 
 impl Role {
-    /// The role's name in files and on the screen.
+    /// Returns the name of the role in files and output.
     pub fn as_str(&self) -> &str {
         match self {
             Role::User => "user",
@@ -213,7 +223,7 @@ impl Role {
 }
 
 impl From<&str> for Role {
-    /// Exactly the names that [`Role::as_str`] gives, in any case; all others stay as they are.
+    /// Maps the names returned by [`Role::as_str`], ignoring case. Any other name becomes [`Role::Other`].
     fn from(name: &str) -> Self {
         let name = name.trim().to_lowercase();
         match name.as_str() {
@@ -242,7 +252,7 @@ impl<'de> Deserialize<'de> for Role {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<str>::deserialize(deserializer)?;
         if name.trim().is_empty() {
-            return Err(serde::de::Error::custom("a role must not be empty; leave it out instead"));
+            return Err(serde::de::Error::custom("a role must not be empty; omit it instead"));
         }
         Ok(Role::from(name.as_ref()))
     }
@@ -257,20 +267,20 @@ impl JsonSchema for Role {
         schemars::json_schema!({
             "type": "string",
             "minLength": 1,
-            "description": "The part a speaker plays.",
+            "description": "Role of a speaker.",
             "examples": ["user", "agent", "system", "participant"]
         })
     }
 }
 
-/// A moment, written as RFC 3339 in UTC.
+/// Point in time, serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Time(pub jiff::Timestamp);
 
 impl Time {
-    /// Reads RFC 3339 (`2026-03-02T09:14:00Z`, any offset), or a date with or without a time of day, which is then
-    /// taken as UTC.
+    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day in
+    /// UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(time) = text.parse::<jiff::Timestamp>() {
@@ -279,12 +289,12 @@ impl Time {
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
     }
 
-    /// A time of day without a zone, taken as UTC.
+    /// Converts a date and time without a time zone, interpreted as UTC.
     pub fn from_civil(time: jiff::civil::DateTime) -> Option<Self> {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }
 
-    /// Seconds since 1970, as Slack and others write them.
+    /// Converts a Unix timestamp in seconds. Returns `None` if it is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         if !seconds.is_finite() {
             return None;
@@ -316,7 +326,7 @@ impl JsonSchema for Time {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A moment as RFC 3339; without an offset it is taken as UTC.",
+            "description": "Point in time as RFC 3339. Without an offset, it is interpreted as UTC.",
             "examples": ["2026-03-02T09:14:00Z"]
         })
     }
@@ -335,24 +345,24 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_numbered_from_one_and_must_grow() {
+    fn turns_are_numbered_from_one_in_ascending_order() {
         let mut d = dialogue(&["a", "b", "c"]);
         d.turns[1].number = TurnNo(5);
         d.check().unwrap();
         assert_eq!(d.turns.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1, 5, 6]);
         d.turns[2].number = TurnNo(5);
-        assert!(d.check().unwrap_err().contains("numbers must grow"));
+        assert!(d.check().unwrap_err().contains("must be ascending"));
     }
 
     #[test]
-    fn a_dialogue_without_words_is_refused() {
+    fn a_dialogue_without_text_is_rejected() {
         assert!(dialogue(&[]).check().is_err());
         assert!(dialogue(&["", " "]).check().is_err());
         assert!(dialogue(&["", "x"]).check().is_ok());
     }
 
     #[test]
-    fn a_dialogue_opens_with_its_user() {
+    fn the_opening_is_the_first_user_turn_with_text() {
         let mut d = Dialogue::new(DialogueId::new("d").unwrap());
         assert_eq!(d.opening(), None);
         d.push("", Role::System, " ");
@@ -364,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_key_ignores_names_and_labels_but_not_words() {
+    fn the_text_key_ignores_names_and_labels_but_not_texts() {
         let mut a = dialogue(&["hello", "hi"]);
         let mut b = a.clone();
         b.id = DialogueId::new("other").unwrap();
@@ -373,7 +383,7 @@ mod tests {
         assert_eq!(a.text_key(), b.text_key());
         a.turns[0].text.push('!');
         assert_ne!(a.text_key(), b.text_key());
-        // The border between two turns is part of the key.
+        // The boundary between turns is part of the key.
         assert_ne!(dialogue(&["ab", "c"]).text_key(), dialogue(&["a", "bc"]).text_key());
     }
 

@@ -1,4 +1,5 @@
-//! Opening files: standard input, `.gz` and `.zst` by their first bytes, a look at the beginning without losing it.
+//! Opens input files and standard input. Detects gzip and Zstandard by their magic bytes, and buffers the beginning
+//! for format detection.
 
 use std::{
     fs::File,
@@ -17,21 +18,21 @@ use flate2::bufread::MultiGzDecoder;
 
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// How much of a file is looked at to tell its format.
+/// Number of bytes to read for format detection.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
-/// How long the next part of a stream may take before what has come is looked at.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// How long to wait for more of a stream that has started with a JSON line, before the format is detected.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A file (or standard input) that is open, decompressed, and positioned at its start.
+/// An open file or standard input, decompressed and positioned at its start.
 pub struct Input {
-    /// As the user named it; `-` for standard input.
+    /// The name as given by the user; `-` for standard input.
     pub name: String,
-    /// Where it lies, if it is a file.
+    /// The path, if it is a file.
     pub path: Option<PathBuf>,
     stream: Box<dyn BufRead + Send>,
     head: Vec<u8>,
-    /// Whether nothing follows the head.
+    /// Whether `head` is the complete input.
     whole: bool,
 }
 
@@ -41,11 +42,11 @@ impl Input {
         Input::open_counted(path, &Arc::default())
     }
 
-    /// The same, counting the bytes that are read from the disk, for progress.
+    /// Opens a file like [`Input::open`], and adds the bytes read from disk to `read`, for progress reports.
     pub fn open_counted(path: &Path, read: &Arc<AtomicU64>) -> Result<Self> {
         if path == Path::new("-") {
-            let (stream, at_hand) = Piped::standard_input()?.looked_at();
-            return Input::with_head("-".into(), None, Box::new(BufReader::new(stream)), at_hand);
+            let (stream, available) = Piped::standard_input()?.probed();
+            return Input::with_head("-".into(), None, Box::new(BufReader::new(stream)), available);
         }
         let file = File::open(path).at("open", path)?;
         if file.metadata().at("read", path)?.is_dir() {
@@ -55,23 +56,23 @@ impl Input {
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
-    /// Wraps any stream; used by tests and by callers that have the bytes in memory.
+    /// Wraps any stream, for tests and for callers with the bytes in memory.
     pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
         Input::with_head(name, path, raw, None)
     }
 
-    /// Wraps a stream that may come slowly: no more is looked at than comes first.
+    /// Wraps a stream that may be slow. Format detection uses only the first bytes that arrive.
     pub fn from_slow_stream(name: String, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
-        let at_hand = raw.fill_buf().at("read", &name)?.len();
-        Input::with_head(name, None, raw, Some(at_hand))
+        let available = raw.fill_buf().at("read", &name)?.len();
+        Input::with_head(name, None, raw, Some(available))
     }
 
-    /// Looks at the beginning: at so many bytes as are at hand, or else at as many as are looked at in a file.
+    /// Reads the beginning: `available` bytes, or as many as for a file if it is `None`.
     fn with_head(
         name: String,
         path: Option<PathBuf>,
         mut raw: Box<dyn BufRead + Send>,
-        at_hand: Option<usize>,
+        available: Option<usize>,
     ) -> Result<Self> {
         let magic = raw.fill_buf().at("read", &name)?;
         let mut stream: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
@@ -84,8 +85,8 @@ impl Input {
             raw
         };
         let mut head = Vec::new();
-        let wanted = at_hand.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
-        // A stream that breaks within its head is told so by the reader, with the line, when it comes there.
+        let wanted = available.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
+        // An error here is ignored: the reader reports it with the line number when it gets there.
         let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
         let whole = head.len() < wanted;
         let refused = |why: &str, hint: &str| Error::Data {
@@ -94,20 +95,20 @@ impl Input {
         };
         if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
             return Err(refused(
-                "the text is UTF-16, and turnwise reads UTF-8",
+                "the text is UTF-16, but turnwise reads UTF-8",
                 "convert it: iconv -f UTF-16 -t UTF-8 FILE",
             ));
         }
         if head.get(257..262) == Some(b"ustar") {
-            return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and give the folder"));
+            return Err(refused("this is a tar archive", "unpack it (tar -xf FILE) and pass the folder"));
         }
         if head.starts_with(b"PK\x03\x04") {
-            return Err(refused("this is a zip archive", "unpack it (unzip FILE) and give the folder"));
+            return Err(refused("this is a zip archive", "unpack it (unzip FILE) and pass the folder"));
         }
         #[cfg(not(feature = "parquet"))]
         if head.starts_with(b"PAR1") {
             return Err(refused(
-                "this turnwise was built without Parquet",
+                "this turnwise was built without Parquet support",
                 "build it with `--features parquet`",
             ));
         }
@@ -117,14 +118,14 @@ impl Input {
         Ok(Input { name, path, stream, head, whole })
     }
 
-    /// Whether there is nothing in it but white space.
+    /// Returns whether the input is empty or only white space.
     pub fn is_blank(&self) -> bool {
         self.head.len() < PROBE_BYTES && self.head.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// What lies at its beginning.
+    /// Returns the beginning, for format detection.
     pub fn probe(&self) -> Probe<'_> {
-        // The head may end within a character; what is lost there does not matter for telling the format.
+        // The head may end within a character. Format detection does not need the rest.
         let text = match std::str::from_utf8(&self.head) {
             Ok(text) => text,
             Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
@@ -132,10 +133,10 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// The file's name without folder and endings, as a name for what is in it.
+    /// Returns the file name without folder and extensions. For a stream, a name derived from its first line.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
-            // Streams have no names, and two of them must not be taken for one: the first line tells them apart.
+            // Streams have no names. A hash of the first line distinguishes one from another.
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
             return format!("stdin-{}", &blake3::hash(line.unwrap_or_default()).to_hex()[..8]);
         };
@@ -143,19 +144,20 @@ impl Input {
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }
 
-    /// The name of the folder in which it lies, from wherever it is named: `a.json` in `dev` and `dev/a.json` are the
-    /// same.
+    /// Returns the name of the parent folder. It does not depend on the current folder: `a.json` in `dev` and
+    /// `dev/a.json` give the same name.
     pub fn folder_name(&self) -> Option<String> {
         let path = std::path::absolute(self.path.as_deref()?).ok()?;
         Some(path.parent()?.file_name()?.to_str()?.to_owned())
     }
 
-    /// The bytes, from the start.
+    /// Returns all bytes from the start.
     pub fn into_stream(self) -> Box<dyn BufRead + Send> {
         Box::new(Cursor::new(self.head).chain(self.stream))
     }
 }
 
+/// Counts the bytes read from a file.
 struct Counting {
     file: File,
     read: Arc<AtomicU64>,
@@ -169,18 +171,18 @@ impl Read for Counting {
     }
 }
 
-/// Standard input, read by a thread of its own, so that what has come can be told from what has not.
+/// Standard input, read by a separate thread. Reading can then time out.
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,
-    /// Why the stream broke off while it was looked at.
+    /// A read error during format detection. It is returned after the bytes before it.
     broken: Option<io::Error>,
 }
 
 impl Piped {
     fn standard_input() -> Result<Self> {
         let (sender, parts) = mpsc::sync_channel(4);
-        // Ends with the stream, or with the process: a thread that waits for standard input cannot be stopped.
+        // The thread ends with the stream or the process: a blocking read of standard input cannot be canceled.
         let spawned = thread::Builder::new().name("stdin".into()).spawn(move || {
             let mut stdin = io::stdin().lock();
             loop {
@@ -203,14 +205,16 @@ impl Piped {
         Ok(Piped { parts, current: Cursor::default(), broken: None })
     }
 
-    /// Waits for the beginning, and says how much of it there is where that is less than is looked at in a file. A slow
-    /// stream of JSON lines is known by its first line; all others are waited for.
-    fn looked_at(mut self) -> (Self, Option<usize>) {
+    /// Reads the beginning. Returns its length if the stream is slow and only a part has arrived, else `None`.
+    ///
+    /// A stream that starts with a JSON line may time out, because that line is enough to detect the format. Other
+    /// streams are read until the end or the probe size.
+    fn probed(mut self) -> (Self, Option<usize>) {
         let mut head = Vec::new();
         let mut known = false;
         while head.len() < PROBE_BYTES {
             let part = match known {
-                true => self.parts.recv_timeout(PATIENCE).ok(),
+                true => self.parts.recv_timeout(PROBE_TIMEOUT).ok(),
                 false => self.parts.recv().ok(),
             };
             match part {
@@ -220,9 +224,9 @@ impl Piped {
                     break;
                 }
                 None => {
-                    let at_hand = head.len();
+                    let available = head.len();
                     self.current = Cursor::new(head);
-                    return (self, Some(at_hand));
+                    return (self, Some(available));
                 }
             }
             known = known || begins_with_json_line(&head);
@@ -243,48 +247,48 @@ impl Read for Piped {
             if let Some(e) = self.broken.take() {
                 return Err(e);
             }
-            // Where the thread is gone, the stream has ended.
+            // A closed channel means that the stream has ended.
             self.current = Cursor::new(self.parts.recv().unwrap_or_else(|_| Ok(Vec::new()))?);
         }
         self.current.read(buffer)
     }
 }
 
-/// The beginning of a file, for telling its format.
+/// Beginning of a file, for format detection.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'a> {
-    /// Where it lies, if it is a file.
+    /// The path, if it is a file.
     pub path: Option<&'a Path>,
-    /// Its first characters (up to 256 KiB).
+    /// The first characters (up to 256 KiB).
     pub text: &'a str,
-    /// Whether that is all of it.
+    /// Whether `text` is the complete file.
     pub whole: bool,
 }
 
 impl<'a> Probe<'a> {
-    /// The file's name in lower case, without `.gz` and `.zst`; empty for standard input.
+    /// Returns the file name in lower case, without `.gz` and `.zst`. Empty for standard input.
     pub fn file_name(&self) -> String {
         let name = self.path.and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default();
         name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
     }
 
-    /// Whether the file's name ends so (lower case, with the dot).
+    /// Returns whether the file name has an extension, given in lower case and with the dot.
     pub fn has_extension(&self, extension: &str) -> bool {
         self.file_name().ends_with(extension)
     }
 
-    /// The lines that are not blank and surely complete.
+    /// Returns the lines that are complete and not blank.
     pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// The first line as a JSON object, if it is one.
+    /// Parses the first line as a JSON object.
     pub fn first_json_line(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
         serde_json::from_str(self.lines().next()?).ok()
     }
 
-    /// The first value at `depth` of one large JSON document (see [`crate::json_elements`]) with its keys.
+    /// Returns the first value at `depth` of a JSON document, with its keys (see [`crate::json_elements`]).
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;
@@ -309,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_told_by_the_first_bytes() {
+    fn compression_is_detected_by_magic_bytes() {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(b"hello").unwrap();
         assert_eq!(read(gz.finish().unwrap()).unwrap(), "hello");
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_text_is_refused_with_a_way_out() {
+    fn unsupported_encodings_and_archives_are_rejected_with_a_hint() {
         let e = read(b"\xff\xfeh\0i\0".to_vec()).unwrap_err();
         assert!(e.to_string().contains("UTF-16") && e.hint().unwrap().contains("iconv"));
         let e = read(b"PK\x03\x04....".to_vec()).unwrap_err();
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stem_drops_folder_and_endings() {
+    fn the_stem_drops_folder_and_extensions() {
         let stem = |p: &str| {
             Input::from_stream(p.into(), Some(p.into()), Box::new(Cursor::new(Vec::new()))).unwrap().stem()
         };

@@ -1,53 +1,54 @@
-//! The elements of one large JSON document, one at a time.
+//! Streaming reader for the elements of one large JSON document.
 //!
-//! Corpora come as one array or object of many megabytes. This splitter finds the borders of the values at a given
-//! nesting depth without parsing them, so that memory holds one value, and tells the line on which each starts.
+//! Many corpora are one array or object of many megabytes. This reader finds the boundaries of the values at a given
+//! nesting depth without parsing them. Memory holds one value at a time. Each value comes with its start line.
 
 use std::io::{self, BufRead};
 
-/// One value of the document, as raw bytes.
+/// One value of the document as raw bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element {
-    /// The keys on the way to it, outermost first; positions in arrays are written as numbers.
+    /// The path of keys to the value, outermost first. Array indexes are numbers in decimal.
     pub keys: Vec<String>,
-    /// The line on which the value starts, counted from 1.
+    /// The line where the value starts, counted from 1.
     pub line: u64,
-    /// The value's text.
+    /// The bytes of the value.
     pub json: Vec<u8>,
 }
 
-/// Why the next value cannot be given.
+/// Error while reading the next value.
 #[derive(Debug)]
 pub enum ElementError {
-    /// The value is over the bound; it was skipped, and reading goes on.
+    /// The value is longer than the limit. It was skipped, and reading continues.
     TooLong {
-        /// The keys on the way to it.
+        /// The path of keys to the value.
         keys: Vec<String>,
-        /// The line on which it starts.
+        /// The line where it starts.
         line: u64,
         /// Its length in bytes.
         bytes: u64,
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The document is not JSON from here on, or ends early. Nothing follows.
+    /// The document is invalid JSON or ends early. No more items follow.
     Broken {
         /// The line.
         line: u64,
-        /// In which way.
+        /// What is wrong.
         what: String,
     },
-    /// The stream broke off. Nothing follows.
+    /// The stream failed. No more items follow.
     Stream {
         /// The line.
         line: u64,
-        /// The answer of the stream.
+        /// The error of the stream.
         source: io::Error,
     },
 }
 
-/// An iterator over the values at one depth of a JSON document. Depth 1 are the members of the outermost array or
-/// object. Shallower scalars are passed over.
+/// Iterator over the values at one nesting depth of a JSON document.
+///
+/// Depth 1 is the members of the outermost array or object. Scalars at lower depths are skipped.
 pub struct Elements<R> {
     bytes: Bytes<R>,
     depth: usize,
@@ -59,7 +60,7 @@ pub struct Elements<R> {
 #[derive(Debug)]
 struct Container {
     object: bool,
-    /// The current key or position.
+    /// The current key or array index.
     key: String,
     position: usize,
     empty: bool,
@@ -68,16 +69,16 @@ struct Container {
 #[derive(Debug, PartialEq)]
 enum State {
     Start,
-    /// In front of a member of the innermost open container, or its end.
+    /// Before a member of the innermost open container, or before its end.
     Member,
     Ended,
 }
 
-/// Nesting beyond this is damage or an attack, not a corpus.
+/// Maximum nesting depth. Deeper documents are damaged or malicious.
 const MAX_DEPTH: usize = 256;
 
 impl<R: BufRead> Elements<R> {
-    /// The values at `depth` (at least 1), each of at most `limit` bytes.
+    /// Creates an iterator over the values at `depth` (at least 1). Values longer than `limit` bytes give an error.
     pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
         let bytes = Bytes { stream, line: 1 };
         Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), state: State::Start }
@@ -101,7 +102,9 @@ impl<R: BufRead> Elements<R> {
                 self.state = State::Ended;
                 return match self.bytes.skip_space()? {
                     None => Ok(None),
-                    Some(b) => Err(self.bytes.broken(format!("the document ended, but {} follows", show(b)))),
+                    Some(b) => Err(self
+                        .bytes
+                        .broken(format!("unexpected {} after the end of the document", show(b)))),
                 };
             };
             let close = if top.object { b'}' } else { b']' };
@@ -195,7 +198,7 @@ fn show(b: u8) -> String {
     if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") }
 }
 
-/// The stream, byte by byte, with the line count.
+/// Reads single bytes and counts lines.
 struct Bytes<R> {
     stream: R,
     line: u64,
@@ -239,7 +242,7 @@ impl<R: BufRead> Bytes<R> {
         self.skip_space()?.ok_or_else(|| self.early_end())
     }
 
-    /// The rest of a string whose opening quote is consumed, closing quote included.
+    /// Reads the rest of a string up to its closing quote. The opening quote is already consumed.
     fn string(&mut self, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         loop {
             let Some(b) = self.peek()? else { return Err(self.early_end()) };
@@ -256,7 +259,7 @@ impl<R: BufRead> Bytes<R> {
         }
     }
 
-    /// A whole value whose first byte is consumed. Only its extent is checked; the parser checks the rest.
+    /// Reads a value whose first byte is already consumed. Finds only its end; the JSON parser validates it later.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn deeper_values_carry_the_whole_way() {
+    fn deeper_values_have_the_full_path_of_keys() {
         assert_eq!(
             all(r#"{"v":1,"d":{"x":[{},{}],"y":[3]}}"#, 3, 99),
             ["d/x/0 1 {}", "d/x/1 1 {}", "d/y/0 1 3"]
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_over_the_bound_is_skipped_and_damage_ends_the_file() {
+    fn an_oversized_value_is_skipped_and_invalid_json_ends_reading() {
         assert_eq!(all("[\"0123456789\",7]", 1, 5), ["long 1 12", "1 1 7"]);
         assert_eq!(
             all("[1,\n{\"a\":", 1, 99),

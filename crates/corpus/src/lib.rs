@@ -1,4 +1,5 @@
-//! Dialogue corpora: the model, reading every format people have, cleaning, splitting, statistics.
+//! Dialogue corpora: the data model, readers and writers for common formats, cleaning, filters, splits and
+//! statistics.
 
 pub mod clean;
 mod dialogue;

@@ -1,43 +1,43 @@
-//! Lines of any stream, one at a time, with a bound on their length.
+//! Line reader with a maximum line length.
 //!
-//! A line that is too long or not UTF-8 is an item of its own, and reading goes on after it; memory never holds more
-//! than the bound.
+//! A line that is too long or not UTF-8 gives an error item, and reading continues after it. Memory use is bounded by
+//! the maximum length.
 
 use std::io::{self, BufRead};
 
-/// A line, without its line end.
+/// A line without its line ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub number: u64,
     /// The text.
     pub text: &'a str,
 }
 
-/// Why a line cannot be given.
+/// Error for one line.
 #[derive(Debug)]
 pub enum LineError {
-    /// The line is over the bound; it was skipped.
+    /// The line is longer than the limit. It was skipped.
     TooLong {
-        /// Its number.
+        /// Line number.
         number: u64,
-        /// Its whole length in bytes.
+        /// Length of the line in bytes.
         bytes: u64,
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The line is not UTF-8; it was skipped.
+    /// The line is not UTF-8. It was skipped.
     NotUtf8 {
-        /// Its number.
+        /// Line number.
         number: u64,
-        /// The first byte that is wrong, counted from 1 within the line.
+        /// Position of the first invalid byte in the line, counted from 1.
         column: usize,
     },
-    /// The stream broke off after this many lines: a truncated archive, a disk error.
+    /// The stream failed, for example due to a truncated archive or a disk error.
     Broken {
-        /// The line in which it happened.
+        /// The line where it failed.
         number: u64,
-        /// The answer of the stream.
+        /// The error of the stream.
         source: io::Error,
     },
 }
@@ -52,12 +52,12 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of a stream.
+    /// Creates a reader.
     pub fn new(stream: R, limit: usize) -> Self {
         Lines { stream, limit, number: 0, buffer: Vec::new(), ended: false }
     }
 
-    /// The next line, or `None` at the end.
+    /// Reads the next line. Returns `None` at the end.
     pub fn next_line(&mut self) -> Option<Result<Line<'_>, LineError>> {
         if self.ended {
             return None;
@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let number = self.number;
         if length > self.limit as u64 {
-            // A single huge line must not keep its buffer for the rest of the file.
+            // Free the buffer of an oversized line.
             self.buffer = Vec::new();
             return Some(Err(LineError::TooLong { number, bytes: length, limit: self.limit }));
         }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8], limit: usize) -> Vec<String> {
-        // A tiny buffer, so that lines cross its border.
+        // A tiny buffer, to test lines that cross its boundary.
         let mut lines = Lines::new(io::BufReader::with_capacity(3, bytes), limit);
         let mut out = Vec::new();
         while let Some(line) = lines.next_line() {
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_any_way() {
+    fn all_line_endings_are_accepted() {
         assert_eq!(all(b"a\r\nbcdef\n\nlast", 10), ["1:a", "2:bcdef", "3:", "4:last"]);
         assert_eq!(all(b"", 10), Vec::<String>::new());
         assert_eq!(all(b"\n", 10), ["1:"]);
     }
 
     #[test]
-    fn a_long_or_broken_line_does_not_stop_the_rest() {
+    fn reading_continues_after_a_bad_line() {
         assert_eq!(all(b"0123456789a\nok\nx\xff\nend", 10), ["1!11", "2:ok", "3?2", "4:end"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The file that lists what could not be used.
+//! Rejects file: lists the records that were rejected, one JSON object per line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -8,15 +8,17 @@ use std::{
 
 use turnwise_core::error::{IoContext, Reject, Result};
 
-/// The file of rejected records.
+/// Writer of the rejects file.
 pub struct Rejects {
     file: Option<(PathBuf, BufWriter<File>)>,
-    /// Its length, as far as it counts when the ingest goes on.
+    /// Length of the file in bytes, up to the last record written. A resumed ingest continues there.
     pub bytes: u64,
 }
 
 impl Rejects {
-    /// Opens it, keeping the part that belongs to an earlier run of the same ingest.
+    /// Opens the file and truncates it to `keep` bytes, the part from an earlier run of the same ingest.
+    ///
+    /// Without a path, nothing is written.
     pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
         let mut file =
@@ -27,7 +29,7 @@ impl Rejects {
         Ok(Rejects { file: Some((path, BufWriter::new(file))), bytes: keep })
     }
 
-    /// Adds one.
+    /// Appends a record.
     pub fn write(&mut self, reject: &Reject) -> Result<()> {
         if let Some((path, file)) = &mut self.file {
             let mut line = serde_json::to_vec(reject).unwrap_or_default();
@@ -38,7 +40,7 @@ impl Rejects {
         Ok(())
     }
 
-    /// Brings what was added to the file, and says how long that is.
+    /// Writes the buffered records to the file and returns its length in bytes.
     pub fn flush(&mut self) -> Result<u64> {
         if let Some((path, file)) = &mut self.file {
             file.flush().at("write", path)?;

@@ -1,18 +1,18 @@
-//! Rows of delimited text (CSV, TSV), one at a time, with a bound on their length.
+//! Row reader for delimited text (CSV, TSV) with a maximum row length.
 //!
-//! A quote that is opened and never closed would make the rest of a file one row. Here it ends at the bound, or at the
-//! end of the file, as an error that names the line on which the row began.
+//! A quote that is never closed would make the rest of a file one row. The reader reports it as an error with the
+//! start line of the row, when the row reaches the maximum length or the end of the file.
 
 use std::io::{self, BufRead};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// How cells are divided.
+/// Delimiter and quoting rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
-    /// What stands between two cells.
+    /// Delimiter between cells.
     pub delimiter: u8,
-    /// Whether `"` around a cell protects what is in it; without, it is a character like any other.
+    /// Whether cells can be quoted with `"`. If not, `"` is an ordinary character.
     pub quotes: bool,
 }
 
@@ -23,86 +23,86 @@ impl Default for Dialect {
 }
 
 impl Dialect {
-    /// Tabs, with quotes as spreadsheets write them.
+    /// Tab-separated, with quotes as spreadsheets write them.
     pub const TSV: Dialect = Dialect { delimiter: b'\t', quotes: true };
-    /// Commas, with quotes.
+    /// Comma-separated, with quotes.
     pub const CSV: Dialect = Dialect { delimiter: b',', quotes: true };
 }
 
 /// One row.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// The line on which it starts, counted from 1.
+    /// The line where it starts, counted from 1.
     pub line: u64,
     bytes: &'a [u8],
     ends: &'a [usize],
 }
 
 impl<'a> Row<'a> {
-    /// How many cells it has.
+    /// Number of cells.
     pub fn width(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether nothing but space is in it.
+    /// Returns whether all cells are empty or white space.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// How many bytes its cells have together.
+    /// Total size of the cells in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The cell at a place, counted from 0, as it stands there; `None` beyond the last.
+    /// Returns the cell at an index, counted from 0, or `None` if the row has fewer cells. Quotes are removed.
     pub fn cell(&self, at: usize) -> Option<&'a [u8]> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.bytes.get(start..end)
     }
 
-    /// All cells.
+    /// Iterates over the cells.
     pub fn cells(&self) -> impl Iterator<Item = &'a [u8]> {
         let row = *self;
         (0..row.width()).filter_map(move |at| row.cell(at))
     }
 }
 
-/// Why a row cannot be given.
+/// Error for one row.
 #[derive(Debug)]
 pub enum RowError {
-    /// The row stands on one line and is over the bound; it was skipped, and reading goes on.
+    /// The row is on one line and longer than the limit. It was skipped, and reading continues.
     TooLong {
-        /// Its line.
+        /// The line of the row.
         line: u64,
-        /// Its whole length in bytes.
+        /// Length of the row in bytes.
         bytes: u64,
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The row has more cells than any table has columns; it was skipped, and reading goes on.
+    /// The row has too many cells for a table. It was skipped, and reading continues.
     TooWide {
-        /// Its line.
+        /// The line of the row.
         line: u64,
     },
-    /// A quote is not closed within the bound or before the end of the file. Nothing follows.
+    /// A quote is not closed within the limit or before the end of the file. No more rows follow.
     Unclosed {
-        /// The line on which the row with the quote starts.
+        /// The line where the row with the quote starts.
         line: u64,
     },
-    /// The stream broke off. Nothing follows.
+    /// The stream failed. No more rows follow.
     Broken {
-        /// The line.
+        /// The line where it failed.
         line: u64,
-        /// The answer of the stream.
+        /// The error of the stream.
         source: io::Error,
     },
 }
 
-/// More columns than this are damage, not a table.
+/// Maximum number of columns. More columns mean a damaged file.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// Reads rows of at most `limit` bytes. Empty lines are passed over.
+/// Reads rows of at most `limit` bytes. Empty lines are skipped.
 pub struct Rows<R> {
     stream: R,
     core: Reader,
@@ -122,7 +122,7 @@ enum Outcome {
 }
 
 impl<R: BufRead> Rows<R> {
-    /// The rows of a stream.
+    /// Creates a reader.
     pub fn new(stream: R, dialect: Dialect, limit: usize) -> Self {
         let core = ReaderBuilder::new().delimiter(dialect.delimiter).quoting(dialect.quotes).build();
         Rows {
@@ -136,7 +136,7 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// The next row, or `None` at the end.
+    /// Reads the next row. Returns `None` at the end.
     pub fn next_row(&mut self) -> Option<Result<Row<'_>, RowError>> {
         if self.ended {
             return None;
@@ -185,7 +185,7 @@ impl<R: BufRead> Rows<R> {
         loop {
             let available = filled(&mut self.stream)?;
             let at_end = available.is_empty();
-            // A line end after the last byte closes every row but one that is still within quotes.
+            // A line ending after the last byte completes the last row, unless a quote is still open.
             let input: &[u8] = if at_end { b"\n" } else { available };
             let (out, ends) = (&mut self.out[*bytes..], &mut self.ends[*cells..]);
             let (result, read, written, ended) = self.core.read_record(input, out, ends);
@@ -213,7 +213,7 @@ impl<R: BufRead> Rows<R> {
                     if self.line > *start {
                         return Ok(Outcome::Unclosed);
                     }
-                    // A single huge row must not keep its buffer for the rest of the file.
+                    // Free the buffer of an oversized row.
                     self.out = vec![0; 4096.min(self.limit.max(1))];
                     self.skip(|b| b != b'\n', length)?;
                     return Ok(Outcome::Full { wide: full == ReadRecordResult::OutputEndsFull });
@@ -222,14 +222,14 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Passes over bytes as long as they are so; says whether anything follows.
-    fn skip(&mut self, so: impl Fn(u8) -> bool, length: &mut u64) -> io::Result<bool> {
+    /// Skips bytes while `matches` holds. Returns whether more bytes follow.
+    fn skip(&mut self, matches: impl Fn(u8) -> bool, length: &mut u64) -> io::Result<bool> {
         loop {
             let available = filled(&mut self.stream)?;
             if available.is_empty() {
                 return Ok(false);
             }
-            let end = available.iter().position(|&b| !so(b));
+            let end = available.iter().position(|&b| !matches(b));
             let take = end.unwrap_or(available.len());
             self.line += newlines(&available[..take]);
             *length += take as u64;
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8], dialect: Dialect, limit: usize) -> Vec<String> {
-        // A tiny buffer, so that rows cross its border.
+        // A tiny buffer, to test rows that cross its boundary.
         let mut rows = Rows::new(io::BufReader::with_capacity(3, bytes), dialect, limit);
         let mut out = Vec::new();
         while let Some(row) = rows.next_row() {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_may_hold_separators_quotes_and_line_ends() {
+    fn cells_may_contain_delimiters_quotes_and_line_endings() {
         let text = b"a,b\r\n\r\n\"x, \"\"y\"\"\nz\",1\n,\nlast";
         assert_eq!(all(text, Dialect::CSV, 100), ["1:a|b", "3:x, \"y\"\nz|1", "5:|", "6:last"]);
         assert_eq!(all(b"", Dialect::CSV, 100), Vec::<String>::new());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_ends_at_the_bound_or_at_the_end() {
+    fn an_unclosed_quote_ends_at_the_limit_or_at_the_end() {
         assert_eq!(all(b"a,b\n\"open,\nc,d\n", Dialect::CSV, 100), ["1:a|b", "2\""]);
         assert_eq!(all(b"a,b\n\"open,\nc,d\ne,f\n", Dialect::CSV, 8), ["1:a|b", "2\""]);
     }

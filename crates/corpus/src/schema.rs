@@ -2,7 +2,7 @@
 
 use crate::Dialogue;
 
-/// The schema of one line of a canonical JSONL file.
+/// Returns the JSON Schema of one line in a canonical JSONL file.
 pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Dialogue);
     schema.insert("title".into(), "turnwise dialogue".into());
@@ -13,7 +13,7 @@ pub fn json_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_schema_names_what_is_required() {
+    fn the_schema_lists_the_required_fields() {
         let schema = super::json_schema();
         assert_eq!(schema["required"], serde_json::json!(["id", "turns"]));
         assert_eq!(schema["additionalProperties"], false);

@@ -1,6 +1,7 @@
-//! Splitting a corpus into parts.
+//! Splits a corpus into parts, such as train and test.
 //!
-//! The part of a dialogue depends on the seed and its id alone: it stays when the corpus grows, whatever the order.
+//! The part of a dialogue depends only on the seed and its id. It does not change when the corpus grows or is
+//! reordered.
 
 use std::str::FromStr;
 
@@ -9,26 +10,26 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Named parts and their shares.
+/// Named parts with their shares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts(Vec<(String, f64)>);
 
 impl Parts {
-    /// The parts' names.
+    /// Returns the names of the parts.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The number of the part that a dialogue belongs to.
+    /// Returns the index of the part for a dialogue.
     pub fn part_of(&self, id: &DialogueId, seed: u64) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(id.as_str().as_bytes());
         let head: [u8; 8] = hasher.finalize().as_bytes()[..8].try_into().unwrap_or_default();
-        let place = (u64::from_le_bytes(head) >> 11) as f64 / (1u64 << 53) as f64;
+        let position = (u64::from_le_bytes(head) >> 11) as f64 / (1u64 << 53) as f64;
         let mut end = 0.0;
         let found = self.0.iter().position(|(_, share)| {
             end += share;
-            place < end
+            position < end
         });
         found.unwrap_or(self.0.len() - 1)
     }
@@ -37,11 +38,11 @@ impl Parts {
 impl FromStr for Parts {
     type Err = Error;
 
-    /// Reads `train=0.8,dev=0.1,test=0.1`.
+    /// Parses `train=0.8,dev=0.1,test=0.1`.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |message: String| Error::Input {
             message,
-            hint: Some("for example --parts train=0.8,dev=0.1,test=0.1".to_owned()),
+            hint: Some("for example: --parts train=0.8,dev=0.1,test=0.1".to_owned()),
         };
         let mut parts: Vec<(String, f64)> = Vec::new();
         for item in text.split(',') {
@@ -51,17 +52,17 @@ impl FromStr for Parts {
             let name = name.trim().to_owned();
             let share: f64 =
                 share.trim().parse().ok().filter(|s| *s > 0.0 && *s <= 1.0).ok_or_else(|| {
-                    wrong(format!("the share of `{name}` is not a number over 0 and up to 1"))
+                    wrong(format!("the share of `{name}` must be greater than 0 and at most 1"))
                 })?;
             let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c));
             if !plain || parts.iter().any(|(n, _)| *n == name) {
-                return Err(wrong(format!("`{name}` cannot name a part, or names two")));
+                return Err(wrong(format!("`{name}` in --parts is not a valid part name, or is used twice")));
             }
             parts.push((name, share));
         }
         let sum: f64 = parts.iter().map(|(_, share)| share).sum();
         if (sum - 1.0).abs() > 1e-6 {
-            return Err(wrong(format!("the shares in --parts add up to {sum}, not to 1")));
+            return Err(wrong(format!("the shares in --parts add up to {sum}, but must add up to 1")));
         }
         Ok(Parts(parts))
     }
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_met_and_a_dialogue_stays_in_its_part() {
+    fn parts_have_their_shares_and_are_stable() {
         let parts: Parts = "train=0.8,dev=0.1,test=0.1".parse().unwrap();
         let mut counts = [0u32; 3];
         for n in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Statistics of a corpus, gathered one dialogue at a time, and joined from several threads.
+//! Corpus statistics. They are counted one dialogue at a time and can be merged across threads.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,58 +7,58 @@ use serde::Serialize;
 use crate::{Dialogue, Role, Time};
 use turnwise_core::{ids::IdKey, script::is_unspaced};
 
-/// What there is, counted.
+/// Counts and distributions of a corpus.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Statistics {
-    /// Dialogues.
+    /// Number of dialogues.
     pub dialogues: u64,
-    /// Their turns.
+    /// Number of turns.
     pub turns: u64,
-    /// Different speakers' names.
+    /// Number of distinct speaker names.
     pub speakers: u64,
-    /// Words; every Han, Kana and Hangul letter counts as one.
+    /// Number of words. Every Han, Kana and Hangul letter counts as a word.
     pub words: u64,
-    /// Characters of the turns' texts.
+    /// Number of characters in the texts of turns.
     pub characters: u64,
-    /// Dialogues by number of turns.
+    /// Distribution of turns per dialogue.
     pub turns_per_dialogue: Spread,
-    /// Turns by number of words.
+    /// Distribution of words per turn.
     pub words_per_turn: Spread,
-    /// Dialogues by number of speakers.
+    /// Distribution of speakers per dialogue.
     pub speakers_per_dialogue: Spread,
-    /// Dialogues by source.
+    /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
-    /// Dialogues by language; `unknown` where none is given.
+    /// Number of dialogues by language; `unknown` if not given.
     pub languages: BTreeMap<String, u64>,
-    /// Dialogues by domain.
+    /// Number of dialogues by domain.
     pub domains: BTreeMap<String, u64>,
-    /// Turns by role; `none` where none is given.
+    /// Number of turns by role; `none` if not given.
     pub roles: BTreeMap<String, u64>,
-    /// Turns by intent.
+    /// Number of turns by intent.
     pub intents: BTreeMap<String, u64>,
-    /// Turns with dialog acts.
+    /// Number of turns with dialog acts.
     pub turns_with_acts: u64,
-    /// The first and the last moment that is named.
+    /// The earliest and the latest time.
     pub times: Option<(Time, Time)>,
     #[serde(skip)]
     names: HashSet<IdKey>,
 }
 
-/// A distribution of small numbers.
+/// Histogram of small integers.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(into = "Summary")]
 pub struct Spread(BTreeMap<u64, u64>);
 
-/// What is shown of a distribution.
+/// Summary of a distribution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// The smallest.
+    /// Minimum.
     pub min: u64,
-    /// Half are no larger.
+    /// Median (the lower one of an even count).
     pub median: u64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -73,13 +73,13 @@ impl Spread {
         *self.0.entry(value).or_default() += 1;
     }
 
-    fn join(&mut self, other: Spread) {
+    fn merge(&mut self, other: Spread) {
         for (value, count) in other.0 {
             *self.0.entry(value).or_default() += count;
         }
     }
 
-    /// Its summary; all zero if nothing was counted.
+    /// Returns the summary, with all values 0 if nothing was counted.
     pub fn summary(&self) -> Summary {
         let count: u64 = self.0.values().sum();
         let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();
@@ -98,7 +98,7 @@ impl Spread {
 }
 
 impl Statistics {
-    /// Counts a dialogue.
+    /// Adds a dialogue.
     pub fn add(&mut self, dialogue: &Dialogue) {
         self.dialogues += 1;
         self.turns += dialogue.turns.len() as u64;
@@ -106,7 +106,7 @@ impl Statistics {
         count(&mut self.sources, &dialogue.source);
         count(&mut self.languages, dialogue.language.as_deref().unwrap_or("unknown"));
         dialogue.domains.iter().for_each(|domain| count(&mut self.domains, domain));
-        dialogue.time.into_iter().for_each(|time| self.see(time));
+        dialogue.time.into_iter().for_each(|time| self.add_time(time));
         let speakers = dialogue.speakers();
         self.speakers_per_dialogue.add(speakers.len() as u64);
         for name in speakers.into_iter().filter(|name| !name.is_empty()) {
@@ -120,18 +120,18 @@ impl Statistics {
             self.characters += turn.text.chars().count() as u64;
             count(&mut self.roles, turn.role.as_ref().map_or("none", Role::as_str));
             turn.intent.iter().for_each(|intent| count(&mut self.intents, intent));
-            turn.time.into_iter().for_each(|time| self.see(time));
+            turn.time.into_iter().for_each(|time| self.add_time(time));
             self.turns_with_acts += u64::from(!turn.acts.is_empty());
         }
     }
 
-    fn see(&mut self, time: Time) {
+    fn add_time(&mut self, time: Time) {
         let (first, last) = self.times.get_or_insert((time, time));
         *first = time.min(*first);
         *last = time.max(*last);
     }
 
-    /// Adds what another thread counted.
+    /// Merges the statistics of another thread.
     #[must_use]
     pub fn joined(mut self, other: Statistics) -> Self {
         self.dialogues += other.dialogues;
@@ -139,9 +139,9 @@ impl Statistics {
         self.words += other.words;
         self.characters += other.characters;
         self.turns_with_acts += other.turns_with_acts;
-        self.turns_per_dialogue.join(other.turns_per_dialogue);
-        self.words_per_turn.join(other.words_per_turn);
-        self.speakers_per_dialogue.join(other.speakers_per_dialogue);
+        self.turns_per_dialogue.merge(other.turns_per_dialogue);
+        self.words_per_turn.merge(other.words_per_turn);
+        self.speakers_per_dialogue.merge(other.speakers_per_dialogue);
         for (mine, theirs) in [
             (&mut self.sources, other.sources),
             (&mut self.languages, other.languages),
@@ -154,8 +154,8 @@ impl Statistics {
             }
         }
         if let Some((first, last)) = other.times {
-            self.see(first);
-            self.see(last);
+            self.add_time(first);
+            self.add_time(last);
         }
         self.names.extend(other.names);
         self.speakers = self.names.len() as u64;
@@ -164,7 +164,7 @@ impl Statistics {
 }
 
 fn count(map: &mut BTreeMap<String, u64>, name: &str) {
-    // Most names are known already: no allocation for them.
+    // Most names are already in the map. `entry` would allocate a string each time.
     match map.get_mut(name) {
         Some(n) => *n += 1,
         None => {
@@ -173,7 +173,7 @@ fn count(map: &mut BTreeMap<String, u64>, name: &str) {
     }
 }
 
-/// Words of a text: runs of letters and digits, and each letter of a script that is written without spaces.
+/// Counts words: runs of letters and digits. Each letter of a script without word spaces counts as a word.
 pub fn count_words(text: &str) -> u64 {
     let mut words = 0;
     let mut inside = false;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_in_two_parts_equals_counting_in_one() {
+    fn merged_statistics_equal_those_of_one_pass() {
         let mut one = Statistics::default();
         let mut parts = [Statistics::default(), Statistics::default()];
         for n in 1..=5 {

@@ -1,4 +1,4 @@
-//! Texts that are no dialogues: one a line, or one JSON object with `id` and `text` a line.
+//! Plain texts instead of dialogues: one per line, as text or as a JSON object with `id` and `text`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,35 +10,35 @@ use crate::{
 };
 use turnwise_core::error::{Error, Reject, Result};
 
-/// How texts lie in a file.
+/// File format of plain texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Every line is a text, empty ones too.
+    /// Every line is a text, even if it is empty.
     Lines,
-    /// Every line is a JSON object with a `text` and mostly an `id`.
+    /// Every line is a JSON object with a `text` and an optional `id`.
     Jsonl,
 }
 
-/// A text and its name.
+/// A text and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// Its id: the record's, or the number of its line.
+    /// The id of the record, or its line number if it has none.
     pub id: String,
     /// The text.
     pub text: String,
 }
 
-/// The texts of one file.
+/// Iterator over the texts of one file.
 pub type Texts = Box<dyn Iterator<Item = Result<Text, Problem>> + Send>;
 
-/// Lines that are looked at to tell the format, so that one broken line in front does not hide it.
-const LOOKED_AT: usize = 20;
+/// Number of lines to check for format detection. The first line alone may be damaged.
+const PROBE_LINES: usize = 20;
 
 impl TextFormat {
-    /// Both.
+    /// All text formats.
     pub const ALL: [TextFormat; 2] = [TextFormat::Lines, TextFormat::Jsonl];
 
-    /// The name for `--from`.
+    /// Returns the name for `--from`.
     pub const fn name(self) -> &'static str {
         match self {
             TextFormat::Lines => "lines",
@@ -46,14 +46,14 @@ impl TextFormat {
         }
     }
 
-    /// The format of that name.
+    /// Returns the format with the name.
     pub fn by_name(name: &str) -> Option<Self> {
         TextFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// What a file is whose beginning is no corpus. Where it looks like JSON of another kind, that is an error.
+    /// Detects the format of a file that is not a dialogue corpus. Other JSON is an error.
     pub fn sniff(name: &str, probe: &Probe<'_>) -> Result<Self> {
-        let lines = || probe.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT);
+        let lines = || probe.lines().filter(|line| !line.trim().is_empty()).take(PROBE_LINES);
         if lines().any(|line| serde_json::from_str::<Record>(line).is_ok_and(|r| r.text.is_some())) {
             return Ok(TextFormat::Jsonl);
         }
@@ -63,9 +63,9 @@ impl TextFormat {
         };
         if lines().next().is_some_and(is_json) {
             return Err(Error::Data {
-                message: format!("{name} looks like JSON, but in no shape that turnwise recognises"),
+                message: format!("{name} looks like JSON, but not in a form that turnwise recognizes"),
                 hint: Some(
-                    "texts are lines of {\"id\": …, \"text\": …}; `--from lines` takes every line as it stands"
+                    "write one {\"id\": …, \"text\": …} per line, or use `--from lines` to read every line as a text"
                         .to_owned(),
                 ),
             });
@@ -73,7 +73,7 @@ impl TextFormat {
         Ok(TextFormat::Lines)
     }
 
-    /// The texts of a file. `prefix` stands in front of line numbers.
+    /// Reads the texts of a file. Line numbers that serve as ids get the `prefix`.
     pub fn read(self, input: Input, prefix: String, options: &ReadOptions) -> Texts {
         let path = input.name.clone();
         let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -102,21 +102,21 @@ struct Record {
     text: Option<Value>,
 }
 
-/// A record, or its id, as far as it is known, and what is wrong.
+/// Parses a record. The error is its id, if known, and the reason.
 fn parse(line: &str, number: String) -> Result<Text, (Option<String>, String)> {
     let record: Record = serde_json::from_str(line).map_err(|e| (None, formats::json_reason(&e)))?;
     let id = match record.id {
         None | Some(Value::Null) => number,
         Some(Value::String(id)) => id,
         Some(Value::Number(id)) => id.to_string(),
-        Some(_) => return Err((None, "the id is neither a text nor a number".to_owned())),
+        Some(_) => return Err((None, "the id is neither a string nor a number".to_owned())),
     };
     if id.chars().any(char::is_control) {
-        return Err((Some(id.escape_debug().collect()), "the id holds a control character".to_owned()));
+        return Err((Some(id.escape_debug().collect()), "the id contains a control character".to_owned()));
     }
     match record.text {
         Some(Value::String(text)) => Ok(Text { id, text }),
-        Some(_) => Err((Some(id), "`text` is not a text".to_owned())),
+        Some(_) => Err((Some(id), "`text` is not a string".to_owned())),
         None => Err((Some(id), "the record has no `text`".to_owned())),
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_a_text_and_bad_ones_keep_the_numbers_of_the_rest() {
+    fn every_line_is_a_text_and_rejected_lines_are_counted() {
         let ok = |id: &str, text: &str| Ok((id.to_owned(), text.to_owned()));
         let got = read(TextFormat::Lines, b"one\r\n\n\xffx\n{\"four\"\n  five ");
         assert_eq!(
@@ -162,27 +162,27 @@ mod tests {
     }
 
     #[test]
-    fn records_have_ids_or_the_numbers_of_their_lines() {
+    fn records_without_id_get_their_line_number() {
         let text = b"{\"id\":\"a\",\"text\":\"x\"}\n\n{\"id\":7,\"text\":\"\",\"more\":[1]}\n{\"text\":\"z\"}\n{oops\n\
             {\"id\":\"b\"}\n{\"id\":\"b\",\"text\":3}\n{\"id\":\"b\\n\",\"text\":\"x\"}\n{\"id\":[],\"text\":\"x\"}";
         let got = read(TextFormat::Jsonl, text);
         let ok = |id: &str, text: &str| Ok((id.to_owned(), text.to_owned()));
         assert_eq!(got[..3], [ok("a", "x"), ok("7", ""), ok("4", "z")]);
-        let told: Vec<String> = got[3..].iter().map(|r| r.clone().unwrap_err()).collect();
+        let reasons: Vec<String> = got[3..].iter().map(|r| r.clone().unwrap_err()).collect();
         assert_eq!(
-            told,
+            reasons,
             [
                 "a.txt:5: not valid JSON: key must be a string at column 2",
                 "a.txt:6 (b): the record has no `text`",
-                "a.txt:7 (b): `text` is not a text",
-                "a.txt:8 (b\\n): the id holds a control character",
-                "a.txt:9: the id is neither a text nor a number",
+                "a.txt:7 (b): `text` is not a string",
+                "a.txt:8 (b\\n): the id contains a control character",
+                "a.txt:9: the id is neither a string nor a number",
             ]
         );
     }
 
     #[test]
-    fn the_format_is_told_by_the_beginning() {
+    fn the_format_is_detected_from_the_beginning() {
         assert_eq!(sniffed(b"{oops\n{\"id\":\"a\",\"text\":\"x\"}\n").unwrap(), TextFormat::Jsonl);
         assert_eq!(sniffed(b"{curly} is no JSON\n").unwrap(), TextFormat::Lines);
         assert_eq!(sniffed(b"[laughs] hello\n").unwrap(), TextFormat::Lines);

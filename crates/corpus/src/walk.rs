@@ -1,4 +1,4 @@
-//! From the paths a user names to the list of files to read, each with its format.
+//! Finds the files to read for the paths given by the user, and detects their formats.
 
 use std::{
     fs,
@@ -12,57 +12,61 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// One thing to read: a file, a folder that is one corpus, or standard input.
+/// An input to read: a file, a folder that is one corpus, or standard input.
 pub struct Source {
-    /// As the user named it, or as it was found.
+    /// Name as given by the user, or the path found in a folder.
     pub name: String,
-    /// What reads it.
+    /// The format to read it with.
     pub format: &'static dyn Format,
-    place: Place,
+    location: Location,
 }
 
-enum Place {
+enum Location {
     Opened(Box<Input>),
     File(PathBuf),
     Folder(PathBuf),
 }
 
 impl Source {
-    /// A source that is open already: bytes in memory, or a stream of the caller's.
+    /// Creates a source from an open input, for example bytes in memory.
     pub fn opened(input: Input, format: &'static dyn Format) -> Self {
-        Source { name: input.name.clone(), format, place: Place::Opened(Box::new(input)) }
+        Source { name: input.name.clone(), format, location: Location::Opened(Box::new(input)) }
     }
 
-    /// Opens it and gives its dialogues.
+    /// Opens the source and returns its dialogues.
     pub fn read(self, options: &ReadOptions) -> Result<Dialogues> {
-        match self.place {
-            Place::Opened(input) => self.format.read(*input, options),
-            Place::File(path) => self.format.read(Input::open_counted(&path, &options.bytes_read)?, options),
-            Place::Folder(path) => self.format.read_folder(&path, options),
+        match self.location {
+            Location::Opened(input) => self.format.read(*input, options),
+            Location::File(path) => {
+                self.format.read(Input::open_counted(&path, &options.bytes_read)?, options)
+            }
+            Location::Folder(path) => self.format.read_folder(&path, options),
         }
     }
 
-    /// Tells it from others and from an earlier state of itself: path, length, time of change. Standard input has none.
+    /// Returns a fingerprint of the source: path, size and modification time. Streams have none.
+    ///
+    /// It detects whether a file has changed since an earlier run.
     pub fn identity(&self) -> Option<String> {
-        let path = match &self.place {
-            Place::Opened(_) => return None,
-            Place::File(path) | Place::Folder(path) => path,
+        let path = match &self.location {
+            Location::Opened(_) => return None,
+            Location::File(path) | Location::Folder(path) => path,
         };
         let (bytes, changed) = extent(path)?;
         let path = fs::canonicalize(path).ok()?;
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// The bytes on disk, if that is known, for progress.
+    /// Returns the size on disk, if known, for progress reports.
     pub fn bytes(&self) -> Option<u64> {
-        match &self.place {
-            Place::File(path) => fs::metadata(path).ok().map(|m| m.len()),
+        match &self.location {
+            Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),
             _ => None,
         }
     }
 }
 
-/// The bytes of a file, or of everything in a folder, and the last time that any of it changed.
+/// Returns the total size and the latest modification time of a file, or of a folder with its contents.
 fn extent(path: &Path) -> Option<(u64, Duration)> {
     let metadata = fs::metadata(path).ok()?;
     let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -77,19 +81,21 @@ fn extent(path: &Path) -> Option<(u64, Duration)> {
     Some(all)
 }
 
-/// What is to be read, and what was found beside it. Nothing is passed over without being counted here.
+/// The sources to read, and the other files that were found. Hidden files and folders are ignored.
 #[derive(Default)]
 pub struct Plan {
-    /// In reading order: as named, and sorted by name within a folder.
+    /// Sources in reading order: paths in the given order, files of a folder sorted by name.
     pub sources: Vec<Source>,
-    /// Files that belong to a format but hold no dialogues.
+    /// Files that belong to a corpus format but contain no dialogues.
     pub companions: Vec<PathBuf>,
-    /// Files in walked folders that no format knows.
+    /// Files in folders that no format recognizes.
     pub unrecognised: Vec<PathBuf>,
 }
 
-/// Looks at every path (`-` is standard input; folders are walked) and finds its format. With `from`, that format is
-/// used for every named file, and folders are searched for files that can be read so.
+/// Finds the sources for the given paths. `-` is standard input; folders are searched recursively.
+///
+/// Formats are detected. With `from`, every given file is read in that format, and only matching files of folders are
+/// read. An error is returned for a folder without dialogues.
 pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan> {
     let mut plan = Plan::default();
     for path in paths {
@@ -97,7 +103,7 @@ pub fn plan(paths: &[PathBuf], from: Option<&'static dyn Format>) -> Result<Plan
             let before = plan.sources.len();
             walk(path, from, &mut plan)?;
             if plan.sources.len() == before {
-                return Err(nothing_in(path, &plan));
+                return Err(no_sources(path, &plan));
             }
         } else {
             plan.sources.push(named(path, from)?);
@@ -119,27 +125,30 @@ fn named(path: &Path, from: Option<&'static dyn Format>) -> Result<Source> {
             Some((format, _)) => {
                 return Err(Error::Data {
                     message: format!(
-                        "{name} belongs to a corpus of the format {} but holds no dialogues",
+                        "{name} belongs to a corpus in the format {}, but contains no dialogues",
                         format.name()
                     ),
-                    hint: Some("give the folder it lies in".to_owned()),
+                    hint: Some("pass the folder that contains it".to_owned()),
                 });
             }
             None => {
                 return Err(Error::Data {
-                    message: format!("{name} is in no format that turnwise recognises"),
+                    message: format!("{name} is not in a format that turnwise recognizes"),
                     hint: Some(format!(
-                        "name it with --from ({}); for CSV add --map",
+                        "set the format with --from ({}); for CSV, add --map",
                         formats::all().iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
                     )),
                 });
             }
         },
     };
-    // A file is opened again when its turn comes, so that a long list does not hold as many descriptors.
-    let place =
-        if path == Path::new("-") { Place::Opened(Box::new(input)) } else { Place::File(path.to_owned()) };
-    Ok(Source { name, format, place })
+    // Files are opened again for reading. A long list would otherwise keep too many file descriptors open.
+    let location = if path == Path::new("-") {
+        Location::Opened(Box::new(input))
+    } else {
+        Location::File(path.to_owned())
+    };
+    Ok(Source { name, format, location })
 }
 
 fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Result<()> {
@@ -150,7 +159,7 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
     };
     if let Some(format) = claimed {
         let name = folder.display().to_string();
-        plan.sources.push(Source { name, format, place: Place::Folder(folder.to_owned()) });
+        plan.sources.push(Source { name, format, location: Location::Folder(folder.to_owned()) });
         return Ok(());
     }
     let mut entries = Vec::new();
@@ -160,7 +169,7 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
     entries.sort();
     for path in entries {
         let hidden = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with('.'));
-        // Follows links: a corpus folder is often a link. A loop of links ends in the system's own error.
+        // Symbolic links are followed, because a corpus folder is often a link. The system reports link loops.
         let Ok(metadata) = fs::metadata(&path) else {
             plan.unrecognised.push(path);
             continue;
@@ -170,10 +179,10 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
         } else if metadata.is_dir() {
             walk(&path, from, plan)?;
         } else {
-            match found(&path, from) {
+            match detect(&path, from) {
                 (Some(format), Fit::Maybe | Fit::Yes) => {
                     let name = path.display().to_string();
-                    plan.sources.push(Source { name, format, place: Place::File(path) });
+                    plan.sources.push(Source { name, format, location: Location::File(path) });
                 }
                 (Some(_), Fit::Companion) => plan.companions.push(path),
                 _ => plan.unrecognised.push(path),
@@ -183,8 +192,8 @@ fn walk(folder: &Path, from: Option<&'static dyn Format>, plan: &mut Plan) -> Re
     Ok(())
 }
 
-/// The format of a file found in a folder. What cannot be opened or is an archive counts as unrecognised.
-fn found(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dyn Format>, Fit) {
+/// Detects the format of a file in a folder. Archives and unreadable files are unrecognized.
+fn detect(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dyn Format>, Fit) {
     let Ok(input) = Input::open(path) else { return (None, Fit::No) };
     match from {
         Some(format) => (Some(format), format.sniff(&input.probe())),
@@ -192,15 +201,15 @@ fn found(path: &Path, from: Option<&'static dyn Format>) -> (Option<&'static dyn
     }
 }
 
-fn nothing_in(folder: &Path, plan: &Plan) -> Error {
-    let message = format!("{} holds no file with dialogues", folder.display());
+fn no_sources(folder: &Path, plan: &Plan) -> Error {
+    let message = format!("{} contains no file with dialogues", folder.display());
     let hint = match plan.unrecognised.len() {
         0 => "the folder is empty".to_owned(),
         n => {
             let files = if n == 1 { "1 file is".to_owned() } else { format!("{n} files are") };
             let first = plan.unrecognised[0].display();
             format!(
-                "{files} in no format that turnwise recognises, the first: {first}; name the format with --from"
+                "{files} not in a format that turnwise recognizes, such as {first}; set the format with --from"
             )
         }
     };
@@ -212,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_walked_in_order_and_nothing_is_passed_over_silently() {
+    fn folders_are_searched_in_order_and_unrecognized_files_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
@@ -232,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_and_an_unknown_one_are_told_apart() {
+    fn empty_and_unrecognized_files_have_different_errors() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         fs::write(&path, "").unwrap();

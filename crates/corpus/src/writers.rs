@@ -1,37 +1,37 @@
-//! Writing dialogues in the formats that other tools read.
+//! Writers for export formats that other tools read.
 
 use std::io::{self, Write};
 
 use crate::{Dialogue, Role};
 
-/// A format to write.
+/// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// turnwise's own, complete.
+    /// The canonical format of turnwise, with all data.
     Jsonl,
-    /// One turn a row; labels and times in columns, metadata left out.
+    /// One turn per row, with labels and times in columns. Metadata is omitted.
     Csv,
     /// Chat-completion messages.
     Messages,
-    /// `Speaker: text`, an empty line between dialogues.
+    /// `Speaker: text` lines, with an empty line between dialogues.
     Transcript,
 }
 
-/// Writes dialogues one after the other.
+/// Writes dialogues in an export format.
 pub struct Writer {
     target: Target,
-    began: bool,
+    started: bool,
 }
 
 impl Writer {
-    /// Begins a file of a format.
+    /// Creates a writer for one file.
     pub fn new(target: Target) -> Self {
-        Writer { target, began: false }
+        Writer { target, started: false }
     }
 
-    /// Writes a dialogue.
+    /// Writes one dialogue.
     pub fn write(&mut self, out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
-        let first = !std::mem::replace(&mut self.began, true);
+        let first = !std::mem::replace(&mut self.started, true);
         match self.target {
             Target::Jsonl => {
                 serde_json::to_writer(&mut *out, dialogue)?;
@@ -96,7 +96,7 @@ fn rows(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     Ok(())
 }
 
-/// RFC 4180: quoted where needed, quotes doubled.
+/// Quotes a CSV field if needed, with quotes doubled (RFC 4180).
 fn quoted(field: String) -> String {
     if field.contains([',', '"', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -109,7 +109,7 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     for turn in &dialogue.turns {
         let role = turn.role.as_ref().map_or("unknown", Role::as_str);
         let speaker = if turn.speaker.is_empty() { role } else { turn.speaker.as_str() };
-        // A line break within a turn would begin another one for whoever reads this.
+        // Readers would take a line break within a turn as the start of a new turn.
         let text = turn
             .text
             .split(['\n', '\r'])
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_writes_what_its_readers_expect() {
+    fn each_target_writes_its_format() {
         assert_eq!(
             written(Target::Transcript),
             "Ann: say \"hi\", please\nagent: hi\n\nAnn: say \"hi\", please\nagent: hi\n"

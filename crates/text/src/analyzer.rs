@@ -1,43 +1,43 @@
-//! Which analysis: a value with a name, so that an index can remember it and a user can ask for it.
+//! The analyzer: how to split text into terms, with a name that users can select and indexes can store.
 
 use std::{fmt, ops::Range, str::FromStr};
 
-use crate::{ANALYZER, Token, pairs, scan, stem::Language};
+use crate::{ANALYZER, Token, bigrams, scan, stem::Language};
 use turnwise_core::error::{Error, Result};
 
-/// Chinese words by dictionary, all else as `mixed-1`.
-const BY_DICTIONARY: &str = "jieba-1";
+/// Name of the analyzer that splits Chinese by dictionary and all other text like `mixed-1`.
+const JIEBA: &str = "jieba-1";
 
-/// Between the base and the language of an analyzer that stems.
+/// Separator between the base analyzer and the stemming language.
 const STEM: &str = "+stem-";
 
-/// An analysis, and its name: `mixed-1`, `jieba-1`, and either with `+stem-LANGUAGE`.
+/// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
 ///
-/// The name stands for the terms: what changes the terms of any text gets another name. The default is `mixed-1`.
+/// A name always gives the same terms. Any change of the terms requires a new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Analyzer {
-    unspaced: Unspaced,
+    segmentation: Segmentation,
     stem: Option<Language>,
 }
 
-/// What becomes of scripts that are written without spaces.
+/// How to split scripts without word spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Unspaced {
-    /// Overlapping pairs of letters.
+enum Segmentation {
+    /// Overlapping character bigrams.
     #[default]
-    Pairs,
-    /// Han by the dictionary; pairs for Kana, Hangul and what is mixed with them.
+    Bigrams,
+    /// Dictionary words for Han; bigrams for Kana, Hangul and mixed runs.
     #[cfg(feature = "jieba")]
     Dictionary,
 }
 
 impl Analyzer {
-    /// The terms of a text, in order.
+    /// Returns the terms of a text in order.
     pub fn analyze(&self, text: &str) -> Vec<Token> {
-        let mut tokens = match self.unspaced {
-            Unspaced::Pairs => scan(text, pairs),
+        let mut tokens = match self.segmentation {
+            Segmentation::Bigrams => scan(text, bigrams),
             #[cfg(feature = "jieba")]
-            Unspaced::Dictionary => scan(text, super::dictionary::words),
+            Segmentation::Dictionary => scan(text, super::dictionary::words),
         };
         if let Some(language) = self.stem {
             language.stem_all(&mut tokens);
@@ -45,7 +45,7 @@ impl Analyzer {
         tokens
     }
 
-    /// The bytes of a text that stand for one of these terms; what overlaps, as pairs of letters do, is one.
+    /// Returns the byte ranges in a text that match one of the terms. Overlapping and adjacent ranges are merged.
     pub fn ranges(&self, text: &str, terms: &[String]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for token in self.analyze(text).into_iter().filter(|token| terms.contains(&token.term)) {
@@ -57,7 +57,7 @@ impl Analyzer {
         ranges
     }
 
-    /// The different terms of a text, sorted.
+    /// Returns the distinct terms of a text, sorted.
     pub fn terms(&self, text: &str) -> Vec<String> {
         let mut terms: Vec<String> = self.analyze(text).into_iter().map(|token| token.term).collect();
         terms.sort_unstable();
@@ -65,32 +65,32 @@ impl Analyzer {
         terms
     }
 
-    /// What a name can be, in words.
+    /// Returns a description of the valid names, for help texts.
     pub fn names() -> String {
         let languages: Vec<&str> = Language::ALL.iter().map(|language| language.code()).collect();
         format!(
-            "{ANALYZER} (words as they stand, pairs of letters where a script has no spaces) or {BY_DICTIONARY} \
-             (Chinese words by dictionary, if turnwise was built with it), either with {STEM}LANGUAGE behind it \
-             (stems of Latin words: {})",
+            "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \
+             dictionary; needs a build with `--features jieba`), either with the suffix {STEM}LANGUAGE (stemming of \
+             Latin words: {})",
             languages.join(", ")
         )
     }
 }
 
-impl FromStr for Unspaced {
+impl FromStr for Segmentation {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
         match name {
-            ANALYZER => Ok(Unspaced::Pairs),
+            ANALYZER => Ok(Segmentation::Bigrams),
             #[cfg(feature = "jieba")]
-            BY_DICTIONARY => Ok(Unspaced::Dictionary),
+            JIEBA => Ok(Segmentation::Dictionary),
             #[cfg(not(feature = "jieba"))]
-            BY_DICTIONARY => Err(Error::Unavailable {
-                message: format!("this turnwise was built without the dictionary of `{BY_DICTIONARY}`"),
+            JIEBA => Err(Error::Unavailable {
+                message: format!("this turnwise was built without the dictionary of `{JIEBA}`"),
                 hint: Some("build it with `--features jieba`".to_owned()),
             }),
-            other => Err(Error::unknown_name("analyzer", other, [ANALYZER, BY_DICTIONARY])),
+            other => Err(Error::unknown_name("analyzer", other, [ANALYZER, JIEBA])),
         }
     }
 }
@@ -100,22 +100,22 @@ impl FromStr for Analyzer {
 
     fn from_str(name: &str) -> Result<Self> {
         let Some((base, rest)) = name.split_once('+') else {
-            return Ok(Analyzer { unspaced: name.parse()?, stem: None });
+            return Ok(Analyzer { segmentation: name.parse()?, stem: None });
         };
-        let unspaced = base.parse()?;
+        let segmentation = base.parse()?;
         match name[base.len()..].strip_prefix(STEM) {
-            Some(code) => Ok(Analyzer { unspaced, stem: Some(code.parse()?) }),
-            None => Err(Error::unknown_name("addition to an analyzer", rest, ["stem-en"])),
+            Some(code) => Ok(Analyzer { segmentation, stem: Some(code.parse()?) }),
+            None => Err(Error::unknown_name("analyzer suffix", rest, ["stem-en"])),
         }
     }
 }
 
 impl fmt::Display for Analyzer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.unspaced {
-            Unspaced::Pairs => ANALYZER,
+        f.write_str(match self.segmentation {
+            Segmentation::Bigrams => ANALYZER,
             #[cfg(feature = "jieba")]
-            Unspaced::Dictionary => BY_DICTIONARY,
+            Segmentation::Dictionary => JIEBA,
         })?;
         self.stem.map_or(Ok(()), |language| write!(f, "{STEM}{}", language.code()))
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_back_as_it_was() {
+    fn names_round_trip() {
         for name in ["mixed-1", "mixed-1+stem-en", "mixed-1+stem-tr"] {
             assert_eq!(name.parse::<Analyzer>().unwrap().to_string(), name);
         }
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_with_the_near_ones() {
+    fn an_unknown_name_gets_a_suggestion() {
         let (class, message, hint) = refused("mixd-1");
         assert_eq!((class, message.as_str()), (Class::Input, "unknown analyzer `mixd-1`"));
         assert_eq!(hint.as_deref(), Some("did you mean `mixed-1`?"));
         assert_eq!(refused("mixed-1+stm-en").2.as_deref(), Some("did you mean `stem-en`?"));
         let (_, message, hint) = refused("mixed-1+stem-xx");
-        assert_eq!(message, "unknown language of stems `xx`");
+        assert_eq!(message, "unknown stemming language `xx`");
         assert!(hint.unwrap().starts_with("known: da, de, en, "), "{message}");
         for name in ["", "+", "mixed-1+", "+stem-en", "mixed-1+stem-", "mixed-1+stem-en+stem-de"] {
             assert_eq!(refused(name).0, Class::Input, "{name}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn stems_are_of_latin_words_only() {
+    fn only_latin_words_are_stemmed() {
         assert_eq!(
             terms("mixed-1+stem-en", "Deliveries delivered, customers' A12s 退款申请 доставки"),
             ["deliveri", "deliv", "custom", "a12s", "退款", "款申", "申请", "доставки"]
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn different_terms_are_sorted_and_there_once() {
+    fn terms_are_sorted_and_distinct() {
         assert_eq!(Analyzer::default().terms("b a B"), ["a", "b"]);
     }
 
     #[cfg(not(feature = "jieba"))]
     #[test]
-    fn without_the_dictionary_its_analyzer_is_not_to_be_had() {
+    fn the_jieba_analyzer_needs_the_dictionary() {
         let (class, message, hint) = refused("jieba-1+stem-en");
         assert_eq!((class, hint.as_deref()), (Class::Unavailable, Some("build it with `--features jieba`")));
         assert!(message.contains("`jieba-1`"), "{message}");

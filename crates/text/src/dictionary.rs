@@ -1,20 +1,20 @@
-//! Chinese words by jieba's dictionary.
+//! Chinese word segmentation with the jieba dictionary.
 
 use std::sync::OnceLock;
 
 use jieba_rs::Jieba;
 
-use super::{Token, pairs, push};
+use super::{Token, bigrams, push};
 
-/// The words of one run of unspaced letters: those of the dictionary and the words within them, so that a short
-/// query finds a long word. A run that is not Han alone is no Chinese, and is cut into pairs.
+/// Splits a run of letters into dictionary words, and adds the shorter words within them. A short query can then find
+/// a long word. A run with letters other than Han is not Chinese, and is split into bigrams.
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
     if !run.chars().all(is_han) {
-        return pairs(text, letters, end, tokens);
+        return bigrams(text, letters, end, tokens);
     }
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
-    // Jieba counts in letters, as `letters` does.
+    // Jieba's offsets count letters, like the indexes of `letters`.
     let mut ranges: Vec<_> = dictionary()
         .cut_for_search(run, true)
         .into_iter()
@@ -26,14 +26,14 @@ pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<
     ranges.into_iter().for_each(|range| push(text, range, tokens));
 }
 
-/// Read when it is first needed: that takes a moment.
+/// Returns the dictionary. It is loaded on first use, because loading is slow.
 fn dictionary() -> &'static Jieba {
     static DICTIONARY: OnceLock<Jieba> = OnceLock::new();
     DICTIONARY.get_or_init(Jieba::new)
 }
 
 fn is_han(c: char) -> bool {
-    // Of the unspaced scripts, all but Kana and Hangul.
+    // The other scripts without word spaces are Kana and Hangul.
     !matches!(c, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}')
 }
 
@@ -52,22 +52,22 @@ mod tests {
     }
 
     #[test]
-    fn chinese_is_cut_into_words_and_all_else_as_ever() {
+    fn chinese_is_split_into_words_and_other_text_as_by_default() {
         assert_eq!(terms("jieba-1", "我要申请退款"), ["我要", "申请", "退款"]);
         assert_eq!(terms("jieba-1", "订单A12已发货, thanks"), ["订单", "a12", "已", "发货", "thanks"]);
         assert_eq!(terms("jieba-1+stem-en", "退款 deliveries"), ["退款", "deliveri"]);
         assert_eq!("jieba-1+stem-en".parse::<Analyzer>().unwrap().to_string(), "jieba-1+stem-en");
-        // Long words can be found by the words in them.
+        // The words within a long word are terms too.
         assert_eq!(terms("jieba-1", "中华人民共和国")[0], "中华");
         assert!(terms("jieba-1", "中华人民共和国").contains(&"中华人民共和国".to_owned()));
-        // Kana and Hangul are not for this dictionary.
+        // The dictionary does not cover Kana and Hangul.
         assert_eq!(terms("jieba-1", "食べる"), terms("mixed-1", "食べる"));
         assert_eq!(terms("jieba-1", "한국어"), terms("mixed-1", "한국어"));
     }
 
     proptest! {
         #[test]
-        fn ranges_lie_in_the_text_and_cover_every_letter(text in "[一-龥a-z，ぁ-ん ]{0,40}") {
+        fn ranges_are_within_the_text_and_cover_every_letter(text in "[一-龥a-z，ぁ-ん ]{0,40}") {
             let tokens = analyze("jieba-1", &text);
             let mut last = 0;
             for token in &tokens {

@@ -1,10 +1,12 @@
-//! From text to terms: the same analysis when indexing and when asking.
+//! Text analysis: turns a text into index terms. Documents and queries use the same analysis.
 //!
-//! Letters are compared without case, width and accents' spelling (NFKC, lower case). Scripts with spaces give words;
-//! Han, Kana and Hangul, which are written without, give overlapping pairs of letters, so that any two neighbouring
-//! letters of a query find them again. Apostrophes within a word are dropped: `don't` is `dont`.
+//! The default analyzer, `mixed-1`, works as follows:
 //!
-//! That is the default, `mixed-1`. An [`Analyzer`] is this or another analysis, and has a name that an index remembers.
+//! * Terms are normalized to NFKC and lower case. Case, character width and the encoding of accents do not matter.
+//! * Text with spaces gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
+//! * Han, Kana and Hangul text has no spaces between words here. It gives overlapping character bigrams.
+//!
+//! An [`Analyzer`] is this or a different analysis. The index stores its name.
 
 mod analyzer;
 #[cfg(feature = "jieba")]
@@ -19,28 +21,30 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Names the default analysis. An index remembers it: terms of another analysis would not be found.
+/// Name of the default analyzer. An index stores it, because terms of a different analyzer would not match.
 pub const ANALYZER: &str = "mixed-1";
 
-/// A longer run of letters is no word; it is cut into pieces of this many characters.
+/// Maximum length of a word in characters. Longer runs of letters are split.
 const MAX_WORD_CHARS: usize = 100;
 
-/// A term and where it stands.
+/// A term and its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The normalised term.
+    /// The normalized term.
     pub term: String,
-    /// Its bytes in the text.
+    /// Byte range in the text.
     pub range: Range<usize>,
 }
 
-/// The terms of a text, in order, by the analysis that nobody has to ask for.
+/// Analyzes a text with the default analyzer and returns its terms in order.
 pub fn analyze(text: &str) -> Vec<Token> {
     Analyzer::default().analyze(text)
 }
 
-/// Words as they stand, and the runs of unspaced letters as `cut` divides them. `cut` is given the text, where the
-/// letters of the run begin, and where it ends.
+/// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
+///
+/// The arguments of `cut` are the text, the byte offset of each letter in the run, the end of the run, and the
+/// output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -76,8 +80,8 @@ fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec
     tokens
 }
 
-/// The letters of one run, pair by pair; a single one stays alone.
-fn pairs(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
+/// Splits a run of letters into overlapping bigrams. A run of one letter gives one term.
+fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
     match letters.len() {
         1 => push(text, letters[0]..end, tokens),
@@ -85,7 +89,8 @@ fn pairs(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Words, and single letters where a script has no spaces: what benchmarks compare with.
+/// Splits a text into words, and into single letters for scripts without word spaces. Used by baselines in
+/// benchmarks.
 pub fn units(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);
@@ -125,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn words_pairs_and_mixtures() {
+    fn words_bigrams_and_mixed_text() {
         assert_eq!(
             terms("I don't LIKE the café's Wi-Fi!"),
             ["i", "dont", "like", "the", "cafés", "wi", "fi"]
@@ -140,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_lie_in_the_text_and_terms_are_never_empty(text in ".{0,60}") {
+        fn ranges_are_within_the_text_and_terms_are_not_empty(text in ".{0,60}") {
             let mut last = 0;
             for token in analyze(&text) {
                 prop_assert!(text.get(token.range.clone()).is_some());

@@ -1,4 +1,4 @@
-//! Stems of Latin words: `deliveries` and `delivery` find each other.
+//! Snowball stemming of Latin words, so that `deliveries` and `delivery` match.
 
 use std::str::FromStr;
 
@@ -7,11 +7,11 @@ use frostem::{Algorithm, Stemmer};
 use crate::Token;
 use turnwise_core::error::{Error, Result};
 
-/// A language whose words can be stemmed.
+/// Language of a stemmer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Language(usize);
 
-/// Code and algorithm; the codes are part of the analyzers' names.
+/// Language codes and stemming algorithms. The codes are part of the analyzer names.
 const LANGUAGES: [(&str, Algorithm); 14] = [
     ("da", Algorithm::Danish),
     ("de", Algorithm::German),
@@ -30,7 +30,7 @@ const LANGUAGES: [(&str, Algorithm); 14] = [
 ];
 
 impl Language {
-    /// All of them, by their codes.
+    /// All languages, sorted by code.
     pub(super) const ALL: [Language; LANGUAGES.len()] = {
         let mut all = [Language(0); LANGUAGES.len()];
         let mut n = 0;
@@ -45,12 +45,12 @@ impl Language {
         LANGUAGES[self.0].0
     }
 
-    /// Puts stems in the place of words. Other scripts, and what holds a digit, stay as they are.
+    /// Replaces words by their stems. Terms with letters of other scripts or with digits are unchanged.
     pub(super) fn stem_all(self, tokens: &mut [Token]) {
         let stemmer = Stemmer::new(LANGUAGES[self.0].1);
         for token in tokens.iter_mut().filter(|token| token.term.chars().all(is_latin)) {
             let stem = stemmer.stem(&token.term);
-            // A word that is nothing but an ending keeps its letters: every term must be findable.
+            // Keep the word if the stem would be empty, because every term must be searchable.
             if !stem.is_empty() && *stem != token.term {
                 token.term = stem.into_owned();
             }
@@ -65,12 +65,12 @@ impl FromStr for Language {
         let codes = LANGUAGES.iter().map(|(code, _)| *code);
         match codes.clone().position(|known| known == code) {
             Some(n) => Ok(Language(n)),
-            None => Err(Error::unknown_name("language of stems", code, codes)),
+            None => Err(Error::unknown_name("stemming language", code, codes)),
         }
     }
 }
 
-/// Letters of the Latin script; a term is in lower case already.
+/// Returns whether a lower-case letter is Latin. Terms are already in lower case.
 fn is_latin(c: char) -> bool {
     matches!(c, 'a'..='z' | '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }

@@ -1,4 +1,4 @@
-//! Cleaning: each step asked for by name, each with a count of what it did.
+//! Optional cleaning steps for dialogues, with counts of the changes.
 
 pub mod redact;
 
@@ -9,49 +9,51 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is
 
 use crate::Dialogue;
 
-/// A Unicode normalisation form.
+/// Unicode normalization form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// Composed; keeps what the text looks like.
+    /// Canonical composition. The text looks the same.
     Nfc,
-    /// Composed and unified: full-width letters become plain ones, ligatures are split.
+    /// Compatibility composition: full-width letters become plain ones, ligatures are split.
     Nfkc,
 }
 
-/// Which steps to take, in the order of the fields.
+/// Cleaning steps to apply, in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// Bring texts into a normal form.
+    /// Normalize the texts to a Unicode form.
     pub normalize: Option<Form>,
-    /// Make consecutive turns of a speaker one turn.
+    /// Merge consecutive turns of a speaker.
     pub merge_turns: bool,
-    /// Leave out dialogues with fewer turns (counted after merging).
+    /// Drop dialogues with fewer turns. Turns are counted after merging.
     pub min_turns: usize,
     /// Replace e-mail addresses, phone numbers and card numbers by placeholders.
     pub redact: bool,
-    /// Leave out dialogues whose texts and roles equal those of one that is there already.
+    /// Drop dialogues with the same texts and roles as an earlier one.
     pub dedupe: bool,
 }
 
-/// What cleaning did.
+/// Counts of the changes made by cleaning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleaned {
-    /// Turns whose text normalisation changed.
+    /// Number of turns with a text changed by normalization.
     pub normalized_turns: u64,
-    /// Turns that went into the one before them.
+    /// Number of turns merged into the previous turn.
     pub merged_turns: u64,
-    /// E-mail addresses replaced.
+    /// Number of e-mail addresses replaced.
     pub emails: u64,
-    /// Phone numbers replaced.
+    /// Number of phone numbers replaced.
     pub phones: u64,
-    /// Card numbers replaced.
+    /// Number of card numbers replaced.
     pub cards: u64,
 }
 
 impl Cleaning {
-    /// Cleans a dialogue. `false` means that it is too short and must be left out; duplicates are the caller's to find.
+    /// Cleans a dialogue. Returns `false` if it is too short and must be dropped.
+    ///
+    /// The caller must find duplicates.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {
@@ -74,7 +76,7 @@ impl Cleaning {
     }
 }
 
-/// The text in a normal form; borrowed if it is in that form already.
+/// Normalizes a text. The result is borrowed if the text is already in that form.
 pub fn normalize(text: &str, form: Form) -> Cow<'_, str> {
     let quick = match form {
         Form::Nfc => is_nfc_quick(text.chars()),
@@ -90,12 +92,13 @@ pub fn normalize(text: &str, form: Form) -> Cow<'_, str> {
     if normal == text { Cow::Borrowed(text) } else { Cow::Owned(normal) }
 }
 
-/// Makes consecutive turns of a speaker one, and gives how many went. The merged turn keeps the number, time and
-/// intent of the first; dialog acts and metadata are joined.
+/// Merges consecutive turns of a speaker, and returns the number of turns removed.
+///
+/// The merged turn keeps the number, time and intent of the first one. Dialog acts and metadata are combined.
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {
-        // Without names, a role stands for its one speaker.
+        // Without names, each role is taken as one speaker.
         let same = later.speaker == earlier.speaker && later.role == earlier.role;
         if !same || (later.speaker.is_empty() && later.role.is_none()) {
             return false;
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_turns_of_a_speaker_become_one_and_keep_the_first_number() {
+    fn merged_turns_keep_the_first_number() {
         let mut d = dialogue(&[("a", "1"), ("a", "2"), ("b", "3"), ("a", "4"), ("a", ""), ("a", "5")]);
         let mut cleaned = Cleaned::default();
         assert!(Cleaning { merge_turns: true, ..Cleaning::default() }.apply(&mut d, &mut cleaned));
@@ -140,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn shortness_is_judged_after_merging() {
+    fn turns_are_counted_after_merging() {
         let cleaning = Cleaning { merge_turns: true, min_turns: 2, ..Cleaning::default() };
         assert!(!cleaning.apply(&mut dialogue(&[("a", "1"), ("a", "2")]), &mut Cleaned::default()));
         assert!(cleaning.apply(&mut dialogue(&[("a", "1"), ("b", "2")]), &mut Cleaned::default()));
     }
 
     #[test]
-    fn normal_forms_differ_in_what_they_unify() {
+    fn nfkc_unifies_more_than_nfc() {
         assert_eq!(normalize("e\u{301}", Form::Nfc), "é");
         assert_eq!(normalize("ＡＢＣ１２", Form::Nfc), "ＡＢＣ１２");
         assert_eq!(normalize("ＡＢＣ１２", Form::Nfkc), "ABC12");

@@ -1,8 +1,8 @@
-//! Redaction of what identifies people: e-mail addresses, phone numbers, payment card numbers.
+//! Redaction of personal data: e-mail addresses, phone numbers and payment card numbers.
 //!
-//! Card numbers are recognised by length and check digit. Phone numbers are recognised by their shape, because order
-//! numbers, dates and amounts must stay readable: an international prefix, the usual grouping, or a national number
-//! that begins as such numbers do.
+//! Card numbers are recognized by length and check digit. Phone numbers are recognized by their form: an
+//! international prefix, a usual grouping of digits, or a usual national prefix. Order numbers, dates and amounts
+//! stay readable.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -10,20 +10,20 @@ use regex::{Captures, Regex};
 
 use crate::{Dialogue, clean::Cleaned};
 
-/// What stands in place of an e-mail address.
+/// Placeholder for an e-mail address.
 pub const EMAIL: &str = "[EMAIL]";
-/// What stands in place of a phone number.
+/// Placeholder for a phone number.
 pub const PHONE: &str = "[PHONE]";
-/// What stands in place of a card number.
+/// Placeholder for a card number.
 pub const CARD: &str = "[CARD]";
 
-/// The patterns are constants; a test compiles them all.
+/// Compiles a pattern. The patterns are constants, and the tests compile all of them.
 #[allow(clippy::expect_used)]
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")
 }
 
-// Borders are those of ASCII words: in Chinese a number stands right beside letters.
+// Word boundaries are ASCII only, because Chinese text has no space between numbers and letters.
 static EMAILS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)[\p{Latin}0-9._%+-]+(?:@|\s?\[at\]\s?|\s\(at\)\s)[\p{Latin}0-9-]+(?:\.[\p{Latin}0-9-]+)*\.\p{Latin}{2,}",
@@ -42,10 +42,10 @@ static PHONES: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Redacts a text and counts what was found.
+/// Redacts a text and counts the replacements.
 pub fn text<'t>(text: &'t str, cleaned: &mut Cleaned) -> Cow<'t, str> {
     let mut out = Cow::Borrowed(text);
-    // Nothing of this can be found where there is neither a digit nor an `@`: most turns.
+    // Fast path for most turns: without these characters, no pattern can match.
     if !text.bytes().any(|b| b.is_ascii_digit() || b == b'@' || b == b'[' || b == b'(') {
         return out;
     }
@@ -86,7 +86,7 @@ fn is_phone(found: &Captures<'_>) -> bool {
     (7..=15).contains(&n)
 }
 
-/// Luhn's check digit, which every payment card carries.
+/// Returns whether a number has the length and the Luhn check digit of a payment card.
 fn has_check_digit(number: &str) -> bool {
     let digits: Vec<u32> = number.chars().filter_map(|c| c.to_digit(10)).collect();
     let sum: u32 = digits
@@ -102,24 +102,25 @@ fn has_check_digit(number: &str) -> bool {
     (13..=19).contains(&digits.len()) && sum.is_multiple_of(10) && digits.iter().any(|&d| d != 0)
 }
 
-/// Redacts every text of a dialogue: turns, title, speakers' names, and strings in metadata.
+/// Redacts all texts of a dialogue: turns, title, speaker names and strings in metadata.
 pub fn dialogue(dialogue: &mut Dialogue, cleaned: &mut Cleaned) {
-    let mut owned = |field: &mut String| {
+    let mut redact = |field: &mut String| {
         if let Cow::Owned(redacted) = text(field, cleaned) {
             *field = redacted;
         }
     };
-    dialogue.title.iter_mut().for_each(&mut owned);
+    dialogue.title.iter_mut().for_each(&mut redact);
     for turn in &mut dialogue.turns {
-        owned(&mut turn.text);
-        owned(&mut turn.speaker);
+        redact(&mut turn.text);
+        redact(&mut turn.speaker);
     }
     let of_turns = dialogue.turns.iter_mut().flat_map(|turn| turn.metadata.values_mut());
     for value in dialogue.metadata.values_mut().chain(of_turns) {
-        strings(value, &mut owned);
+        strings(value, &mut redact);
     }
 }
 
+/// Calls `f` on all strings in a JSON value.
 fn strings(value: &mut serde_json::Value, f: &mut impl FnMut(&mut String)) {
     match value {
         serde_json::Value::String(text) => f(text),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_numbers_of_people_go() {
+    fn personal_data_is_replaced() {
         for (input, expected) in [
             ("mail me: Jo.Smith+x@mail.example.co.uk please", "mail me: [EMAIL] please"),
             ("用zhang_3@example.com联系", "用[EMAIL]联系"),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_number_stays() {
+    fn other_numbers_are_unchanged() {
         for input in [
             "order 4410-22873 of 2026-03-02 at 09:14",
             "parcel 1Z999AA10123456784",
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_can_hold_a_text_is_looked_at() {
+    fn all_texts_of_a_dialogue_are_redacted() {
         let mut d: Dialogue = serde_json::from_str(
             r#"{"id":"d","title":"from a@example.org","metadata":{"x":["b@example.org",{"y":"555-0101"}]},
                 "turns":[{"speaker":"+1 212 555 0100","text":"4111111111111111","metadata":{"z":"c@example.org"}}]}"#,

@@ -1,19 +1,21 @@
-//! What filters ask of, as short texts that an index can keep beside its documents: `role`, a divider, `tuser`.
+//! Filter facts: field values encoded as short terms that an index can store with its documents.
 //!
-//! So a filter is answered without reading records: it looks up which of the different facts fit, and then which
-//! documents have them. Texts of turns are not among them, and very long values only as a remark that they are there:
-//! where an answer hangs on those, the record must be asked.
+//! A fact is a field name, a divider, a type letter and a value, such as `role`, divider, `tuser`. An index evaluates
+//! a filter without reading records: it finds the facts that match, and then the documents that have them.
+//!
+//! The texts of turns are not stored as facts. A very long value is stored only as a marker. The record must be read
+//! if the result depends on one of these.
 
-use super::{Field, Filter, Found, parse};
+use super::{Field, FieldValue, Filter, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
-/// A longer one is not kept.
+/// Maximum length of a text value in a fact, in bytes. A longer value is stored as a marker.
 pub const MAX_FACT_BYTES: usize = 1024;
 
-/// Between the name and the value.
+/// Divider between the name and the value.
 const DIVIDER: char = '\u{1}';
-/// In front of what a dialogue has from its turns.
+/// Prefix of the facts that a dialogue gets from its turns.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn.
@@ -21,49 +23,49 @@ const OF_TURNS: char = '*';
 pub struct Facts(Vec<String>);
 
 impl Facts {
-    /// What a dialogue says itself, and what it has from its turns.
+    /// Returns the facts of a dialogue: its own, and those from its turns. Sorted and distinct.
     pub fn of_dialogue(dialogue: &Dialogue) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(dialogue.metadata.keys()) {
-            // The id has a column of its own, as it tells the documents apart.
+            // The id has its own column in the index.
             if field != Field::Id {
-                field.own(dialogue, &mut |found| facts.add(name(&field), found));
+                field.visit_dialogue(dialogue, &mut |found| facts.add(name(&field), found));
             }
-            if kept_of_turns(&field) {
+            if indexes_turn_values(&field) {
                 let name = format!("{OF_TURNS}{}", name(&field));
-                field.of_turns(dialogue, &mut |found| facts.add(name.clone(), found));
+                field.visit_turns(dialogue, &mut |found| facts.add(name.clone(), found));
             }
         }
-        facts.different()
+        facts.distinct()
     }
 
-    /// What a turn says itself.
+    /// Returns the facts of a turn, without those of its dialogue. Sorted and distinct.
     pub fn of_turn(dialogue: &Dialogue, turn: &Turn) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(turn.metadata.keys()).filter(|field| *field != Field::Text) {
-            field.of_turn(dialogue, turn, &mut |found| facts.add(name(&field), found));
+            field.visit_turn(dialogue, turn, &mut |found| facts.add(name(&field), found));
         }
-        facts.different()
+        facts.distinct()
     }
 
-    fn add(&mut self, name: String, found: Found<'_>) {
+    fn add(&mut self, name: String, found: FieldValue<'_>) {
         let value = match found {
-            Found::Text(text) if text.len() > MAX_FACT_BYTES => "l".to_owned(),
-            Found::Text(text) => format!("t{text}"),
-            Found::Number(n) => format!("n{n}"),
-            Found::Time(time) => format!("i{time}"),
+            FieldValue::Text(text) if text.len() > MAX_FACT_BYTES => "l".to_owned(),
+            FieldValue::Text(text) => format!("t{text}"),
+            FieldValue::Number(n) => format!("n{n}"),
+            FieldValue::Time(time) => format!("i{time}"),
         };
         self.0.push(name + &value);
     }
 
-    fn different(mut self) -> Vec<String> {
+    fn distinct(mut self) -> Vec<String> {
         self.0.sort_unstable();
         self.0.dedup();
         self.0
     }
 }
 
-/// All fields, with those of some metadata.
+/// Returns all fields, including the metadata fields with the given keys.
 pub(super) fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     use Field::{
         Domain, Id, Intent, Language, Length, Meta, Role, Source, Speaker, Text, Time, Title, Turn, Turns,
@@ -73,12 +75,12 @@ pub(super) fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl It
         .chain(keys.map(|key| Meta(key.clone())))
 }
 
-/// Whether what the turns of a dialogue say is kept with the dialogue: there is too much of some.
-pub(super) fn kept_of_turns(field: &Field) -> bool {
+/// Returns whether a dialogue has facts for the values of its turns. Some fields have too many values.
+pub(super) fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 
-/// What the facts of a field begin with. A divider within a key is doubled, and no value begins with one.
+/// Returns the prefix of the facts of a field. Dividers within a key are doubled; no value begins with a divider.
 fn name(field: &Field) -> String {
     match field {
         Field::Meta(key) => {
@@ -88,17 +90,17 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// What the facts of a field begin with, in order to find its values among them.
+/// Fact prefixes of a field, used to find its values among the facts.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
-    /// Those of a field as filters name it.
+    /// Returns the prefixes of a field, given by its name in filters.
     pub fn of(field: &str) -> Result<Self> {
         let name = name(&parse::field(field)?);
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// The value of a fact, if it is one of the field, and short enough to be there.
+    /// Returns the value of a fact, if it is a fact of the field and its value is stored.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -106,18 +108,19 @@ impl FactNames {
 }
 
 impl Filter {
-    /// How many conditions it has; they are named by their numbers.
+    /// Number of conditions. Conditions are identified by index.
     pub fn tests(&self) -> usize {
         self.tests.len()
     }
 
-    /// Whether a condition is about the dialogue's id.
+    /// Returns whether a condition tests the dialogue id.
     pub fn is_about_id(&self, test: usize) -> bool {
         self.tests[test].field == Field::Id
     }
 
-    /// What the facts begin with that a condition is about: those that a dialogue has itself and, if `whole`, those
-    /// from its turns. A turn's begin as the former.
+    /// Returns the prefixes of the facts that a condition tests.
+    ///
+    /// With `whole`, the filter is evaluated on dialogues, and the facts from their turns are included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         match whole {
@@ -126,36 +129,39 @@ impl Filter {
         }
     }
 
-    /// Whether facts alone cannot answer a condition.
+    /// Returns whether a condition cannot be evaluated from facts alone.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
-        *field == Field::Text || whole && !kept_of_turns(field)
+        *field == Field::Text || whole && !indexes_turn_values(field)
     }
 
-    /// Whether a fact's value fits a condition (of `!=`, whether it is what must not be there); `None` if only the record
-    /// can tell.
+    /// Returns whether the value of a fact satisfies a condition, or `None` if the record is needed.
+    ///
+    /// For `!=`, returns whether the value equals the excluded one.
     pub fn fact_fits(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();
         let kind = chars.next();
         let value = chars.as_str();
         let found = match kind {
             Some('l') => return None,
-            Some('t') => Found::Text(value),
-            Some('n') => Found::Number(value.parse().ok()?),
-            Some('i') => Found::Time(Time::parse(value)?),
-            // The name was that of another key, of which this one is the beginning.
+            Some('t') => FieldValue::Text(value),
+            Some('n') => FieldValue::Number(value.parse().ok()?),
+            Some('i') => FieldValue::Time(Time::parse(value)?),
+            // The fact is of a different key that starts with this one.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
     }
 
-    /// The same for an id.
+    /// Returns whether a dialogue id satisfies a condition. See [`Filter::fact_fits`].
     pub fn id_fits(&self, test: usize, id: &str) -> bool {
-        self.tests[test].fits(Found::Text(id))
+        self.tests[test].fits(FieldValue::Text(id))
     }
 
-    /// What follows from the conditions of which `fit` are met by some value and `unknown` perhaps; `None` if that does
-    /// not decide it.
+    /// Evaluates the filter. Bit N of `fit` is set if some value satisfies condition N, and bit N of `unknown` if
+    /// that is unknown.
+    ///
+    /// Returns `None` if the result depends on unknown conditions.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
         self.node.holds(&|n| {
             let bit = 1u64 << n;
@@ -164,7 +170,7 @@ impl Filter {
                 (false, true) => None,
                 (false, false) => Some(false),
             };
-            any.map(|any| self.tests[n].op.asks_for_none() != any)
+            any.map(|any| self.tests[n].op.is_negated() != any)
         })
     }
 }
@@ -176,7 +182,8 @@ mod tests {
 
     use super::*;
 
-    /// As an index does it: which conditions are met by some fact, and of which nothing is known.
+    /// Evaluates a filter as an index does: finds the conditions that are satisfied by a fact, and those that are
+    /// unknown.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();
@@ -264,22 +271,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn facts_never_say_another_thing_than_the_record(seed in 0u32..4096, text in filter()) {
+        fn facts_and_records_give_the_same_result(seed in 0u32..4096, text in filter()) {
             let (dialogue, filter) = (dialogue(seed), text.parse::<Filter>().unwrap());
             let whole = by_facts(&filter, &dialogue, None);
             prop_assert!(whole.is_none_or(|is| is == filter.matches(&dialogue)), "{text} of {dialogue:?}: {whole:?}");
             for turn in &dialogue.turns {
-                let said = by_facts(&filter, &dialogue, Some(turn));
+                let by_facts = by_facts(&filter, &dialogue, Some(turn));
                 let is = filter.matches_turn(&dialogue, turn);
-                prop_assert!(said.is_none_or(|said| said == is), "{text} of {turn:?}: {said:?}");
-                let hangs_on_more = ["text", "long"].iter().any(|field| text.contains(field));
-                prop_assert!(hangs_on_more || said.is_some(), "{text} could be answered");
+                prop_assert!(by_facts.is_none_or(|by_facts| by_facts == is), "{text} of {turn:?}: {by_facts:?}");
+                let needs_record = ["text", "long"].iter().any(|field| text.contains(field));
+                prop_assert!(needs_record || by_facts.is_some(), "{text} needs no record");
             }
         }
     }
 
     #[test]
-    fn a_key_that_begins_another_is_not_taken_for_it() {
+    fn a_key_that_is_a_prefix_of_another_does_not_match_it() {
         let dialogue = dialogue(0);
         for (filter, turn) in [("meta.k=p", None), ("meta.k=tp", None), ("meta.k=zzz", None)] {
             let filter: Filter = filter.parse().unwrap();

@@ -1,11 +1,11 @@
-//! A typed filter: `domain=banking and (turns>=6 or meta.channel=phone) and not speaker="Ann B"`.
+//! Typed filters: `domain=banking and (turns>=6 or meta.channel=phone) and not speaker="Ann B"`.
 //!
-//! Operators: `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for "contains, whatever the case". A field with several values
-//! (domains, speakers, …) matches if one of them does; `!=` is the opposite of `=`.
+//! The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, and `~` for "contains" (ignoring case). A field with several
+//! values, such as `domain`, matches if one of its values matches. `!=` is the negation of `=`.
 //!
-//! It is asked of a dialogue as a whole, or of one turn. Of a turn, `role`, `speaker`, `text`, `time`, `length`, `turn`
-//! and `intent` mean its own; where a turn has no time it is its dialogue's, and intents and metadata of the dialogue
-//! count as the turn's too.
+//! A filter is evaluated on a dialogue or on a single turn. For a turn, `role`, `speaker`, `text`, `time`, `length`,
+//! `turn` and `intent` are those of the turn. A turn without a time has the time of its dialogue. It also has the
+//! intents and metadata of its dialogue.
 
 mod facts;
 mod parse;
@@ -18,19 +18,19 @@ pub use facts::{FactNames, Facts, MAX_FACT_BYTES};
 use crate::{Dialogue, Role, Time, Turn};
 use turnwise_core::error::Result;
 
-/// The fields a filter can name, beside `meta.KEY`. `corpus` is another name for `source`.
+/// Fields that can be used in filters. `corpus` is an alias of `source`.
 pub const FIELDS: [&str; 15] = [
     "id", "corpus", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time",
     "turns", "turn", "length", "meta.KEY",
 ];
 
-/// A filter that was read and checked.
+/// Parsed filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// As it was written.
+    /// The source text.
     text: String,
     node: Node,
-    /// The conditions that the nodes name by their number.
+    /// The conditions. Nodes refer to them by index.
     tests: Vec<Test>,
 }
 
@@ -86,36 +86,36 @@ enum Value {
     Time(Time),
 }
 
-/// What a field of a dialogue or a turn holds.
+/// Value of a field in a dialogue or a turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Found<'a> {
+enum FieldValue<'a> {
     Text(&'a str),
     Number(f64),
     Time(Time),
 }
 
 impl Filter {
-    /// Whether a dialogue fits.
+    /// Returns whether a dialogue matches.
     pub fn matches(&self, dialogue: &Dialogue) -> bool {
         self.node.holds(&|n| Some(self.tests[n].is_met(dialogue, None))) == Some(true)
     }
 
-    /// Whether a turn of a dialogue fits.
+    /// Returns whether a turn of a dialogue matches.
     pub fn matches_turn(&self, dialogue: &Dialogue, turn: &Turn) -> bool {
         self.node.holds(&|n| Some(self.tests[n].is_met(dialogue, Some(turn)))) == Some(true)
     }
 
-    /// As it was written.
+    /// Returns the filter as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What fits both.
+    /// Returns a filter for dialogues that match both filters. Fails if it gets too complex.
     pub fn and(&self, other: &Filter) -> Result<Filter> {
         format!("({}) and ({})", self.text, other.text).parse()
     }
 
-    /// The first field it names that is none of these; any of the metadata is `meta.KEY`.
+    /// Returns the first field in the filter that is not in `fields`. All metadata fields are `meta.KEY`.
     pub fn field_beside(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
@@ -128,7 +128,9 @@ impl std::fmt::Display for Filter {
 }
 
 impl Node {
-    /// What follows from the conditions; `None` where it hangs on one of which nothing is known.
+    /// Evaluates the node. `known` returns the result of a condition, or `None` if unknown.
+    ///
+    /// Returns `None` if the result depends on an unknown condition.
     fn holds(&self, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
         let all = |nodes: &[Node], decides: bool| {
             let mut answer = Some(!decides);
@@ -153,34 +155,34 @@ impl Node {
 impl Test {
     fn is_met(&self, dialogue: &Dialogue, turn: Option<&Turn>) -> bool {
         let mut any = false;
-        let mut see = |found: Found<'_>| any |= self.fits(found);
+        let mut visit = |value: FieldValue<'_>| any |= self.fits(value);
         match turn {
             None => {
-                self.field.own(dialogue, &mut see);
-                self.field.of_turns(dialogue, &mut see);
+                self.field.visit_dialogue(dialogue, &mut visit);
+                self.field.visit_turns(dialogue, &mut visit);
             }
             Some(turn) => {
-                self.field.of_turn(dialogue, turn, &mut see);
-                self.field.own(dialogue, &mut see);
+                self.field.visit_turn(dialogue, turn, &mut visit);
+                self.field.visit_dialogue(dialogue, &mut visit);
             }
         }
-        self.op.asks_for_none() != any
+        self.op.is_negated() != any
     }
 
-    /// Whether one value fits. For `!=`, whether it is what must not be there.
-    fn fits(&self, found: Found<'_>) -> bool {
-        let op = if self.op.asks_for_none() { Op::Equal } else { self.op };
-        match (found, &self.value) {
-            (Found::Number(n), Value::Number(wanted)) => op.holds(n.partial_cmp(wanted)),
-            (Found::Time(time), Value::Time(wanted)) => op.holds(Some(time.cmp(wanted))),
-            (Found::Text(text), value) => op.holds_for_text(text, value),
+    /// Returns whether a value satisfies the condition. For `!=`, returns whether it equals the excluded value.
+    fn fits(&self, value: FieldValue<'_>) -> bool {
+        let op = if self.op.is_negated() { Op::Equal } else { self.op };
+        match (value, &self.value) {
+            (FieldValue::Number(n), Value::Number(wanted)) => op.holds(n.partial_cmp(wanted)),
+            (FieldValue::Time(time), Value::Time(wanted)) => op.holds(Some(time.cmp(wanted))),
+            (FieldValue::Text(text), value) => op.holds_for_text(text, value),
             _ => false,
         }
     }
 }
 
 impl Op {
-    fn asks_for_none(self) -> bool {
+    fn is_negated(self) -> bool {
         self == Op::NotEqual
     }
 
@@ -210,7 +212,7 @@ impl Op {
     }
 }
 
-type See<'a, 'b> = &'a mut dyn FnMut(Found<'b>);
+type Visit<'a, 'b> = &'a mut dyn FnMut(FieldValue<'b>);
 
 impl Field {
     fn name(&self) -> &'static str {
@@ -232,10 +234,10 @@ impl Field {
         }
     }
 
-    /// What a dialogue says itself; it counts for each of its turns too.
-    fn own<'a>(&self, d: &'a Dialogue, see: See<'_, 'a>) {
+    /// Visits the values of the dialogue itself. They also apply to each of its turns.
+    fn visit_dialogue<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         let mut texts =
-            |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| see(Found::Text(text)));
+            |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| visit(FieldValue::Text(text)));
         match self {
             Field::Id => texts(&mut [d.id.as_str()].into_iter()),
             Field::Source => texts(&mut [d.source.as_str()].into_iter()),
@@ -243,54 +245,54 @@ impl Field {
             Field::Language => texts(&mut d.language.as_deref().into_iter()),
             Field::Domain => texts(&mut d.domains.iter().map(String::as_str)),
             Field::Intent => texts(&mut d.intents.iter().map(String::as_str)),
-            Field::Turns => see(Found::Number(d.turns.len() as f64)),
-            Field::Meta(key) => d.metadata.get(key).into_iter().for_each(|value| in_json(value, see)),
+            Field::Turns => visit(FieldValue::Number(d.turns.len() as f64)),
+            Field::Meta(key) => d.metadata.get(key).into_iter().for_each(|value| visit_json(value, visit)),
             Field::Role | Field::Speaker | Field::Text | Field::Time | Field::Turn | Field::Length => {}
         }
     }
 
-    /// What the turns of a dialogue say, for the dialogue as a whole.
-    fn of_turns<'a>(&self, d: &'a Dialogue, see: See<'_, 'a>) {
+    /// Visits the values that a dialogue gets from its turns.
+    fn visit_turns<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         match self {
             Field::Time => {
                 d.time
                     .or_else(|| d.turns.iter().find_map(|t| t.time))
                     .into_iter()
-                    .for_each(|t| see(Found::Time(t)));
+                    .for_each(|t| visit(FieldValue::Time(t)));
             }
-            Field::Length => {
-                see(Found::Number(d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64))
-            }
-            // Metadata of a turn is about that turn alone.
+            Field::Length => visit(FieldValue::Number(
+                d.turns.iter().map(|t| t.text.chars().count()).sum::<usize>() as f64,
+            )),
+            // Turn metadata does not apply to the dialogue.
             Field::Meta(_) => {}
-            _ => d.turns.iter().for_each(|turn| self.of_turn(d, turn, see)),
+            _ => d.turns.iter().for_each(|turn| self.visit_turn(d, turn, visit)),
         }
     }
 
-    /// What one turn says.
-    fn of_turn<'a>(&self, d: &'a Dialogue, turn: &'a Turn, see: See<'_, 'a>) {
+    /// Visits the values of a turn.
+    fn visit_turn<'a>(&self, d: &'a Dialogue, turn: &'a Turn, visit: Visit<'_, 'a>) {
         match self {
-            Field::Role => turn.role.iter().for_each(|role: &'a Role| see(Found::Text(role.as_str()))),
-            Field::Speaker => see(Found::Text(&turn.speaker)),
-            Field::Text => see(Found::Text(&turn.text)),
-            Field::Intent => turn.intent.iter().for_each(|intent| see(Found::Text(intent))),
-            Field::Time => turn.time.or(d.time).into_iter().for_each(|time| see(Found::Time(time))),
-            Field::Turn => see(Found::Number(f64::from(turn.number.0))),
-            Field::Length => see(Found::Number(turn.text.chars().count() as f64)),
-            Field::Meta(key) => turn.metadata.get(key).into_iter().for_each(|value| in_json(value, see)),
+            Field::Role => turn.role.iter().for_each(|role: &'a Role| visit(FieldValue::Text(role.as_str()))),
+            Field::Speaker => visit(FieldValue::Text(&turn.speaker)),
+            Field::Text => visit(FieldValue::Text(&turn.text)),
+            Field::Intent => turn.intent.iter().for_each(|intent| visit(FieldValue::Text(intent))),
+            Field::Time => turn.time.or(d.time).into_iter().for_each(|time| visit(FieldValue::Time(time))),
+            Field::Turn => visit(FieldValue::Number(f64::from(turn.number.0))),
+            Field::Length => visit(FieldValue::Number(turn.text.chars().count() as f64)),
+            Field::Meta(key) => turn.metadata.get(key).into_iter().for_each(|value| visit_json(value, visit)),
             Field::Id | Field::Source | Field::Title | Field::Language | Field::Domain | Field::Turns => {}
         }
     }
 }
 
-/// Scalars, and lists of them.
-fn in_json<'a>(value: &'a serde_json::Value, see: See<'_, 'a>) {
+/// Visits scalars and the scalars in lists.
+fn visit_json<'a>(value: &'a serde_json::Value, visit: Visit<'_, 'a>) {
     match value {
-        serde_json::Value::Array(items) => items.iter().for_each(|item| in_json(item, see)),
-        serde_json::Value::Number(n) => n.as_f64().into_iter().for_each(|n| see(Found::Number(n))),
-        serde_json::Value::String(text) => see(Found::Text(text)),
-        serde_json::Value::Bool(true) => see(Found::Text("true")),
-        serde_json::Value::Bool(false) => see(Found::Text("false")),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| visit_json(item, visit)),
+        serde_json::Value::Number(n) => n.as_f64().into_iter().for_each(|n| visit(FieldValue::Number(n))),
+        serde_json::Value::String(text) => visit(FieldValue::Text(text)),
+        serde_json::Value::Bool(true) => visit(FieldValue::Text("true")),
+        serde_json::Value::Bool(false) => visit(FieldValue::Text("false")),
         serde_json::Value::Null | serde_json::Value::Object(_) => {}
     }
 }
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_fits() {
+    fn filters_match() {
         for yes in [
             "domain=fraud",
             "domain!=hotels",
@@ -340,22 +342,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_describe_the_problem() {
         let message = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
         let e = "domian=x".parse::<Filter>().unwrap_err();
         assert_eq!(e.hint().as_deref(), Some("did you mean `domain`?"));
-        assert!(message("turns>many").contains("compared with a number"));
+        assert!(message("turns>many").contains("needs a number"));
         assert!(message("domain").contains("operator"));
-        assert!(message("domain=").contains("ends where a value"));
+        assert!(message("domain=").contains("value is missing"));
         assert!(message("(domain=x").contains("`)` is missing"));
-        assert!(message("domain=x y").contains("`y` is not expected"));
+        assert!(message("domain=x y").contains("unexpected `y`"));
         assert!(message("id='x").contains("not closed"));
         assert!(message(&"(".repeat(1000)).contains("nested deeper"));
-        assert!(message("").contains("ends where a field"));
+        assert!(message("").contains("is empty or incomplete"));
     }
 
     #[test]
-    fn two_are_joined_whatever_stands_between_their_conditions() {
+    fn joined_filters_keep_operator_precedence() {
         let filter = |text: &str| text.parse::<Filter>().unwrap();
         let both = filter("domain=hotels or turns=2").and(&filter("id=zzz or domain=fraud")).unwrap();
         assert!(matches(both.as_str()));

@@ -1,4 +1,4 @@
-//! Reading a filter.
+//! Filter parser.
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::{FIELDS, Field, Filter, Node, Op, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
-/// So many conditions can be told apart by the bits of a word.
+/// Maximum number of conditions. Each one is a bit of a `u64`.
 const MAX_TESTS: usize = 64;
 
 impl FromStr for Filter {
@@ -20,14 +20,13 @@ impl FromStr for Filter {
         let node = parser.or()?;
         match parser.peek() {
             None if parser.tests.len() > MAX_TESTS => Err(wrong(format!(
-                "the filter has {} conditions, and at most {MAX_TESTS} are possible",
+                "the filter has {} conditions; the maximum is {MAX_TESTS}",
                 parser.tests.len()
             ))),
             None => Ok(Filter { text: text.trim().to_owned(), node, tests: parser.tests }),
-            Some(token) => Err(wrong(format!(
-                "`{}` is not expected in the filter at character {}",
-                token.text, token.at
-            ))),
+            Some(token) => {
+                Err(wrong(format!("unexpected `{}` in the filter at character {}", token.text, token.at)))
+            }
         }
     }
 }
@@ -127,7 +126,7 @@ struct Parser {
     tests: Vec<Test>,
 }
 
-/// Parentheses and `not` deeper than this are a mistake; the recursion must end somewhere.
+/// Maximum nesting depth of parentheses and `not`. It limits the recursion.
 const MAX_DEPTH: usize = 64;
 
 impl Parser {
@@ -185,7 +184,7 @@ impl Parser {
     fn test(&mut self) -> Result<Node> {
         let name = match self.take() {
             Some(token) => token.text.clone(),
-            None => return Err(wrong("the filter ends where a field is expected".into())),
+            None => return Err(wrong("the filter is empty or incomplete: a field is missing".into())),
         };
         let field = field(&name)?;
         let op = match self.take().map(|t| t.text.as_str()) {
@@ -196,31 +195,31 @@ impl Parser {
             Some(">") => Op::Greater,
             Some(">=") => Op::GreaterEqual,
             Some("~") => Op::Contains,
-            _ => return Err(wrong(format!("an operator (= != < <= > >= ~) is expected after `{name}`"))),
+            _ => return Err(wrong(format!("`{name}` must be followed by an operator (= != < <= > >= ~)"))),
         };
         let Some(token) = self.take() else {
-            return Err(wrong(format!("the filter ends where a value for `{name}` is expected")));
+            return Err(wrong(format!("the value is missing after `{name}` at the end of the filter")));
         };
         let quoted = token.quoted;
         let text = token.text.clone();
-        let value =
-            match &field {
-                Field::Turns | Field::Turn | Field::Length => {
-                    let number = text.parse().ok().filter(|n: &f64| n.is_finite());
-                    Value::Number(number.ok_or_else(|| {
-                        wrong(format!("`{name}` is compared with a number, not with `{text}`"))
-                    })?)
-                }
-                Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
-                    wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
-                })?),
-                Field::Meta(_) if !quoted => {
-                    text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
-                }
-                _ => Value::Text(text),
-            };
+        let value = match &field {
+            Field::Turns | Field::Turn | Field::Length => {
+                let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+                Value::Number(
+                    number
+                        .ok_or_else(|| wrong(format!("`{name}` needs a number, but `{text}` is not one")))?,
+                )
+            }
+            Field::Time => Value::Time(Time::parse(&text).ok_or_else(|| {
+                wrong(format!("`{text}` is not a time; write it like 2026-03-02 or 2026-03-02T09:14:00Z"))
+            })?),
+            Field::Meta(_) if !quoted => {
+                text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Value::Text(text), Value::Number)
+            }
+            _ => Value::Text(text),
+        };
         if op == Op::Contains && !matches!(value, Value::Text(_)) && !matches!(field, Field::Meta(_)) {
-            return Err(wrong(format!("`~` looks into texts, and `{name}` is none")));
+            return Err(wrong(format!("`~` works on text fields only, but `{name}` is not one")));
         }
         self.tests.push(Test { field, op, value });
         Ok(Node::Test(self.tests.len() - 1))

@@ -1,65 +1,65 @@
-//! A filter taken apart, and the values that it is asked of: for engines that answer filters in a language of their own.
+//! Filter structure and field values, for search engines that evaluate filters in their own query language.
 
 use super::{
-    Field, Filter, Found, Node, Op, Test, Value,
-    facts::{fields, kept_of_turns},
+    Field, FieldValue, Filter, Node, Op, Test, Value,
+    facts::{fields, indexes_turn_values},
 };
 use crate::{Dialogue, Time, Turn};
 
-/// A filter's structure.
+/// Syntax tree of a filter.
 #[derive(Debug)]
 pub enum Tree<'a> {
-    /// All hold.
+    /// All children hold.
     And(Vec<Tree<'a>>),
-    /// One holds at least.
+    /// At least one child holds.
     Or(Vec<Tree<'a>>),
-    /// It does not hold.
+    /// The child does not hold.
     Not(Box<Tree<'a>>),
     /// A condition.
     Condition(Condition<'a>),
 }
 
-/// Some value of a field compares so with what is wanted. Of `!=`, whose opposite it is, the tree has [`Tree::Not`].
+/// Condition: at least one value of the field satisfies the comparison. `!=` is represented by [`Tree::Not`] and `=`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition<'a> {
-    /// The field: `role`, `meta.channel`.
+    /// The field, such as `role` or `meta.channel`.
     pub field: String,
-    /// How.
+    /// The comparison operator.
     pub comparison: Comparison,
-    /// With what.
+    /// The value to compare with.
     pub wanted: Known<'a>,
 }
 
-/// How values are compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// The same.
+    /// Equal.
     Equal,
     /// Less.
     Less,
-    /// Less, or the same.
+    /// Less or equal.
     LessEqual,
     /// Greater.
     Greater,
-    /// Greater, or the same.
+    /// Greater or equal.
     GreaterEqual,
-    /// Texts: wherever it stands in it, whatever the case.
+    /// The text contains the value, ignoring case.
     Contains,
 }
 
-/// A value.
+/// Typed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Known<'a> {
-    /// A text. Numbers and times that are wanted are compared with texts as they are written.
+    /// A text. If a field has a text and the condition a number or a time, they are compared as text.
     Text(&'a str),
     /// A number.
     Number(f64),
-    /// A moment.
+    /// A point in time.
     Time(Time),
 }
 
 impl Filter {
-    /// Its structure.
+    /// Returns the syntax tree.
     pub fn tree(&self) -> Tree<'_> {
         self.tree_of(&self.node)
     }
@@ -91,7 +91,7 @@ impl Test {
             Value::Time(time) => Known::Time(*time),
         };
         let condition = Tree::Condition(Condition { field: name(&self.field), comparison, wanted });
-        match self.op.asks_for_none() {
+        match self.op.is_negated() {
             true => Tree::Not(Box::new(condition)),
             false => condition,
         }
@@ -105,27 +105,28 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// Gives every value that a filter may be asked of: of a turn, or of a dialogue as a whole, which leaves out the texts and
-/// the numbers of its turns.
-pub fn values<'a>(dialogue: &'a Dialogue, turn: Option<&'a Turn>, see: &mut dyn FnMut(&str, Known<'a>)) {
+/// Visits all field values that filters can match: those of a turn, or those of a dialogue if `turn` is `None`.
+///
+/// For a dialogue, the texts and turn numbers of its turns are left out.
+pub fn values<'a>(dialogue: &'a Dialogue, turn: Option<&'a Turn>, visit: &mut dyn FnMut(&str, Known<'a>)) {
     let mut keys: Vec<&String> =
         dialogue.metadata.keys().chain(turn.into_iter().flat_map(|turn| turn.metadata.keys())).collect();
     keys.sort_unstable();
     keys.dedup();
     for field in fields(keys.into_iter()) {
         let name = name(&field);
-        let mut seen = |found: Found<'a>| {
+        let mut visit_value = |found: FieldValue<'a>| {
             let known = match found {
-                Found::Text(text) => Known::Text(text),
-                Found::Number(number) => Known::Number(number),
-                Found::Time(time) => Known::Time(time),
+                FieldValue::Text(text) => Known::Text(text),
+                FieldValue::Number(number) => Known::Number(number),
+                FieldValue::Time(time) => Known::Time(time),
             };
-            see(&name, known);
+            visit(&name, known);
         };
-        field.own(dialogue, &mut seen);
+        field.visit_dialogue(dialogue, &mut visit_value);
         match turn {
-            Some(turn) => field.of_turn(dialogue, turn, &mut seen),
-            None if kept_of_turns(&field) => field.of_turns(dialogue, &mut seen),
+            Some(turn) => field.visit_turn(dialogue, turn, &mut visit_value),
+            None if indexes_turn_values(&field) => field.visit_turns(dialogue, &mut visit_value),
             None => {}
         }
     }

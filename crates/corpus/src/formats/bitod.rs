@@ -1,4 +1,5 @@
-//! BiTOD: bilingual dialogues about six domains, an object of `id: {Scenario, Events}` for each language and split.
+//! BiTOD: bilingual dialogues in six domains. Each file is an object of `id: {Scenario, Events}` for one language and
+//! split.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +17,7 @@ use turnwise_core::{error::Result, ids::DialogueId};
 
 pub(super) struct BiTod;
 
-/// The Chinese half names its tasks in Chinese; the domains are the same in both.
+/// Chinese task names and their domains. Both languages have the same domains.
 const CHINESE_DOMAINS: [(&str, &str); 5] = [
     ("餐馆", "restaurants"),
     ("宾馆", "hotels"),
@@ -34,7 +35,7 @@ struct Record {
     events: Vec<Event>,
 }
 
-/// What the user or the wizard says, a query of the wizard, or the answer of the knowledge base.
+/// An utterance of the user or the wizard, a query of the wizard, or a result of the knowledge base.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with an event")]
 struct Event {
@@ -73,7 +74,7 @@ impl Format for BiTod {
         let split = split_of(&stem);
         Ok(support::from_elements(input, options, 1, move |element| {
             let read: Record = record(element, None)?;
-            // The keys are counted anew in every file.
+            // The keys start from the same number in every file.
             let key = element.keys.last().map_or("", String::as_str);
             let mut dialogue = Dialogue::new(DialogueId::new(format!("{stem}-{key}"))?);
             dialogue.source = "bitod".to_owned();
@@ -94,7 +95,7 @@ impl Format for BiTod {
     }
 }
 
-/// Appends what is said. A query says nothing; its name goes to the turn in which the wizard answers.
+/// Appends the utterances. Queries are not turns; their names become metadata of the next wizard turn.
 fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
     let mut queried = Vec::new();
     for event in events {
@@ -117,13 +118,13 @@ fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
     }
 }
 
-/// One name, or a list of names.
+/// Returns one name, or the names in a list.
 fn names(value: &Value) -> impl Iterator<Item = &str> {
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     list.iter().filter_map(Value::as_str).filter(|name| !name.is_empty())
 }
 
-/// The domains of the tasks: `hotels_en_US_booking` is of `hotels`.
+/// Returns the domains of the tasks: `hotels` for `hotels_en_US_booking`.
 fn domains(scenario: &Value) -> Vec<String> {
     let goals = scenario.get("User_Goal").and_then(Value::as_object);
     let capabilities = scenario.get("WizardCapabilities").and_then(Value::as_array);
@@ -144,7 +145,7 @@ fn domain(task: &str) -> &str {
     chinese.map_or_else(|| task.split('_').next().unwrap_or(task), |(_, domain)| domain)
 }
 
-/// The language as the file's name tells (`zh_train`), or else as the letters do.
+/// Returns the language: from the file name (`zh_train`), else from the script of the text.
 fn language(stem: &str, dialogue: &Dialogue) -> &'static str {
     let mut words = stem.split(|c: char| !c.is_ascii_alphanumeric());
     match words.find(|word| matches!(*word, "en" | "zh")) {
@@ -172,7 +173,7 @@ mod tests {
         {"Agent":"User","Actions":[],"active_intent":"chat","Text":"Fine."}]}}"#;
 
     #[test]
-    fn what_is_said_is_kept_and_the_query_goes_to_the_answer() {
+    fn utterances_are_turns_and_queries_are_metadata() {
         let d = &read_text(&BiTod, "data/train_en.json", ENGLISH)[0];
         assert_eq!(d.id.as_str(), "train_en-12");
         assert_eq!((d.language.as_deref(), d.source.as_str()), (Some("en"), "bitod"));
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_dialogues_are_named_and_the_rest_is_read() {
+    fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"1":{"Scenario":{}},"2":{"Scenario":{},"Events":[{"Agent":"Wizard","Actions":"query"}]},
             "3":{"Events":[{"Agent":"User","Text":"fine"}]},"4":{"#;
         assert_eq!(read_text(&BiTod, "en_test.json", text).len(), 1);
@@ -216,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_by_its_keys() {
+    fn it_is_detected_by_its_keys() {
         assert_eq!(sniffed("train_en.json", ENGLISH), Some("bitod"));
-        // STAR has the same keys, but one dialogue a file.
+        // STAR has the same keys, but one dialogue per file.
         assert_ne!(
             sniffed("1.json", r#"{"Scenario":{"Domains":[]},"Events":[{"Agent":"User"}]}"#),
             Some("bitod")

@@ -1,10 +1,10 @@
-//! turnwise's own format: one dialogue a line, as JSON (see `turnwise corpus schema`).
+//! The canonical format of turnwise: one JSON dialogue per line (see `turnwise corpus schema`).
 
 use crate::{
     Dialogue,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
 };
@@ -18,7 +18,7 @@ impl Format for Canonical {
     }
 
     fn about(&self) -> &'static str {
-        "turnwise's own: one dialogue a line as JSON; `corpus schema` prints its JSON Schema"
+        "the turnwise format: one JSON dialogue per line; `corpus schema` prints its JSON Schema"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -41,13 +41,13 @@ impl Format for Canonical {
                 Ok(dialogue) => Ok(Some(dialogue)),
                 Err(e) => with_one_domain(line.text)
                     .map(Some)
-                    .ok_or_else(|| Fail::new(support::json_reason(&e)).with_id(id_of(line.text))),
+                    .ok_or_else(|| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text))),
             }
         }))
     }
 }
 
-/// A record of somebody else's that has its one `domain` as a word, beside the list `domains` or without it.
+/// Parses a record with an extra string field `domain`, which other tools write. It is added to `domains`.
 fn with_one_domain(text: &str) -> Option<Dialogue> {
     let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     let domain = record.remove("domain")?.as_str()?.to_owned();
@@ -58,7 +58,7 @@ fn with_one_domain(text: &str) -> Option<Dialogue> {
     Some(dialogue)
 }
 
-/// The id of a record that does not fit the schema, if it is JSON at all.
+/// Returns the id of a record that does not match the schema, if it is valid JSON.
 fn id_of(text: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     value.get("id")?.as_str().map(str::to_owned)
@@ -70,14 +70,14 @@ mod tests {
     use crate::formats::support::testing::{problems, read_text};
 
     #[test]
-    fn a_record_goes_in_and_out_unchanged() {
+    fn records_round_trip() {
         let line = r#"{"id":"d1","source":"s","title":"T","language":"en","time":"2026-03-02T09:14:00Z","domains":["a"],"metadata":{"n":1},"turns":[{"number":2,"speaker":"P","role":"user","text":"hi","intent":"greet","acts":["x"]}]}"#;
         let got = read_text(&Canonical, "a.jsonl", line);
         assert_eq!(serde_json::to_string(&got[0]).unwrap(), line);
     }
 
     #[test]
-    fn one_domain_may_be_a_word() {
+    fn a_domain_may_be_a_string() {
         let text = "{\"id\":\"a\",\"domain\":\"bank\",\"turns\":[{\"text\":\"x\"}]}\n\
                     {\"id\":\"b\",\"domain\":\"bank\",\"domains\":[\"bank\"],\"turns\":[{\"text\":\"x\"}]}\n\
                     {\"id\":\"c\",\"domain\":3,\"turns\":[{\"text\":\"x\"}]}\n";
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_and_the_rest_is_read() {
+    fn bad_lines_are_reported_and_the_rest_is_read() {
         let text = "{\"id\":\"a\",\"turns\":[{\"text\":\"x\"}]}\n\n{oops\n{\"id\":\"b\",\"turns\":[]}\n{\"id\":\"c\",\"turns\":[{\"texd\":\"x\"}]}\n";
         assert_eq!(
             problems(&Canonical, "a.jsonl", text),

@@ -1,5 +1,6 @@
-//! What the readers of chats as JSON ([`super::messages`], [`super::sharegpt`]) share: one record a line, one array of
-//! records, or a single record over many lines; roles, times, texts in parts, and what is left over.
+//! Shared code of the readers for JSON chats ([`super::messages`], [`super::sharegpt`]).
+//!
+//! A file has one record per line, one array of records, or a single record over many lines.
 
 use std::io::{Cursor, Read};
 
@@ -9,7 +10,7 @@ use crate::{
     Dialogue, Metadata, Role, Time,
     formats::{
         Dialogues, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     json_elements::Elements,
@@ -22,7 +23,7 @@ pub(super) type Record = Map<String, Value>;
 enum Shape {
     Lines,
     Array,
-    /// One object over several lines, as an editor or a debugger prints it.
+    /// One pretty-printed object over several lines.
     Object,
 }
 
@@ -30,14 +31,14 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line of JSONL that is cut off may end in these characters too, but hardly the first one.
+    // A truncated JSONL line can end with these characters too, but the first line is rarely truncated.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// The first few records, for sniffing. A record that is longer than what was looked at is not among them.
+/// Returns the first records, for format detection. Records beyond the end of the probe are not included.
 pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
     const ENOUGH: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -54,10 +55,11 @@ pub(super) fn sample(probe: &Probe<'_>) -> Vec<Record> {
     }
 }
 
-/// Every record of the file, parsed by `parse`, which is also given a name for records that have no id.
+/// Reads all records with `parse`. Its arguments are the record, the file name and the position for records without
+/// an id.
 pub(super) fn read<F>(input: Input, options: &ReadOptions, mut parse: F) -> Result<Dialogues>
 where
-    F: FnMut(Record, &str, u64) -> Result<Dialogue, Fail> + Send + 'static,
+    F: FnMut(Record, &str, u64) -> Result<Dialogue, RecordError> + Send + 'static,
 {
     let stem = input.stem();
     let input = match shape(&input.probe()) {
@@ -77,21 +79,23 @@ where
         }
     };
     Ok(support::from_elements(input, options, 1, move |element| {
-        let place = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
-        parse(record(&element.json)?, &stem, place).map(Some)
+        let position = element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n + 1);
+        parse(record(&element.json)?, &stem, position).map(Some)
     }))
 }
 
-fn record(json: &[u8]) -> Result<Record, Fail> {
+fn record(json: &[u8]) -> Result<Record, RecordError> {
     serde_json::from_slice(json).map_err(|e| match e.classify() {
-        serde_json::error::Category::Data => Fail::new("the record is not a JSON object"),
+        serde_json::error::Category::Data => RecordError::new("the record is not a JSON object"),
         _ => e.into(),
     })
 }
 
-/// A dialogue with the record's id (or one made of the file's name and the record's place), source, title and time.
-/// What is used is taken out of the record.
-pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
+/// Creates a dialogue with the id, source, title, time and language of a record. The fields used are removed from the
+/// record.
+///
+/// A record without an id gets one from the file name and its position.
+pub(super) fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
     const ID_KEYS: [&str; 9] = [
         "id",
         "conversation_id",
@@ -110,7 +114,7 @@ pub(super) fn begin(record: &mut Record, stem: &str, place: u64) -> Result<Dialo
     });
     let id = match named {
         Some(id) => DialogueId::new(id)?,
-        None => support::made_id(stem, place)?,
+        None => support::generated_id(stem, position)?,
     };
     let mut dialogue = Dialogue::new(id);
     dialogue.source = stem.to_owned();
@@ -140,7 +144,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The first of these keys that holds a text, taken out of the record.
+/// Removes and returns the first text under one of the keys.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|&key| {
         let text = record.get(key)?.as_str().filter(|text| !text.trim().is_empty())?.to_owned();
@@ -149,14 +153,17 @@ pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     })
 }
 
-/// The time under one of its usual names: RFC 3339, or seconds or milliseconds since 1970. What is no time stays.
+/// Removes and returns the time under one of its usual names: RFC 3339, or a Unix timestamp in seconds or
+/// milliseconds.
+///
+/// A value that is not a time stays in the record.
 pub(super) fn take_time(record: &mut Record) -> Option<Time> {
     ["time", "timestamp", "created_at", "create_time", "created", "date"].iter().find_map(|&key| {
         let time = match record.get(key)? {
             Value::String(text) => Time::parse(text)?,
             Value::Number(n) => {
                 let n = n.as_f64()?;
-                // Seconds would be the year 5138 here.
+                // In seconds, this would be the year 5138.
                 Time::from_unix(if n.abs() >= 1e11 { n / 1000.0 } else { n })?
             }
             _ => return None,
@@ -166,8 +173,9 @@ pub(super) fn take_time(record: &mut Record) -> Option<Time> {
     })
 }
 
-/// What is left of a record, as metadata: scalars, lists of scalars, and the members of `metadata`. Anything deeper
-/// (tool schemas, token logs) is left out, except for the names of the tools.
+/// Converts the remaining fields of a record to metadata: scalars, lists of scalars, and the members of `metadata`.
+///
+/// Nested values (tool schemas, token logs) are dropped, except for the names of the tools.
 pub(super) fn rest(mut record: Record) -> Metadata {
     let mut metadata = Metadata::new();
     let tools = names(record.remove("tools").as_ref().or(record.remove("functions").as_ref()));
@@ -194,14 +202,14 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// The names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
+/// Returns the names of tools: `[{"function": {"name": ..}}]` or `[{"name": ..}]`.
 fn names(tools: Option<&Value>) -> Vec<String> {
     let list = tools.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let name = |tool: &Value| tool.get("function").unwrap_or(tool).get("name")?.as_str().map(str::to_owned);
     list.iter().filter_map(name).collect()
 }
 
-/// The role that a name in such files stands for.
+/// Returns the role for a role name in JSON chats.
 pub(super) fn role(name: &str) -> Role {
     match name.trim().to_lowercase().as_str() {
         "user" | "usr" | "human" | "customer" | "client" | "prompter" | "visitor" => Role::User,
@@ -215,7 +223,7 @@ pub(super) fn role(name: &str) -> Role {
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: Option<String>,
@@ -223,19 +231,19 @@ pub(super) struct Call {
     arguments: String,
 }
 
-/// What a `content` holds.
+/// Parsed `content` field.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) text: String,
     pub(super) calls: Vec<Call>,
-    /// Kinds of the parts that hold no text: `image_url`, `input_audio`, …
+    /// Types of the parts without text: `image_url`, `input_audio`, …
     pub(super) other: Vec<String>,
-    /// The call that it answers, where it is the result of one.
+    /// The id of the tool call, if this is a tool result.
     pub(super) answers: Option<String>,
 }
 
 impl Content {
-    /// Reads a text, nothing, or a list of parts. `None` if it is something else.
+    /// Parses a string, a null, or a list of parts. Returns `None` for anything else.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let mut content = Content::default();
         content.add(value, 0).then_some(content)
@@ -278,7 +286,7 @@ impl Content {
         }
     }
 
-    /// The text, or the calls written out where nothing is said beside them.
+    /// Returns the text, or the formatted tool calls if there is no text.
     pub(super) fn text_or_calls(&self) -> String {
         if !self.text.trim().is_empty() {
             return self.text.clone();
@@ -288,7 +296,7 @@ impl Content {
     }
 }
 
-/// A call as the common interfaces write it: `{"function": {"name", "arguments"}}`, `{"name", "arguments"}` or
+/// Parses a tool call in one of the common forms: `{"function": {"name", "arguments"}}`, `{"name", "arguments"}` or
 /// `{"name", "input"}`.
 pub(super) fn call(value: &Record) -> Option<Call> {
     let inner = value.get("function").and_then(Value::as_object).unwrap_or(value);

@@ -1,5 +1,5 @@
-//! What the readers of chats as plain text ([`super::transcript`], [`super::whatsapp`]) share: a dialogue that grows
-//! line by line, within a bound.
+//! Shared code of the readers for plain-text chats ([`super::transcript`], [`super::whatsapp`]): builds dialogues
+//! line by line, with a size limit.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use crate::{
     Dialogue, Role, Turn,
     formats::{
         Dialogues, Problem, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::Input,
     lines::{Line, LineError, Lines},
 };
 use turnwise_core::error::Result;
 
-/// What came of the lines so far.
+/// Output queue of a [`LineReader`].
 pub(super) type Out = VecDeque<Result<Dialogue, Problem>>;
 
-/// Makes dialogues of lines.
+/// Builds dialogues from lines.
 pub(super) trait LineReader: Send {
-    /// Takes the next line.
+    /// Processes the next line.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// The file ended as it should.
+    /// Called at the regular end of the file.
     fn end(&mut self, out: &mut Out);
 }
 
-/// The dialogues that a reader makes of a file. A dialogue in which the file breaks off is not given out: it would
-/// pass for a whole one.
+/// Reads the dialogues of a file. If the file ends with a read error, the unfinished dialogue is dropped, because it
+/// would look complete.
 pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -51,7 +51,7 @@ pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineRea
     }))
 }
 
-/// A dialogue in the making.
+/// A dialogue under construction.
 pub(super) struct Draft {
     pub(super) dialogue: Dialogue,
     line: u64,
@@ -59,11 +59,11 @@ pub(super) struct Draft {
     limit: usize,
 }
 
-/// What a turn takes beside its text.
+/// Memory of a turn without its texts, in bytes.
 const TURN_BYTES: u64 = 64;
 
 impl Draft {
-    /// Begins at a line of the file; at most `limit` bytes are held.
+    /// Starts a dialogue at a line of the file. It holds at most `limit` bytes.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
         Draft { dialogue, line, bytes: 0, limit }
     }
@@ -77,7 +77,7 @@ impl Draft {
         over
     }
 
-    /// Adds a turn, unless the dialogue is over the bound.
+    /// Adds a turn, unless the dialogue is over the limit.
     pub(super) fn turn(&mut self, speaker: &str, role: Role, text: &str) -> Option<&mut Turn> {
         if self.is_over(TURN_BYTES + (speaker.len() + text.len()) as u64) {
             return None;
@@ -85,7 +85,7 @@ impl Draft {
         Some(self.dialogue.push(speaker, role, text))
     }
 
-    /// Adds a line to the last turn.
+    /// Appends a line to the last turn.
     pub(super) fn append(&mut self, text: &str) {
         if self.is_over(1 + text.len() as u64) {
             return;
@@ -98,12 +98,12 @@ impl Draft {
         }
     }
 
-    /// The dialogue, if it is one.
+    /// Returns the validated dialogue.
     pub(super) fn finish(mut self, path: &str) -> Result<Dialogue, Problem> {
         let id = self.dialogue.id.as_str().to_owned();
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);
-            return Err(Fail::new(reason).with_id(Some(id)).at(path, self.line));
+            return Err(RecordError::new(reason).with_id(Some(id)).at(path, self.line));
         }
         for turn in &mut self.dialogue.turns {
             turn.text.truncate(turn.text.trim_end().len());

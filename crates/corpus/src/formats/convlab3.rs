@@ -1,4 +1,4 @@
-//! The unified format of ConvLab-3, in which it ships dozens of corpora: `dialogues.json`, an array of dialogues.
+//! Unified format of ConvLab-3, used for dozens of corpora: `dialogues.json`, an array of dialogues.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{
     Dialogue, Metadata, Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -93,16 +93,16 @@ impl Format for ConvLab3 {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         Ok(support::from_elements(input, options, 1, |element| {
             let record = serde_json::from_slice::<Record>(&element.json);
-            let record = record.map_err(|e| Fail::from(e).with_id(id_of(&element.json)))?;
+            let record = record.map_err(|e| RecordError::from(e).with_id(id_of(&element.json)))?;
             let id = record.dialogue_id.clone();
             dialogue(record).map(Some).map_err(|fail| fail.with_id(Some(id)))
         }))
     }
 }
 
-/// What lies beside the dialogues: their ontology and database, and ten of them again as a sample.
+/// Returns whether a file is a companion of the dialogues: the ontology, the database, or a sample of ten dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
-    let beside = |names: &[&str]| {
+    let next_to = |names: &[&str]| {
         let folder = probe.path.and_then(Path::parent);
         folder.is_some_and(|folder| names.iter().any(|name| folder.join(name).is_file()))
     };
@@ -110,16 +110,16 @@ fn is_companion(probe: &Probe<'_>) -> bool {
         "ontology.json" => probe.first_element(2).is_some_and(|(keys, value)| {
             keys.first().is_some_and(|key| key == "domains") && value.get("slots").is_some()
         }),
-        "db.json" => beside(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
-        "dummy_data.json" => beside(&["data/dialogues.json", "dialogues.json", "data.zip"]),
+        "db.json" => next_to(&["dialogues.json", "dialogues.json.gz", "dialogues.json.zst"]),
+        "dummy_data.json" => next_to(&["data/dialogues.json", "dialogues.json", "data.zip"]),
         "shuffled_dial_ids.json" => {
-            beside(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
+            next_to(&["data/dialogues.json", "dialogues.json", "data.zip", "dummy_data.json"])
         }
         _ => false,
     }
 }
 
-fn dialogue(record: Record) -> Result<Dialogue, Fail> {
+fn dialogue(record: Record) -> Result<Dialogue, RecordError> {
     let mut dialogue = Dialogue::new(DialogueId::new(record.dialogue_id)?);
     dialogue.source = record.dataset;
     dialogue.domains = record.domains;
@@ -129,7 +129,7 @@ fn dialogue(record: Record) -> Result<Dialogue, Fail> {
     dialogue.metadata.extend(goal.map(|goal| ("goal".to_owned(), goal.into())));
     for utterance in record.turns {
         let role = match utterance.speaker.as_str() {
-            // Here the system is the one that answers, never a notice.
+            // Here, the system is the agent and never a notice.
             "system" => Role::Agent,
             other => tables::known_role(other).unwrap_or(Role::Participant),
         };
@@ -151,14 +151,14 @@ fn shown(act: &Act) -> String {
     support::act(&act.intent, &act.domain, &act.slot, &value)
 }
 
-/// The labels that single corpora add (emotion, original id …); states and query results are not among them.
+/// Returns the scalar fields that some corpora add (emotion, original id …). States and query results are dropped.
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
     rest.into_iter().filter(|(_, value)| scalar(value) && !empty(value)).collect()
 }
 
-/// The id of a record that does not fit, if it is JSON at all.
+/// Returns the id of a record that does not match the format, if it is valid JSON.
 fn id_of(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value.get("dialogue_id")?.as_str().map(str::to_owned)
@@ -185,7 +185,7 @@ mod tests {
   {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-2", "domains": [], "turns": []}
 ]"#;
 
-    /// As DailyDialog comes: acts without domain or slot, an emotion for every turn.
+    /// A record as in DailyDialog: acts without domain or slot, and an emotion for each turn.
     const CHITCHAT: &str = r#"[{"dataset": "dailydialog", "data_split": "test", "dialogue_id": "dailydialog-test-0", "original_id": "test-0",
   "domains": ["Work"], "turns": [
   {"speaker": "user", "utterance": "Busy?", "utt_idx": 0, "dialogue_acts": {"binary": [{"intent": "question", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "no emotion"},
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named() {
+    fn bad_records_are_reported() {
         assert_eq!(
             problems(&ConvLab3, "dialogues.json", TASKS),
             [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_is_a_companion() {
+    fn companion_files_are_detected() {
         let dir = tempfile::tempdir().unwrap();
         let fit = |name: &str, text: &str| {
             let path = dir.path().join(name);

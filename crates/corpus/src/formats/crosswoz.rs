@@ -1,4 +1,4 @@
-//! CrossWOZ: Chinese task-oriented dialogues across five domains, one JSON object of dialogues by id.
+//! CrossWOZ: Chinese task-oriented dialogues in five domains, in one JSON object by dialogue id.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::{
     Dialogue, Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     json_elements::Element,
@@ -19,7 +19,7 @@ pub(super) struct CrossWoz;
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Lists of number, domain, slot, value and whether it is met.
+    /// Lists of number, domain, slot, value and whether the goal is met.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -34,7 +34,7 @@ struct Record {
 struct Message {
     content: String,
     role: String,
-    /// Lists of intent, domain, slot and value, where `none` and the empty text say that there is none.
+    /// Lists of intent, domain, slot and value. `none` or an empty string means no value.
     #[serde(default)]
     dialog_act: Vec<Vec<Value>>,
 }
@@ -65,7 +65,7 @@ impl Format for CrossWoz {
     }
 }
 
-fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> {
+fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, RecordError> {
     let record: Record = serde_json::from_slice(&element.json)?;
     let mut dialogue = Dialogue::new(DialogueId::new(id)?);
     dialogue.source = "crosswoz".into();
@@ -78,7 +78,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> 
     let metadata = &mut dialogue.metadata;
     metadata.insert("split".into(), split.into());
     metadata.extend(record.kind.map(|kind| ("type".to_owned(), kind.into())));
-    // Two numbers: the worker who played the system and the one who played the user.
+    // Two numbers: the worker in the role of the system, and the one in the role of the user.
     metadata.extend(record.workers.map(|workers| ("sys-usr".to_owned(), workers)));
     if !record.task.is_empty() {
         metadata.insert("goal".into(), record.task.concat().into());
@@ -88,7 +88,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Fail> 
             "usr" => Role::User,
             "sys" => Role::Agent,
             other => {
-                return Err(Fail::new(format!("the role is `{other}`, neither `usr` nor `sys`")));
+                return Err(RecordError::new(format!("the role must be `usr` or `sys`, not `{other}`")));
             }
         };
         let turn = dialogue.push(message.role, role, message.content);
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named() {
+    fn bad_records_are_reported() {
         assert_eq!(
             problems(&CrossWoz, "val.json", FILE),
             [
                 "val.json:13 (18): the dialogue has no turns",
                 "val.json:14 (19): missing field `messages` at column 31",
-                "val.json:15 (20): the role is `bot`, neither `usr` nor `sys`",
+                "val.json:15 (20): the role must be `usr` or `sys`, not `bot`",
             ]
         );
     }

@@ -1,21 +1,22 @@
 //! The files of dial2vec (AlibabaResearch/DAMO-ConvAI), in three layouts.
 //!
-//! - `preprocess_session_SET.txt`, what its authors start from: an utterance a line, `session ⇥ role ⇥ text ⇥ topics`,
-//!   the lines of a session together, topics with `|` between them.
-//! - `train.tsv`, made of it: `roles ⇥ samples ⇥ 0`. Samples have `|` between them and their utterances `#`. The
-//!   first sample is the dialogue; in the others one speaker's utterances are random. Each dialogue stands there ten
-//!   times running, with other random utterances; it is read once, and the random ones are left aside.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and, last, the dialogue's topic as
-//!   a number from 1, in the order in which topics first appear. That number becomes the domain.
+//! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
+//!   lines of a session are consecutive. Topics are separated by `|`.
+//! - `train.tsv`, generated from it: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, their utterances by `#`.
+//!   The first sample is the dialogue. In the other samples, the utterances of one speaker are random. Each dialogue
+//!   is repeated on ten consecutive lines with different random utterances. It is read once, and the random samples
+//!   are ignored.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: the same with ten equal samples and the topic number of the
+//!   dialogue. Topics are numbered from 1 in order of first appearance. The number becomes the domain.
 //!
-//! A role is a digit, 0 for who asks and 1 for who answers.
+//! A role is a digit: 0 for the user and 1 for the agent.
 
 use crate::{
     Dialogue, Role, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::Place,
-        support::{self, Fail},
+        place::PathInfo,
+        support::{self, RecordError},
         tables::{self, TurnRows},
     },
     input::{Input, Probe},
@@ -27,7 +28,7 @@ pub(super) struct Session;
 pub(super) struct Train;
 pub(super) struct Clustering;
 
-/// Tabs, and quotes that are quotes.
+/// Tab-separated, with quotes as ordinary characters.
 const PLAIN: Dialect = Dialect { delimiter: b'\t', quotes: false };
 
 fn role(digit: &str) -> Role {
@@ -44,7 +45,7 @@ impl Format for Session {
     }
 
     fn about(&self) -> &'static str {
-        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics with tabs between them"
+        "dial2vec's preprocess_session_*.txt: session, role (0 or 1), text and topics, separated by tabs"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -80,17 +81,17 @@ struct Utterances {
 }
 
 impl TurnRows for Utterances {
-    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
+    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(Fail::new("the line does not begin with a session")),
-            // Sessions are numbered anew in every set.
+            "" => Err(RecordError::new("the line does not start with a session")),
+            // Session numbers are unique only within a set.
             session => Ok(format!("{}-{session}", self.set)),
         }
     }
 
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() != 4 {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the line has {} columns, not 4 (session, role, text, topics)",
                 row.width()
             )));
@@ -98,7 +99,7 @@ impl TurnRows for Utterances {
         let cell = |at| tables::text(row, at).map(str::trim);
         let digit = cell(1)?;
         if digit.is_empty() || !digit.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(Fail::new(format!("the role `{digit}` is not a digit")));
+            return Err(RecordError::new(format!("the role `{digit}` is not a digit")));
         }
         dialogue.source.clone_from(&self.source);
         if let Some(split) = &self.split {
@@ -127,7 +128,7 @@ impl TurnRows for Utterances {
     }
 }
 
-/// A line of the made files.
+/// A line of `train.tsv` or a clustering file.
 struct Line<'a> {
     roles: Vec<&'a str>,
     dialogue: &'a str,
@@ -136,10 +137,10 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Result<Self, Fail> {
+    fn parse(line: &'a str) -> Result<Self, RecordError> {
         let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [roles, samples, label] = cells[..] else {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the line has {} columns, not 3 (roles, samples, label)",
                 cells.len()
             )));
@@ -154,26 +155,29 @@ impl<'a> Line<'a> {
         if let Some(wrong) =
             roles.iter().find(|role| role.is_empty() || !role.bytes().all(|b| b.is_ascii_digit()))
         {
-            return Err(Fail::new(format!("the role `{wrong}` is not a digit")));
+            return Err(RecordError::new(format!("the role `{wrong}` is not a digit")));
         }
         let mut samples = samples.split('|');
         let dialogue = samples.next().unwrap_or_default();
         let turns = dialogue.split('#').count();
         if roles.len() != turns {
-            return Err(Fail::new(format!("the line has {} roles for {turns} utterances", roles.len())));
+            return Err(RecordError::new(format!(
+                "the line has {} roles for {turns} utterances",
+                roles.len()
+            )));
         }
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
 
-    /// Whether all samples are the dialogue itself.
+    /// Returns whether all samples equal the dialogue.
     fn is_uniform(&self) -> bool {
         self.others.iter().all(|other| *other == self.dialogue)
     }
 
-    fn dialogue(&self, place: &Place, line: u64) -> Result<Dialogue, Fail> {
-        let mut dialogue = Dialogue::new(support::made_id(&place.prefix(), line)?);
-        dialogue.source = place.source();
-        if let Some(split) = &place.split {
+    fn dialogue(&self, path_info: &PathInfo, line: u64) -> Result<Dialogue, RecordError> {
+        let mut dialogue = Dialogue::new(support::generated_id(&path_info.prefix(), line)?);
+        dialogue.source = path_info.source();
+        if let Some(split) = &path_info.split {
             dialogue.metadata.insert("split".into(), split.as_str().into());
         }
         for (digit, text) in self.roles.iter().zip(self.dialogue.split('#')) {
@@ -183,13 +187,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How the lines at a file's beginning fit: whether all do, and whether they are those of clustering.
-fn look(probe: &Probe<'_>) -> Option<bool> {
+/// Checks the first lines of a file. Returns whether it is a clustering file, or `None` if it is neither layout.
+fn detect(probe: &Probe<'_>) -> Option<bool> {
     let lines: Vec<Line<'_>> =
         probe.lines().take(5).map(|line| Line::parse(line).ok()).collect::<Option<_>>()?;
-    let labelled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
+    let labeled = lines.iter().all(|line| line.label.bytes().all(|b| b.is_ascii_digit()));
     let dialogues = lines.iter().any(|line| line.roles.len() > 1);
-    if lines.is_empty() || !labelled || !dialogues {
+    if lines.is_empty() || !labeled || !dialogues {
         return None;
     }
     let several = lines.iter().all(|line| !line.others.is_empty());
@@ -202,15 +206,15 @@ impl Format for Train {
     }
 
     fn about(&self) -> &'static str {
-        "dial2vec's train.tsv: roles, the dialogue and disturbed copies of it (utterance#utterance|…), 0"
+        "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if look(probe) == Some(false) { Fit::Yes } else { Fit::No }
+        if detect(probe) == Some(false) { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let place = Place::of(&input);
+        let path_info = PathInfo::of(&input);
         let mut last = None;
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
@@ -221,7 +225,7 @@ impl Format for Train {
             if last.replace(key) == Some(key) {
                 return Ok(None);
             }
-            parsed.dialogue(&place, line.number).map(Some)
+            parsed.dialogue(&path_info, line.number).map(Some)
         }))
     }
 }
@@ -236,19 +240,21 @@ impl Format for Clustering {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        if look(probe) == Some(true) { Fit::Yes } else { Fit::No }
+        if detect(probe) == Some(true) { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let place = Place::of(&input);
+        let path_info = PathInfo::of(&input);
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
                 return Ok(None);
             }
             let parsed = Line::parse(line.text)?;
-            let mut dialogue = parsed.dialogue(&place, line.number)?;
+            let mut dialogue = parsed.dialogue(&path_info, line.number)?;
             if parsed.label.is_empty() {
-                return Err(Fail::new("the line has no topic number").with_id(Some(dialogue.id.as_str())));
+                return Err(
+                    RecordError::new("the line has no topic number").with_id(Some(dialogue.id.as_str()))
+                );
             }
             dialogue.domains.push(parsed.label.to_owned());
             Ok(Some(dialogue))

@@ -1,4 +1,4 @@
-//! Doc2Dial: dialogues grounded in documents, by domain and document; also MultiDoc2Dial, by domain alone.
+//! Doc2Dial: document-grounded dialogues, grouped by domain and document. Also MultiDoc2Dial, grouped by domain only.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,20 +16,21 @@ use turnwise_core::{error::Result, ids::DialogueId};
 
 pub(super) struct Doc2Dial;
 
-/// `dial_data`, domain, document, number; without the document in MultiDoc2Dial.
+/// Nesting depth of a dialogue in Doc2Dial: `dial_data`, domain, document, index.
 const DEPTH: usize = 4;
+/// Nesting depth in MultiDoc2Dial, which has no document level.
 const MULTI_DEPTH: usize = 3;
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a dialogue")]
 struct Record {
     dial_id: Option<String>,
-    turns: Vec<Said>,
+    turns: Vec<TurnRecord>,
 }
 
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a turn")]
-struct Said {
+struct TurnRecord {
     role: String,
     utterance: String,
     #[serde(default)]
@@ -73,14 +74,14 @@ impl Format for Doc2Dial {
             let read: Record = record(element, Some("dial_id"))?;
             let id = match read.dial_id.filter(|id| !id.is_empty()) {
                 Some(id) => DialogueId::new(id)?,
-                None => support::made_id(&stem, count)?,
+                None => support::generated_id(&stem, count)?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = source.to_owned();
             dialogue.language = Some("en".to_owned());
             dialogue.domains.extend(element.keys.get(1).cloned());
             if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
-                // A document's id is its title with a number behind: `How to renew#3_0`.
+                // A document id is the title with a suffix: `How to renew#3_0`.
                 let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
                 dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
                 dialogue.metadata.insert("doc_id".to_owned(), document.as_str().into());
@@ -88,11 +89,12 @@ impl Format for Doc2Dial {
             if let Some(split) = &split {
                 dialogue.metadata.insert("split".to_owned(), split.as_str().into());
             }
-            for said in read.turns {
-                let spans = spans(&said.references);
-                let mut turn = Turn { text: said.utterance, role: role_of(&said.role), ..Turn::default() };
-                turn.speaker = said.role;
-                turn.acts.extend(said.da.filter(|act| !act.is_empty()));
+            for record in read.turns {
+                let spans = spans(&record.references);
+                let mut turn =
+                    Turn { text: record.utterance, role: role_of(&record.role), ..Turn::default() };
+                turn.speaker = record.role;
+                turn.acts.extend(record.da.filter(|act| !act.is_empty()));
                 if !spans.is_empty() {
                     turn.metadata.insert("references".to_owned(), spans.into());
                 }
@@ -111,13 +113,13 @@ fn holds_dialogues(probe: &Probe<'_>, depth: usize) -> bool {
         })
 }
 
-/// The files are one object with one key, whose value is far longer than what a probe sees.
+/// Returns whether a file is an object that starts with the key. The value is longer than the probe.
 fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     let inside = probe.text.trim_start().strip_prefix('{').map(str::trim_start);
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
 }
 
-/// The spans of the document that a turn rests on, by id; with the document where the turn names it.
+/// Returns the ids of the document spans that a turn refers to, with the document id if given.
 fn spans(references: &Value) -> Vec<String> {
     let mut spans = Vec::new();
     for reference in references.as_array().into_iter().flatten() {
@@ -142,7 +144,7 @@ mod tests {
         {"turn_id":2,"role":"agent","da":"respond_solution","references":[],"utterance":"Yes, with a permit."}]}]}}}"#;
 
     #[test]
-    fn a_dialogue_keeps_its_document() {
+    fn a_dialogue_has_the_id_of_its_document() {
         let d = &read_text(&Doc2Dial, "doc2dial_dial_train.json", ONE)[0];
         assert_eq!((d.id.as_str(), d.source.as_str()), ("9f", "doc2dial"));
         assert_eq!(d.title.as_deref(), Some("Camping in winter"));
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn multidoc2dial_has_no_level_of_documents() {
+    fn multidoc2dial_has_no_document_level() {
         let text = r#"{"dial_data":{"parks":[{"dial_id":"8a","turns":[{"turn_id":1,"role":"user","da":"","utterance":"Hi",
             "references":[{"id_sp":"2","label":"solution","doc_id":"Fishing#2_0"}]}]}]}}"#;
         let d = &read_text(&Doc2Dial, "multidoc2dial_dial_test.json", text)[0];
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_dialogues_are_named_and_the_rest_is_read() {
+    fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"{"dial_data":{"p":{"d":[{"dial_id":"a"},{"dial_id":"b","turns":[]},{"turns":[{"role":"user","utterance":"x"}]},
             {"dial_id":"c","turns":[{"role":"user"}]}],"#;
         let ids: Vec<_> = read_text(&Doc2Dial, "d.json", text).iter().map(|d| d.id.to_string()).collect();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn dialogues_are_told_from_documents() {
+    fn dialogues_are_distinguished_from_documents() {
         assert_eq!(sniffed("x.json", ONE), Some("doc2dial"));
         let documents =
             r#"{"doc_data": {"parks": {"Camping#1_0": {"doc_id": "Camping#1_0", "title": "Camping"}}}}"#;

@@ -1,4 +1,4 @@
-//! The reply links of an annotated IRC log.
+//! Reply links of an annotated IRC log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,11 +7,11 @@ use std::{
 
 use crate::formats::{
     Problem,
-    support::{self, Fail},
+    support::{self, RecordError},
 };
 use turnwise_core::error::Result;
 
-/// The two messages that a line of an annotation links, the earlier first: `1002 1003 -`.
+/// Parses a line of an annotation, such as `1002 1003 -`. Returns the two linked messages, the earlier one first.
 pub(super) fn link(line: &str) -> Option<(u64, u64)> {
     let mut parts = line.split_whitespace();
     let (a, b) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -19,18 +19,18 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
         .then_some((std::cmp::min(a, b), std::cmp::max(a, b)))
 }
 
-/// Which message answers which, from both sides.
+/// Graph of reply links between messages.
 #[derive(Default)]
 pub(super) struct Links {
-    /// The line of the annotation that first names a message, by the message.
+    /// For each linked message, the first line of the annotation that mentions it.
     pub(super) named: BTreeMap<u64, u64>,
-    pub(super) neighbours: BTreeMap<u64, Vec<u64>>,
-    /// The first message that is annotated. Earlier ones are only linked to.
+    pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
+    /// The first annotated message. Earlier messages are only link targets.
     pub(super) first: Option<u64>,
 }
 
 impl Links {
-    /// Reads an annotation; lines that are no links go to the problems.
+    /// Reads an annotation file. Invalid lines are added to `problems`.
     pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Result<Self> {
         let mut links = Links::default();
         for (number, line) in (1..).zip(support::read_companion(path)?.lines()) {
@@ -40,29 +40,29 @@ impl Links {
             let Some((earlier, later)) = link(line) else {
                 let reason =
                     "this is not a reply link; a link is two message numbers and a dash: 1002 1003 -";
-                problems.push(Fail::new(reason).at(&path.display().to_string(), number));
+                problems.push(RecordError::new(reason).at(&path.display().to_string(), number));
                 continue;
             };
             links.first = Some(links.first.map_or(later, |first| first.min(later)));
             for (a, b) in [(earlier, later), (later, earlier)] {
                 links.named.entry(a).or_insert(number);
-                links.neighbours.entry(a).or_default().push(b);
+                links.neighbors.entry(a).or_default().push(b);
             }
         }
         Ok(links)
     }
 
-    /// The conversations, by their first messages, each in the order of the log.
+    /// Returns the conversations: the connected components of the graph, sorted by their first messages.
     pub(super) fn conversations(&self) -> Vec<BTreeSet<u64>> {
         let mut seen = BTreeSet::new();
         let mut conversations = Vec::new();
-        for &start in self.neighbours.keys() {
+        for &start in self.neighbors.keys() {
             let mut conversation = BTreeSet::new();
             let mut open = vec![start];
             while let Some(message) = open.pop() {
                 if seen.insert(message) {
                     conversation.insert(message);
-                    open.extend(self.neighbours.get(&message).into_iter().flatten());
+                    open.extend(self.neighbors.get(&message).into_iter().flatten());
                 }
             }
             if !conversation.is_empty() {

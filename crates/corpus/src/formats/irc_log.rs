@@ -1,26 +1,26 @@
-//! The lines of an IRC log: who says what at which minute, on a clock that only has hours and minutes.
+//! Parser for IRC log lines. Their clock has only hours and minutes.
 
-/// What a line of a log is.
+/// Kind of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogLine<'a> {
-    /// Somebody says something.
-    Said(Said<'a>),
-    /// A notice of the server or the client: joins, parts, changes of nick or mode.
+    /// A message.
+    Message(Message<'a>),
+    /// A notice from the server or the client: joins, parts, nick or mode changes.
     System,
-    /// Neither.
+    /// Anything else.
     Unknown,
 }
 
-/// Something said.
+/// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said<'a> {
+pub(super) struct Message<'a> {
     pub(super) nick: &'a str,
     pub(super) text: &'a str,
-    /// `action` for `/me waves`, `notice` for a message sent as one, nothing for speech.
+    /// `action` for `/me waves`, `notice` for a notice, `None` for a normal message.
     pub(super) act: Option<&'static str>,
 }
 
-/// Reads a line: the clock it shows, in minutes since midnight, and what it is.
+/// Parses a line. Returns its clock time in minutes since midnight, and its kind.
 pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
     if line.starts_with("===") {
         return (None, LogLine::System);
@@ -32,12 +32,12 @@ pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
     let what = if rest.starts_with("===") || rest.starts_with("***") {
         LogLine::System
     } else {
-        said(rest).map_or(LogLine::Unknown, LogLine::Said)
+        message(rest).map_or(LogLine::Unknown, LogLine::Message)
     };
     (Some(clock), what)
 }
 
-fn said(rest: &str) -> Option<Said<'_>> {
+fn message(rest: &str) -> Option<Message<'_>> {
     let (nick, text, act) = if let Some(rest) = rest.strip_prefix('<') {
         let (nick, text) = rest.split_once('>')?;
         (nick, text, None)
@@ -48,12 +48,12 @@ fn said(rest: &str) -> Option<Said<'_>> {
         let (to, text) = rest.strip_prefix('-')?.split_once("- ")?;
         (to.split_once(':')?.0, text, Some("notice"))
     };
-    // Some clients show a user's rank before the nick.
+    // Some clients show the channel rank before the nick.
     let nick = nick.trim().trim_start_matches(['@', '+', '%']);
-    (!nick.is_empty()).then(|| Said { nick, text: text.trim(), act })
+    (!nick.is_empty()).then(|| Message { nick, text: text.trim(), act })
 }
 
-/// `[03:41]` (or `[03:41:07]`) at a line's start, and what follows it.
+/// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes and the rest of the line.
 fn clock(line: &str) -> Option<(i64, &str)> {
     let (clock, rest) = line.strip_prefix('[')?.split_once(']')?;
     let mut parts = clock.split(':').map(|part| part.parse::<u8>().ok());
@@ -61,35 +61,35 @@ fn clock(line: &str) -> Option<(i64, &str)> {
     (hour < 24 && minute < 60).then_some((i64::from(hour) * 60 + i64::from(minute), rest))
 }
 
-/// Whether text looks like a line of such a log.
+/// Returns whether a line looks like an IRC log line.
 pub(super) fn is_log_line(line: &str) -> bool {
     !matches!(parse(line), (_, LogLine::Unknown))
 }
 
 const HOUR: i64 = 60;
 
-/// Makes the clock of a log run on over midnight.
+/// Converts clock times to minutes that increase across midnight.
 ///
-/// The #ubuntu logs up to 2007 show twelve hours without saying which half of the day: there `12:59` is followed by
-/// `01:00`, or `11:59` by `00:00`, which is a minute later and not half a day earlier.
+/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. There, `12:59` is followed by `01:00`, or
+/// `11:59` by `00:00`. This is one minute later, not half a day earlier.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
-    /// What is added for the days or half days that have gone by.
+    /// Minutes of the days or half days that have passed.
     passed: i64,
-    /// A clock that has shown 13:00 or later has twenty-four hours.
-    whole_days: bool,
+    /// Whether the log has a 24-hour clock: it has shown 13:00 or later.
+    is_24_hour: bool,
 }
 
 impl Clock {
-    /// The running minute of a line that shows `clock`.
+    /// Returns the running minute for a line with the clock time `clock`.
     pub(super) fn run(&mut self, clock: i64) -> i64 {
-        self.whole_days |= clock >= 13 * HOUR;
+        self.is_24_hour |= clock >= 13 * HOUR;
         if let Some(last) = self.last {
-            if !self.whole_days && last >= 11 * HOUR && clock < 2 * HOUR {
+            if !self.is_24_hour && last >= 11 * HOUR && clock < 2 * HOUR {
                 self.passed += 12 * HOUR;
             } else if clock < last - HOUR {
-                // Less than an hour back is a line out of order.
+                // Less than an hour earlier means a line out of order.
                 self.passed += 24 * HOUR;
             }
         }
@@ -97,7 +97,7 @@ impl Clock {
         self.passed + clock
     }
 
-    /// The running minute of the last line that showed a clock, and what it showed.
+    /// Returns the running minute and the clock time of the last line with a clock time.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart() {
-        let said = |nick, text, act| LogLine::Said(Said { nick, text, act });
+    fn all_kinds_of_lines_are_parsed() {
+        let said = |nick, text, act| LogLine::Message(Message { nick, text, act });
         assert_eq!(parse("[03:41] <amy> is it: on?"), (Some(221), said("amy", "is it: on?", None)));
         assert_eq!(parse("[03:41:20] <@amy> "), (Some(221), said("amy", "", None)));
         assert_eq!(parse("[10:00]  * amy waves"), (Some(600), said("amy", "waves", Some("action"))));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_runs_on_over_midnight_and_over_noon() {
+    fn the_clock_increases_across_midnight_and_noon() {
         let run = |clocks: &[i64]| {
             let mut clock = Clock::default();
             clocks.iter().map(|&c| clock.run(c)).collect::<Vec<_>>()
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(run(&[23 * 60 + 59, 0, 1]), [1439, 1440, 1441]);
         assert_eq!(run(&[12 * 60 + 59, 60]), [779, 780]);
         assert_eq!(run(&[11 * 60 + 59, 1]), [719, 721]);
-        // A line out of order by a minute is not a day later.
+        // A line that is one minute out of order is not on the next day.
         assert_eq!(run(&[100, 99, 101]), [100, 99, 101]);
     }
 }

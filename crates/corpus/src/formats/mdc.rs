@@ -1,11 +1,11 @@
-//! The Microsoft Dialogue Challenge: one TSV a domain (`movie_all.tsv`), one turn a row, dialog acts in the last
+//! Microsoft Dialogue Challenge: one TSV file per domain (`movie_all.tsv`), one turn per row, dialog acts in the last
 //! columns.
 
 use crate::{
     Dialogue, Role, Time, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::Fail,
+        support::RecordError,
         tables::{self, TurnRows},
     },
     input::{Input, Probe},
@@ -34,7 +34,7 @@ impl Format for Mdc {
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        // `movie_all` is all of the domain `movie`.
+        // `movie_all` contains the domain `movie`.
         let stem = input.stem();
         let domain = stem.split('_').next().unwrap_or(&stem).to_owned();
         Ok(tables::from_turn_rows(input, options, Dialect::TSV, Messages { domain }))
@@ -46,17 +46,17 @@ struct Messages {
 }
 
 impl TurnRows for Messages {
-    /// Sessions are counted from 1 in every file, so that the number alone names three dialogues.
-    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, Fail> {
+    /// The id includes the domain, because sessions are numbered from 1 in every file.
+    fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
-            "" => Err(Fail::new("the row has no session.ID")),
+            "" => Err(RecordError::new("the row has no session.ID")),
             session => Ok(format!("{}-{session}", self.domain)),
         }
     }
 
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         if row.width() < COLUMNS.len() {
-            return Err(Fail::new(format!(
+            return Err(RecordError::new(format!(
                 "the row has {} columns, fewer than {}",
                 row.width(),
                 COLUMNS.len()
@@ -79,8 +79,9 @@ impl TurnRows for Messages {
             }
         }
         let number = cell(1)?;
-        let number =
-            number.parse().map_err(|_| Fail::new(format!("the Message.ID `{number}` is not a number")))?;
+        let number = number
+            .parse()
+            .map_err(|_| RecordError::new(format!("the Message.ID `{number}` is not a number")))?;
         if dialogue.turns.is_empty() {
             dialogue.source = "mdc".into();
             dialogue.language = Some("en".into());
@@ -99,7 +100,7 @@ impl TurnRows for Messages {
     }
 }
 
-/// RFC 3339; some rows write `…:09:687Z` for `…:09.687Z`.
+/// Parses RFC 3339. Some rows have `…:09:687Z` instead of `…:09.687Z`.
 fn read_time(text: &str) -> Option<Time> {
     Time::parse(text).or_else(|| {
         let (seconds, fraction) = text.rsplit_once(':')?;
@@ -116,7 +117,7 @@ mod tests {
         "session.ID\tMessage.ID\tMessage.Timestamp\tMessage.From\tMessage.Text\tDialog-Acts\t\t\n";
 
     #[test]
-    fn sessions_are_sorted_by_message_and_named_with_their_domain() {
+    fn sessions_are_sorted_by_message_and_ids_include_the_domain() {
         let text = format!(
             "{HEADER}7\t2\t2020-01-01T10:00:05:250Z\tagent\t\"Fine, which?\"\trequest(name)\tgreeting()\t\n\
              7\t1\t2020-01-01T10:00:00.000Z\tuser\tA film please\tinform(kind=film; day=x) \t\t\n\t\t\t\t\t\t\t\n\
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_named() {
+    fn bad_rows_are_reported() {
         let text = format!("{HEADER}1\tx\t\tuser\thi\n2\t1\tuser\n\t1\t\tuser\thi\n");
         assert_eq!(
             problems(&Mdc, "taxi_all.tsv", &text),

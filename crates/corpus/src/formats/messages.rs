@@ -1,10 +1,11 @@
-//! Chats as the chat-completion interfaces take them: `{"messages": [{"role", "content"}]}`, one a line or in one array.
+//! Chat-completion records: `{"messages": [{"role", "content"}]}`, one per line or in one array.
 //!
-//! - `content` may be a text or a list of parts; parts without text (images, audio) are named in the turn's `parts`.
-//! - The results of tools have the role `tool` and the tool's name as speaker, which is looked up by the call's id.
-//! - An assistant's turn that only calls tools has the calls as its text (`lookup({"order": 7})`); all calls are named
-//!   in the turn's `tool_calls`.
-//! - Other scalars of a record or a message become metadata; see [`chat_json::rest`].
+//! - `content` is a string or a list of parts. The types of parts without text (images, audio) are in the metadata
+//!   `parts` of the turn.
+//! - Tool results have the role `tool`. Their speaker is the tool name, found by the call id.
+//! - An assistant turn with only tool calls has the calls as its text (`lookup({"order": 7})`). The names of all
+//!   called tools are in the metadata `tool_calls` of the turn.
+//! - Other scalars of a record or a message become metadata (see [`chat_json::rest`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_json::{self, Content, Record},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
 };
@@ -29,7 +30,7 @@ impl Format for Messages {
     }
 
     fn about(&self) -> &'static str {
-        "chat-completion records, {\"messages\": [{\"role\", \"content\"}]}: one a line (JSONL) or one JSON array"
+        "chat-completion records, {\"messages\": [{\"role\", \"content\"}]}: one per line (JSONL) or in one JSON array"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -44,7 +45,7 @@ impl Format for Messages {
         if sample.iter().any(fits) {
             return Fit::Yes;
         }
-        // The first record may be longer than what is looked at.
+        // The first record may be longer than the probe.
         let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
         let head = head.trim_start_matches('[');
         if sample.is_empty() && head.starts_with(r#"{"messages":[{"role":"#) { Fit::Maybe } else { Fit::No }
@@ -55,9 +56,9 @@ impl Format for Messages {
     }
 }
 
-fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
-    let mut dialogue = chat_json::begin(&mut record, stem, place)?;
-    let fail = |reason: String| Fail::new(reason).with_id(Some(dialogue.id.as_str()));
+fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
+    let fail = |reason: String| RecordError::new(reason).with_id(Some(dialogue.id.as_str()));
     let Some(Value::Array(messages)) = record.remove("messages") else {
         return Err(fail("the record has no list `messages`".to_owned()));
     };
@@ -74,7 +75,7 @@ fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail
     Ok(dialogue)
 }
 
-/// `called` are the names of the tools called so far, by the call's id.
+/// Adds the turn of a message. `called` maps the ids of previous tool calls to tool names.
 fn add_turn(
     dialogue: &mut Dialogue,
     mut message: Record,
@@ -84,7 +85,7 @@ fn add_turn(
         return Err("has no `role`");
     };
     let mut content = Content::of(&message.remove("content").unwrap_or(Value::Null))
-        .ok_or("has a `content` that is neither a text nor a list of parts")?;
+        .ok_or("has a `content` that is neither a string nor a list of parts")?;
     if content.text.is_empty() {
         content.text = chat_json::take_text(&mut message, &["refusal"]).unwrap_or_default();
     }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_an_array_and_a_printed_object_give_the_same() {
+    fn lines_an_array_and_a_pretty_printed_object_are_equivalent() {
         let one = r#"{"messages":[{"role":"system","content":"Be brief."},{"role":"user","name":"Ana","content":"Is it open?"},{"role":"assistant","content":[{"type":"text","text":"Until"},{"type":"text","text":"six."},{"type":"image_url","image_url":{"url":"x"}}]}],"metadata":{"shop":"north","deep":{"a":1}},"score":0.5}"#;
         let printed = serde_json::to_string_pretty(&serde_json::from_str::<Value>(one).unwrap()).unwrap();
         for text in [format!("{one}\n\n{one}\n"), format!("[{one},\n{one}]"), printed] {
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_tools_are_turns_with_names() {
+    fn tool_calls_are_turns_with_tool_names() {
         let text = r#"{"conversation_id":77,"created":1772442840,"tools":[{"type":"function","function":{"name":"lookup"}}],"messages":[
 {"role":"user","content":"where is order 7"},
 {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"lookup","arguments":"{\"order\":7}"}}]},
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named_and_the_rest_is_read() {
+    fn bad_records_are_reported_and_the_rest_is_read() {
         let text = r#"{"id":"a","messages":[{"content":"x"}]}
 {"id":"b","messages":"x"}
 {"id":"c","messages":[]}
@@ -193,7 +194,7 @@ mod tests {
                 "a.jsonl:1 (a): message 1 has no `role`",
                 "a.jsonl:2 (b): the record has no list `messages`",
                 "a.jsonl:3 (c): the dialogue has no turns",
-                "a.jsonl:4 (d): message 1 has a `content` that is neither a text nor a list of parts",
+                "a.jsonl:4 (d): message 1 has a `content` that is neither a string nor a list of parts",
                 "a.jsonl:5: the record is not a JSON object",
                 "a.jsonl:6: not valid JSON: it ends early at column 52",
                 "a.jsonl:8 (g): message 1 is not an object",
@@ -203,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn a_first_record_beyond_the_head_is_still_told() {
+    fn a_first_record_longer_than_the_probe_is_detected() {
         let long = format!(r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#, "x".repeat(400_000));
         assert_eq!(sniffed("a.jsonl", &long), Some("messages"));
         assert_eq!(read_text(&Messages, "a.jsonl", &long).len(), 1);
     }
 
     #[test]
-    fn other_json_is_not_taken() {
+    fn other_json_is_not_detected() {
         assert_eq!(sniffed("a.jsonl", r#"{"messages":[{"text":"x"}]}"#), None);
         assert_eq!(sniffed("a.json", r#"{"7":{"messages":[{"role":"usr","content":"x"}]}}"#), None);
         assert_eq!(sniffed("a.json", "[]"), None);

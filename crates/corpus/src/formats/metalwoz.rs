@@ -1,4 +1,4 @@
-//! MetaLWOz: one dialogue a line in `dialogues/*.txt`, the bot first; `tasks.txt` says what each task is.
+//! MetaLWOz: one dialogue per line in `dialogues/*.txt`. The bot speaks first. `tasks.txt` describes the tasks.
 
 use std::{collections::HashMap, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     dialogue::Role,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         task_oriented::{act_names, any_json_line},
     },
     input::{Input, Probe},
@@ -19,7 +19,7 @@ use turnwise_core::{error::Result, ids::DialogueId};
 
 pub(super) struct MetaLWoz;
 
-/// A list of tasks beyond this is something else.
+/// Maximum size of the task list, in bytes. A larger file is ignored.
 const MAX_TASKS_BYTES: u64 = 16 << 20;
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ struct Record {
     domain: Option<String>,
     task_id: Option<String>,
     turns: Vec<String>,
-    /// Only in MultiWOZ 2.0 in this layout: dialog acts, one entry a turn.
+    /// Dialog acts, one entry per turn. Only in MultiWOZ 2.0 in this layout.
     #[serde(default)]
     annotations: Vec<Value>,
 }
@@ -48,7 +48,7 @@ impl Format for MetaLWoz {
     }
 
     fn about(&self) -> &'static str {
-        "MetaLWOz (dialogues/*.txt: a JSON dialogue a line, the bot speaks first); MultiWOZ 2.0 in this layout"
+        "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); MultiWOZ 2.0 in this layout"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -74,16 +74,16 @@ impl Format for MetaLWoz {
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let stem = input.stem();
-        let tasks = input.path.as_deref().map(tasks_beside).unwrap_or_default();
+        let tasks = input.path.as_deref().map(read_tasks).unwrap_or_default();
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
                 return Ok(None);
             }
             let read: Record = serde_json::from_str(line.text)
-                .map_err(|e| Fail::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
+                .map_err(|e| RecordError::new(support::json_reason(&e)).with_id(id_of(line.text)))?;
             let id = match read.id.filter(|id| !id.is_empty()) {
                 Some(id) => DialogueId::new(id)?,
-                None => support::made_id(&stem, line.number)?,
+                None => support::generated_id(&stem, line.number)?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "metalwoz".to_owned();
@@ -112,8 +112,8 @@ fn id_of(text: &str) -> Option<String> {
     value.get("id")?.as_str().map(str::to_owned)
 }
 
-/// What the user is to do in each task. The list lies beside the folder of the dialogues, or in it.
-fn tasks_beside(path: &Path) -> HashMap<String, String> {
+/// Returns the user instructions of each task. The list is in the folder of the dialogues, or in its parent folder.
+fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();
     };
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_acts_and_tasks_come_from_the_list() {
+    fn annotations_are_acts_and_goals_are_read_from_the_task_list() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("dialogues")).unwrap();
         let tasks = r#"{"task_id":"t3","domain":"LOST_KEYS","bot_role":"Help","bot_prompt":"p","user_role":"You lost your keys","user_prompt":"p"}"#;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_and_the_rest_is_read() {
+    fn bad_lines_are_reported_and_the_rest_is_read() {
         let text = format!(
             "{{\"id\":\"a\",\"turns\":[]}}\n\n{{\"id\":\"b\",\"turns\":[7]}}\n{{oops\n{LINE}\n{{\"turns\":[\"x\"]}}\n"
         );
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_from_turnwise_s_own_lines() {
+    fn it_is_distinguished_from_the_canonical_format() {
         assert_eq!(sniffed("LOST_KEYS.txt", LINE), Some("metalwoz"));
         assert_eq!(sniffed("a.jsonl", r#"{"id":"a","turns":[{"text":"x"}]}"#), Some("jsonl"));
         assert_ne!(sniffed("a.jsonl", r#"{"id":"a","turns":["x"]}"#), Some("metalwoz"));

@@ -1,8 +1,8 @@
-//! The formats that corpora come in, one file each behind one trait.
+//! Corpus formats. Each format has a module and implements [`Format`].
 //!
-//! A reader streams: it holds one dialogue (or what belongs together, such as the pages of one chat) at a time.
-//! A record that cannot be used becomes a [`Problem::Record`] and reading goes on; when the rest of a file cannot be
-//! read, the last item is a [`Problem::File`].
+//! Readers are streaming: they hold one dialogue, or a small group of related data, in memory. An invalid record
+//! becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last item is a
+//! [`Problem::File`].
 
 mod bitod;
 mod canonical;
@@ -50,40 +50,41 @@ use turnwise_core::error::{Error, Reject, Result};
 pub use support::ColumnMap;
 pub(crate) use support::{json_reason, line_problem};
 
-/// How well a file fits a format, judged by its beginning.
+/// How well a file matches a format, based on its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// It is something else.
+    /// The file is not in this format.
     No,
-    /// It belongs to a corpus of this format but holds no dialogues (a schema, an ontology, a list of ids).
+    /// The file belongs to a corpus in this format but contains no dialogues (a schema, an ontology, a list of ids).
     Companion,
-    /// It can be read so, but other formats look the same.
+    /// The file can be read in this format, but other formats look the same.
     Maybe,
-    /// Its keys or columns are those of this format.
+    /// The file has the keys or columns of this format.
     Yes,
 }
 
-/// What did not work while reading.
+/// Problem while reading a corpus.
 #[derive(Debug)]
 pub enum Problem {
-    /// One record cannot be used; the next may be fine.
+    /// One record is invalid. Reading continues.
     Record(Reject),
-    /// The rest of the file cannot be read: it is truncated, damaged, or not what it seemed. Nothing of that file
-    /// follows; where a folder is read as one, its other files may.
+    /// The rest of the file cannot be read: it is truncated, damaged or in a different format.
+    ///
+    /// No more items of that file follow. Other files of the same folder may follow.
     File(Reject),
 }
 
-/// The dialogues of one file.
+/// Iterator over the dialogues of one file or folder.
 pub type Dialogues = Box<dyn Iterator<Item = Result<Dialogue, Problem>> + Send>;
 
-/// What a caller can say about reading.
+/// Options for reading.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// Which columns mean what, for CSV and TSV.
+    /// Maps fields to columns, for CSV and TSV.
     pub columns: Option<ColumnMap>,
-    /// The longest record, in bytes; a longer one is rejected without being held in memory.
+    /// Maximum length of a record in bytes. A longer one is rejected and not held in memory.
     pub max_record: usize,
-    /// Remove participants' nicks at the start of an utterance (IRC).
+    /// Whether to remove the nicks of participants from the start of an utterance (IRC).
     pub strip_nicks: bool,
     /// Counts the bytes read from the disk, for progress.
     pub bytes_read: Arc<AtomicU64>,
@@ -95,34 +96,39 @@ impl Default for ReadOptions {
     }
 }
 
-/// A format: how to tell it and how to read it.
+/// Corpus format: detects and reads files.
 pub trait Format: Send + Sync {
-    /// The name for `--from`.
+    /// Returns the name for `--from`.
     fn name(&self) -> &'static str;
 
-    /// One line for people: what it is and where such files come from.
+    /// Returns a one-line description of the format and its source.
     fn about(&self) -> &'static str;
 
-    /// Whether a file is of this format. Must be quick and must not fail.
+    /// Returns whether a file is in this format. It must be fast and must not panic.
     fn sniff(&self, probe: &Probe<'_>) -> Fit;
 
-    /// The dialogues of a file. Fails only if it cannot begin, for example because an option is missing.
+    /// Reads the dialogues of a file. Returns an error only if reading cannot start, for example without a required
+    /// option.
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues>;
 
-    /// Whether a folder as a whole is one corpus of this format, so that its files must be read together.
+    /// Returns whether a folder is one corpus in this format. Its files are then read together.
     fn claims_folder(&self, folder: &Path) -> bool {
         let _ = folder;
         false
     }
 
-    /// The dialogues of such a folder.
+    /// Reads the dialogues of a folder that is one corpus.
     fn read_folder(&self, folder: &Path, options: &ReadOptions) -> Result<Dialogues> {
         let _ = options;
-        Err(Error::input(format!("{} is a folder; the format {} reads files", folder.display(), self.name())))
+        Err(Error::input(format!(
+            "{} is a folder, but the format {} reads files",
+            folder.display(),
+            self.name()
+        )))
     }
 }
 
-/// All formats. Where two fit equally well, the earlier one wins.
+/// All formats. If two match equally well, the earlier one is used.
 pub fn all() -> &'static [&'static dyn Format] {
     &[
         &canonical::Canonical,
@@ -155,13 +161,13 @@ pub fn all() -> &'static [&'static dyn Format] {
     ]
 }
 
-/// The format of that name.
+/// Returns the format with the given name.
 pub fn by_name(name: &str) -> Result<&'static dyn Format> {
     let found = all().iter().find(|f| f.name() == name);
     found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|f| f.name())))
 }
 
-/// The format that fits a file best.
+/// Returns the best matching format for a file.
 pub fn sniff(probe: &Probe<'_>) -> Option<(&'static dyn Format, Fit)> {
     let mut best: Option<(&'static dyn Format, Fit)> = None;
     for &format in all() {
@@ -178,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_format_says_what_it_is() {
+    fn names_are_unique_and_every_format_has_a_description() {
         let mut names: Vec<_> = all().iter().map(|f| f.name()).collect();
         names.sort_unstable();
         let before = names.len();

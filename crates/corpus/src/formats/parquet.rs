@@ -1,5 +1,7 @@
-//! Parquet: the tables that data sets are kept in. Columns of plain values are read as a table with one turn a row (see
-//! `csv`), columns that hold lists as JSON lines with one dialogue a row, by whichever format knows them.
+//! Parquet tables.
+//!
+//! A table with only plain columns is read like CSV, with one turn per row (see `csv`). A table with list columns is
+//! read like JSON lines, with one dialogue per row, in the detected JSON format.
 
 use std::{
     fmt::Display,
@@ -25,10 +27,10 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result, caught};
 
-/// What is told where the reader of Parquet gives up with a panic.
-const CONTRADICTION: &str = "its parts contradict each other";
+/// Message for a damaged file that makes the Parquet library panic.
+const INCONSISTENT: &str = "its parts are inconsistent";
 
-/// At both ends of such a file.
+/// Magic bytes at the start and the end of a Parquet file.
 const MAGIC: &str = "PAR1";
 
 pub(super) struct Parquet;
@@ -39,7 +41,7 @@ impl Format for Parquet {
     }
 
     fn about(&self) -> &'static str {
-        "Parquet: one turn a row as in csv, or one dialogue a row with a list of turns as in jsonl, messages, sharegpt"
+        "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -49,13 +51,13 @@ impl Format for Parquet {
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let name = input.name;
         let path = input.path.ok_or_else(|| Error::Input {
-            message: format!("{name}: a Parquet file is read from its end, and a stream has none"),
-            hint: Some("save it as a file and name that".to_owned()),
+            message: format!("{name}: Parquet cannot be read from a stream"),
+            hint: Some("save it to a file and pass its path".to_owned()),
         })?;
         let file = File::open(&path).at("open", &path)?;
         let bytes = file.metadata().at("read", &path)?.len();
         let reader = caught(|| SerializedFileReader::new(file))
-            .ok_or_else(|| broken(&name, &CONTRADICTION))?
+            .ok_or_else(|| broken(&name, &INCONSISTENT))?
             .map_err(|e| broken(&name, &e))?;
         let (columns, is_flat) = columns(&reader);
         let rows = reader.metadata().file_metadata().num_rows().max(1) as u64;
@@ -65,7 +67,7 @@ impl Format for Parquet {
             is_flat,
             line: if is_flat { heading(&columns) } else { Vec::new() },
             at: 0,
-            bytes_a_row: bytes / rows,
+            bytes_per_row: bytes / rows,
             bytes_read: options.bytes_read.clone(),
         };
         let input = Input::from_stream(name, Some(path), Box::new(BufReader::with_capacity(1 << 16, text)))?;
@@ -76,13 +78,13 @@ impl Format for Parquet {
             Some((format, Fit::Maybe | Fit::Yes)) => format.read(input, options),
             _ => Err(Error::Data {
                 message: format!(
-                    "{}: no format knows the lists of this table; its columns are {}",
+                    "{}: the table has lists, but no format recognizes them; its columns are {}",
                     input.name,
                     columns.join(", ")
                 ),
                 hint: Some(
-                    "a list of turns is called `messages`, `conversations` or `turns`; rename it, or make a table of one \
-                     turn a row"
+                    "rename the list of turns to `messages`, `conversations` or `turns`, or convert the table to one turn \
+                     per row"
                         .to_owned(),
                 ),
             }),
@@ -90,7 +92,7 @@ impl Format for Parquet {
     }
 }
 
-/// The names of the columns, and whether all of them hold plain values.
+/// Returns the column names, and whether all columns have plain values.
 fn columns(reader: &SerializedFileReader<File>) -> (Vec<String>, bool) {
     let schema = reader.metadata().file_metadata().schema();
     let fields = schema.get_fields();
@@ -105,16 +107,16 @@ fn broken(name: &str, e: &dyn Display) -> Error {
     Error::data(format!("{name}: this Parquet file cannot be read: {e}"))
 }
 
-/// The rows as text, made as they are asked for.
+/// Reader that converts the rows to text (CSV or JSON lines) on demand.
 struct Text {
-    /// None once it cannot be gone on with.
+    /// The rows, or `None` after the library panicked.
     rows: Option<RowIter<'static>>,
     columns: Vec<String>,
     is_flat: bool,
     line: Vec<u8>,
-    /// How much of the line was given.
+    /// Number of bytes of the line that were read.
     at: usize,
-    bytes_a_row: u64,
+    bytes_per_row: u64,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -124,7 +126,7 @@ impl Read for Text {
             let Some(row) = self.next()? else { return Ok(0) };
             self.line = if self.is_flat { cells(&row, &self.columns) } else { object(&row) };
             self.at = 0;
-            self.bytes_read.fetch_add(self.bytes_a_row, Ordering::Relaxed);
+            self.bytes_read.fetch_add(self.bytes_per_row, Ordering::Relaxed);
         }
         let n = (&self.line[self.at..]).read(buffer)?;
         self.at += n;
@@ -138,9 +140,9 @@ impl Text {
         match caught(|| rows.next()) {
             Some(row) => row.transpose().map_err(io::Error::other),
             None => {
-                // In which state it is nobody knows.
+                // After a panic, the state of the iterator is undefined.
                 self.rows = None;
-                Err(io::Error::other(CONTRADICTION))
+                Err(io::Error::other(INCONSISTENT))
             }
         }
     }
@@ -155,7 +157,7 @@ fn cells(row: &Row, columns: &[String]) -> Vec<u8> {
     line_of(columns.iter().map(|name| values.remove(name).unwrap_or_default()))
 }
 
-/// A line of CSV.
+/// Formats a line of CSV.
 fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
     let cell = |value: Value| match value {
         Value::Null => String::new(),
@@ -167,14 +169,14 @@ fn line_of(values: impl Iterator<Item = Value>) -> Vec<u8> {
     line
 }
 
-/// A line of JSON.
+/// Formats a line of JSON.
 fn object(row: &Row) -> Vec<u8> {
     let mut line = without_nulls(row.to_json_value()).to_string().into_bytes();
     line.push(b'\n');
     line
 }
 
-/// A table has a value for every column, and says of what is not there that it is null.
+/// Removes null fields. A table has a value for every column, and missing values are null.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
     use crate::{Dialogue, formats::Problem};
 
-    /// A table of texts; lists of them where levels are given.
+    /// Writes a table of text columns. A column with levels has lists.
     fn write(path: &Path, schema: &str, columns: &[(&[&str], &[i16], &[i16])]) {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let properties = Arc::new(WriterProperties::builder().build());
@@ -229,7 +231,7 @@ mod tests {
     const FLAT: &str = "message m { required binary session (UTF8); optional binary speaker (UTF8); required binary text (UTF8); }";
 
     #[test]
-    fn a_table_of_turns_is_read_as_csv_is() {
+    fn a_table_of_turns_is_read_like_csv() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chats.parquet");
         write(
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_lists_is_read_as_json_lines_are() {
+    fn a_table_with_lists_is_read_like_json_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chats.parquet");
         let schema =
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_and_never_a_panic() {
+    fn damage_is_an_error_and_not_a_panic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chats.parquet");
         write(
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn unreadable_tables_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chats.parquet");
         write(&path, FLAT, &[(&["a"], &[], &[]), (&["user"], &[1], &[]), (&["x"], &[], &[])]);

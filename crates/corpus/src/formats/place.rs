@@ -1,24 +1,24 @@
-//! What a file's place tells: `edc/dev/select.txt` is the dev part of the corpus edc.
+//! Infers corpus and split from the path of a file: `edc/dev/select.txt` is the dev split of the corpus edc.
 
 use std::path::{Path, absolute};
 
 use crate::input::Input;
 
-/// The names that parts of a corpus go by.
+/// Names of corpus splits.
 const SPLITS: [&str; 7] = ["train", "training", "dev", "valid", "validation", "val", "test"];
 
-/// Corpus, split and name of a file, as far as its path says.
+/// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The nearest folder that is not named after a split.
+pub(super) struct PathInfo {
+    /// Name of the nearest folder that is not a split.
     pub(super) corpus: Option<String>,
-    /// The split that the file or its folder is named after.
+    /// The split, if the file or one of its folders is named after one.
     pub(super) split: Option<String>,
     stem: String,
 }
 
-impl Place {
-    /// The place of a file. The path is made absolute, so that ids do not depend on where the user stands.
+impl PathInfo {
+    /// Reads the path of a file. It is made absolute, so that ids do not depend on the current folder.
     pub(super) fn of(input: &Input) -> Self {
         let stem = input.stem().trim_end_matches(".txt").trim_end_matches(".tsv").to_owned();
         let path = input.path.as_deref().and_then(|path| absolute(path).ok()).unwrap_or_default();
@@ -32,10 +32,10 @@ impl Place {
             }
             split.get_or_insert_with(|| folder.to_owned());
         }
-        Place { corpus, split, stem }
+        PathInfo { corpus, split, stem }
     }
 
-    /// A prefix for ids that is different for every file: corpus, split and file name, each once.
+    /// Returns a prefix for ids, unique for each file: corpus, split and file name, each once.
     pub(super) fn prefix(&self) -> String {
         let stem = Some(&self.stem).filter(|stem| self.split.as_ref() != Some(stem));
         let parts: Vec<&str> = [self.corpus.as_ref(), self.split.as_ref(), stem]
@@ -46,7 +46,7 @@ impl Place {
         parts.join("-")
     }
 
-    /// A name for the corpus: its folder's, else the file's.
+    /// Returns the name of the corpus: the name of its folder, or of the file.
     pub(super) fn source(&self) -> String {
         self.corpus.as_ref().unwrap_or(&self.stem).clone()
     }
@@ -63,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_name_corpus_split_and_file_once() {
+    fn prefixes_have_corpus_split_and_file_once() {
         let place = |path: &str| {
             let stream = Box::new(Cursor::new(Vec::new()));
-            Place::of(&Input::from_stream(path.into(), Some(path.into()), stream).unwrap())
+            PathInfo::of(&Input::from_stream(path.into(), Some(path.into()), stream).unwrap())
         };
         assert_eq!(place("/x/edc/dev/select.txt").prefix(), "edc-dev-select");
         assert_eq!(place("/x/edc/train/train_data.txt.sample").prefix(), "edc-train-train_data");

@@ -1,17 +1,17 @@
-//! Response selection as ECD (E-commerce), Douban and the Ubuntu corpus are published for it: a sample a line,
+//! Response selection data sets: E-commerce (ECD), Douban and Ubuntu. Each line is a sample,
 //! `label ⇥ turn ⇥ … ⇥ turn ⇥ response`.
 //!
-//! A line becomes the context with the response after it, and the label (1: the true response, 0: one from elsewhere)
-//! as metadata. Consecutive lines share their context: one line with the true response is followed by one (training)
-//! or nine (test) with others. They stay dialogues of their own, as each is a sample; to index what was really said,
-//! keep those with label 1.
+//! A line becomes a dialogue of the context and the response, with the label as metadata. Label 1 is the true
+//! response, and label 0 a random one. Consecutive lines share their context: a line with the true response is
+//! followed by one line (in training data) or nine lines (in test data) with random responses. Each line is a
+//! separate dialogue. To index only the real dialogues, keep those with label 1.
 
 use crate::{
     Dialogue,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        place::Place,
-        support::{self, Fail},
+        place::PathInfo,
+        support::{self, RecordError},
         ubuntu_dialogue::speakers,
     },
     input::{Input, Probe},
@@ -26,7 +26,7 @@ impl Format for ResponseTsv {
     }
 
     fn about(&self) -> &'static str {
-        "response selection (ECD, Douban, Ubuntu): label, context turns and a response, with tabs between them"
+        "response selection (ECD, Douban, Ubuntu): label, context turns and a response, separated by tabs"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -37,7 +37,7 @@ impl Format for ResponseTsv {
         };
         let labels = |wanted| lines.iter().any(|line| line.starts_with(wanted));
         let shared = samples.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-        // The same context with another label is what no other table has.
+        // Only this format has consecutive lines with the same context and different labels.
         if shared && labels('0') && labels('1') {
             return Fit::Yes;
         }
@@ -46,27 +46,29 @@ impl Format for ResponseTsv {
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let place = Place::of(&input);
-        let (prefix, source) = (place.prefix(), place.source());
+        let path_info = PathInfo::of(&input);
+        let (prefix, source) = (path_info.prefix(), path_info.source());
         let mut samples = 0;
         Ok(support::from_lines(input, options, move |line| {
             if line.text.trim().is_empty() {
                 return Ok(None);
             }
             samples += 1;
-            let id = support::made_id(&prefix, samples)?;
-            let fail = |reason| Fail::new(reason).with_id(Some(id.as_str()));
+            let id = support::generated_id(&prefix, samples)?;
+            let fail = |reason| RecordError::new(reason).with_id(Some(id.as_str()));
             let label = match line.text.split('\t').next().map(str::trim) {
                 Some("0") => 0,
                 Some("1") => 1,
                 other => {
                     let label: String = other.unwrap_or_default().chars().take(40).collect();
-                    return Err(fail(format!("the line begins with the label 0 or 1, not with `{label}`")));
+                    return Err(fail(format!(
+                        "the line must start with the label 0 or 1, not with `{label}`"
+                    )));
                 }
             };
             let Some((context, response)) = sample(line.text) else {
                 return Err(fail(
-                    "the line has no context: it is label, turns and response with tabs between them".into(),
+                    "the line has no context; the columns must be label, turns and response, separated by tabs".into(),
                 ));
             };
             if response.trim().is_empty() {
@@ -75,7 +77,7 @@ impl Format for ResponseTsv {
             let mut dialogue = Dialogue::new(id.clone());
             dialogue.source.clone_from(&source);
             dialogue.metadata.insert("label".into(), label.into());
-            if let Some(split) = &place.split {
+            if let Some(split) = &path_info.split {
                 dialogue.metadata.insert("split".into(), split.as_str().into());
             }
             for (turn, (speaker, role)) in context.split('\t').chain([response]).zip(speakers()) {
@@ -88,7 +90,7 @@ impl Format for ResponseTsv {
     }
 }
 
-/// Context and response of a line with a label.
+/// Returns the context and the response of a line with a label.
 fn sample(line: &str) -> Option<(&str, &str)> {
     let (label, rest) = line.split_once('\t')?;
     matches!(label.trim(), "0" | "1").then_some(())?;
@@ -108,7 +110,7 @@ mod tests {
         0\thello\t \n";
 
     #[test]
-    fn a_line_is_context_and_response_with_the_label() {
+    fn a_line_is_a_context_with_response_and_label() {
         let got = read_text(&ResponseTsv, "/c/ecd/test.txt", TEXT);
         assert_eq!(got.len(), 3);
         assert_eq!(got[1].id.as_str(), "ecd-test-000002");
@@ -127,22 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named() {
+    fn bad_lines_are_reported() {
         assert_eq!(
             problems(&ResponseTsv, "/c/ecd/test.txt", TEXT),
             [
-                "/c/ecd/test.txt:5 (ecd-test-000004): the line begins with the label 0 or 1, not with `2`",
-                "/c/ecd/test.txt:6 (ecd-test-000005): the line has no context: it is label, turns and response with tabs between them",
+                "/c/ecd/test.txt:5 (ecd-test-000004): the line must start with the label 0 or 1, not with `2`",
+                "/c/ecd/test.txt:6 (ecd-test-000005): the line has no context; the columns must be label, turns and response, separated by tabs",
                 "/c/ecd/test.txt:7 (ecd-test-000006): the response, the last column, is empty",
             ]
         );
     }
 
     #[test]
-    fn shared_contexts_tell_it() {
+    fn it_is_detected_by_shared_contexts() {
         assert_eq!(sniffed("train.txt", "1\ta\tb\tc\n0\ta\tb\td\n"), Some("response-tsv"));
         assert_eq!(sniffed("train.txt", "1\ta\tb\tc\n1\tx\ty\n"), Some("response-tsv"));
-        // Two scored sentences a line are something else.
+        // Lines with a score and two sentences are a different format.
         assert_ne!(sniffed("sts.txt", "1\ta\tb\n0\tc\td\n"), Some("response-tsv"));
         assert_ne!(
             sniffed("x.txt", "0\thello\t\t1,2\t3\n1\thi\t\t0\t2\n2\thm\t\t1\t0\n"),

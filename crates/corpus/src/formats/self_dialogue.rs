@@ -1,4 +1,4 @@
-//! The Self-dialogue Corpus: one Mechanical Turk batch a CSV, one invented dialogue a row.
+//! Self-dialogue Corpus: each CSV file is a Mechanical Turk batch, and each row is an invented dialogue.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,7 @@ use crate::{
     Dialogue, Role, Time,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -25,7 +25,7 @@ use turnwise_core::{
 
 pub(super) struct SelfDialogue;
 
-/// Workers whose dialogues the authors leave out. The file lies beside the folder of the batches.
+/// List of workers whose dialogues the corpus authors exclude. The file is next to the folder of the batches.
 const BLOCKED: &str = "blocked_workers.txt";
 
 impl Format for SelfDialogue {
@@ -34,7 +34,7 @@ impl Format for SelfDialogue {
     }
 
     fn about(&self) -> &'static str {
-        "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder a topic"
+        "Self-dialogue Corpus: Mechanical Turk batches (CSV with Answer.sentence1 …), one folder per topic"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -53,7 +53,7 @@ impl Format for SelfDialogue {
             return Err(Error::data(format!("{name}: the header cannot be read")));
         };
         let columns = Columns::find(&header).map_err(|missing| {
-            Error::data(format!("{name} has no column {missing}; it is not such a batch"))
+            Error::data(format!("{name} has no column {missing}; it is not a Self-dialogue batch"))
         })?;
         let blocked = match input.path.as_deref().and_then(blocked_list) {
             Some(path) => support::read_companion(&path)?.split_whitespace().map(str::to_owned).collect(),
@@ -66,41 +66,41 @@ impl Format for SelfDialogue {
     }
 }
 
-/// The list of blocked workers in a folder above the file.
+/// Returns the list of blocked workers in one of the parent folders.
 fn blocked_list(file: &Path) -> Option<PathBuf> {
     let file = fs::canonicalize(file).ok()?;
     file.ancestors().skip(1).take(3).map(|folder| folder.join(BLOCKED)).find(|path| path.is_file())
 }
 
-/// The places of the columns that are used. Where a name comes twice, the first counts.
+/// Indexes of the columns. For a duplicate name, the first one is used.
 struct Columns {
     width: usize,
     id: usize,
     worker: usize,
     task: Option<usize>,
     status: Option<usize>,
-    began: Option<usize>,
+    started: Option<usize>,
     reject: Option<usize>,
-    /// Those of the sentences 1, 2, 3 …
+    /// Columns of the sentences 1, 2, 3 …
     sentences: Vec<usize>,
 }
 
 impl Columns {
-    /// The columns under a header, or the name of one that is missing.
+    /// Finds the columns in a header. The error is the name of a missing column.
     fn find(header: &[String]) -> Result<Columns, &'static str> {
-        let place = |name: &str| header.iter().position(|cell| cell.trim() == name);
-        let sentences: Vec<usize> = (1..).map_while(|n| place(&format!("Answer.sentence{n}"))).collect();
+        let index_of = |name: &str| header.iter().position(|cell| cell.trim() == name);
+        let sentences: Vec<usize> = (1..).map_while(|n| index_of(&format!("Answer.sentence{n}"))).collect();
         if sentences.is_empty() {
             return Err("Answer.sentence1");
         }
         Ok(Columns {
             width: header.len(),
-            id: place("AssignmentId").ok_or("AssignmentId")?,
-            worker: place("WorkerId").ok_or("WorkerId")?,
-            task: place("Title"),
-            status: place("AssignmentStatus"),
-            began: place("AcceptTime"),
-            reject: place("Reject"),
+            id: index_of("AssignmentId").ok_or("AssignmentId")?,
+            worker: index_of("WorkerId").ok_or("WorkerId")?,
+            task: index_of("Title"),
+            status: index_of("AssignmentStatus"),
+            started: index_of("AcceptTime"),
+            reject: index_of("Reject"),
             sentences,
         })
     }
@@ -110,13 +110,13 @@ impl Columns {
         row: &Row<'_>,
         blocked: &HashSet<String>,
         topic: Option<&str>,
-    ) -> Result<Dialogue, Fail> {
+    ) -> Result<Dialogue, RecordError> {
         let cell = |at| tables::text(row, at).map(str::trim);
         let id = cell(self.id)?;
         let result = (|| {
             if row.width() != self.width {
-                return Err(Fail::new(format!(
-                    "the row has {} columns and the header {}",
+                return Err(RecordError::new(format!(
+                    "the row has {} columns, but the header has {}",
                     row.width(),
                     self.width
                 )));
@@ -136,14 +136,14 @@ impl Columns {
                     dialogue.metadata.insert(key.into(), value.into());
                 }
             }
-            let began = self.began.map_or(Ok(""), cell)?;
-            dialogue.time = read_time(began);
-            if dialogue.time.is_none() && !began.is_empty() {
-                dialogue.metadata.insert("time".into(), began.into());
+            let started = self.started.map_or(Ok(""), cell)?;
+            dialogue.time = read_time(started);
+            if dialogue.time.is_none() && !started.is_empty() {
+                dialogue.metadata.insert("time".into(), started.into());
             }
             for (number, at) in (1u32..).zip(&self.sentences) {
                 let text = cell(*at)?;
-                // An answer that was left empty comes as nothing or as `{}`.
+                // A missing answer is empty or `{}`.
                 if text.is_empty() || text == "{}" {
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Columns {
     }
 }
 
-/// `Tue May 09 18:33:15 PDT 2017`, as Mechanical Turk writes times, always those of the Pacific coast.
+/// Parses a time of Mechanical Turk: `Tue May 09 18:33:15 PDT 2017`. The time zone is normally Pacific time.
 fn read_time(text: &str) -> Option<Time> {
     let (hours, zone) = [(-7, " PDT "), (-8, " PST "), (0, " UTC "), (0, " GMT ")]
         .into_iter()
@@ -179,7 +179,7 @@ h,,A4,W2
 ";
 
     #[test]
-    fn sentences_alternate_and_unfilled_ones_are_no_turns() {
+    fn sentences_alternate_and_empty_ones_are_skipped() {
         assert_eq!(sniffed("tea/tea0.csv", BATCH), Some("self-dialogue"));
         let got = read_text(&SelfDialogue, "tea/tea0.csv", BATCH);
         assert_eq!(
@@ -191,18 +191,18 @@ h,,A4,W2
     }
 
     #[test]
-    fn bad_rows_are_named() {
+    fn bad_rows_are_reported() {
         assert_eq!(
             problems(&SelfDialogue, "tea/tea0.csv", BATCH),
             [
                 "tea/tea0.csv:4 (A3): the dialogue has no turns",
-                "tea/tea0.csv:5 (A4): the row has 4 columns and the header 12",
+                "tea/tea0.csv:5 (A4): the row has 4 columns, but the header has 12",
             ]
         );
     }
 
     #[test]
-    fn blocked_workers_are_marked_from_the_list_above() {
+    fn blocked_workers_are_marked() {
         let dir = tempfile::tempdir().unwrap();
         let batch = dir.path().join("corpus/tea/tea0.csv");
         fs::create_dir_all(batch.parent().unwrap()).unwrap();

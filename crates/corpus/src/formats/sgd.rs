@@ -1,4 +1,4 @@
-//! Schema-Guided Dialogue: arrays of dialogues in `train`, `dev` and `test`, with a `schema.json` beside them.
+//! Schema-Guided Dialogue: arrays of dialogues in `train`, `dev` and `test`, each with a `schema.json`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions, support,
         task_oriented::{
-            FramedTurn, add_framed_turns, any_element, is_schema, place, push_unique, record, split_of,
+            FramedTurn, add_framed_turns, any_element, is_schema, position, push_unique, record, split_of,
         },
     },
     input::{Input, Probe},
@@ -55,7 +55,7 @@ impl Format for Sgd {
             let id = match (read.dialogue_id.filter(|id| !id.is_empty()), &split) {
                 (Some(id), Some(split)) => DialogueId::new(format!("{split}-{id}"))?,
                 (Some(id), None) => DialogueId::new(id)?,
-                (None, _) => support::made_id(&stem, place(element))?,
+                (None, _) => support::generated_id(&stem, position(element))?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "sgd".to_owned();
@@ -70,7 +70,8 @@ impl Format for Sgd {
     }
 }
 
-/// MultiWOZ 2.2 took over this layout, but numbers its turns and calls its dialogues files.
+/// Returns whether a value is an SGD dialogue. MultiWOZ 2.2 has the same layout, but with turn ids, and with dialogue
+/// ids that end in `.json`.
 fn is_dialogue(value: &Value) -> bool {
     let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
         return false;
@@ -112,14 +113,14 @@ mod tests {
         assert_eq!((d.turns[0].speaker.as_str(), d.turns[1].speaker.as_str()), ("USER", "SYSTEM"));
         assert_eq!(d.turns[0].acts, ["INFORM_INTENT", "INFORM"]);
         assert_eq!(d.turns[1].metadata["service_call"], "FindBoat");
-        // The intent of a turn is the one that is new in it.
+        // The intent of a turn is its new intent.
         let intents: Vec<_> = d.turns.iter().map(|t| t.intent.as_deref()).collect();
         assert_eq!(intents, [Some("FindBoat"), None, Some("FindInn"), None]);
         assert_eq!(d.turns[2].metadata["services"], serde_json::json!(["Boats_1", "Inns_2"]));
     }
 
     #[test]
-    fn without_a_split_folder_the_id_stays_and_without_an_id_one_is_made() {
+    fn ids_without_a_split_and_generated_ids() {
         let ids = |name| {
             let text = r#"[{"dialogue_id":"1_00007","turns":[{"speaker":"USER","utterance":"x"}]},{"turns":[{"speaker":"USER","utterance":"x"}]}]"#;
             read_text(&Sgd, name, text).iter().map(|d| d.id.to_string()).collect::<Vec<_>>()
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_dialogues_are_named_and_the_rest_is_read() {
+    fn bad_dialogues_are_reported_and_the_rest_is_read() {
         let text = r#"[{"dialogue_id":"a","services":[]},
             {"dialogue_id":"b","services":[],"turns":[]},
             {"dialogue_id":"c","services":[],"turns":[{"speaker":"USER","utterance":5}]},
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn its_files_are_told_from_those_of_multiwoz() {
+    fn sgd_is_distinguished_from_multiwoz() {
         assert_eq!(sniffed("dialogues_001.json", TWO_SERVICES), Some("sgd"));
         let multiwoz = TWO_SERVICES.replace(r#""speaker""#, r#""turn_id":"0","speaker""#);
         assert_ne!(sniffed("dialogues_001.json", &multiwoz), Some("sgd"));

@@ -1,8 +1,8 @@
-//! ShareGPT and its relatives: `{"id", "conversations": [{"from", "value"}]}`, one a line or in one array.
+//! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one array.
 //!
-//! In the wild the list is also called `conversation` or `items`; its members may be `{"role", "content"}` (as in
-//! collections of logged chats) or hold a question and its answer, `{"human", "assistant"}`, which become two turns. A
-//! `system` text beside the list becomes the first turn.
+//! Published data sets have variants. The list is also called `conversation` or `items`. Its members may be
+//! `{"role", "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A `system`
+//! text in the record becomes the first turn.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_json::{self, Content, Record},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
 };
@@ -22,7 +22,7 @@ pub(super) struct ShareGpt;
 const LISTS: [&str; 3] = ["conversations", "conversation", "items"];
 const SPEAKERS: [&str; 3] = ["from", "role", "speaker"];
 const TEXTS: [&str; 4] = ["value", "content", "text", "markdown"];
-/// In a member that holds a question and its answer.
+/// Keys of a member with a question and its answer.
 const QUESTIONS: [&str; 2] = ["human", "user"];
 const ANSWERS: [&str; 3] = ["assistant", "gpt", "bot"];
 
@@ -32,7 +32,7 @@ impl Format for ShareGpt {
     }
 
     fn about(&self) -> &'static str {
-        "ShareGPT and relatives, {\"conversations\": [{\"from\", \"value\"}]}: one a line (JSONL) or one JSON array"
+        "ShareGPT and similar, {\"conversations\": [{\"from\", \"value\"}]}: one per line (JSONL) or in one JSON array"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -48,7 +48,7 @@ impl Format for ShareGpt {
         if sample.iter().any(fits) {
             return Fit::Yes;
         }
-        // The first record may be longer than what is looked at.
+        // The first record may be longer than the probe.
         let head: String = probe.text.chars().take(400).filter(|c| !c.is_whitespace()).collect();
         let long = sample.is_empty() && head.contains(r#""conversations":[{"from":"#);
         if long { Fit::Maybe } else { Fit::No }
@@ -59,10 +59,10 @@ impl Format for ShareGpt {
     }
 }
 
-fn dialogue(mut record: Record, stem: &str, place: u64) -> Result<Dialogue, Fail> {
-    let mut dialogue = chat_json::begin(&mut record, stem, place)?;
+fn dialogue(mut record: Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
+    let mut dialogue = chat_json::begin(&mut record, stem, position)?;
     let id = dialogue.id.clone();
-    let fail = |reason: String| Fail::new(reason).with_id(Some(id.as_str()));
+    let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
     let list = LISTS.iter().find_map(|&key| match record.get_mut(key) {
         Some(Value::Array(list)) => Some((key, std::mem::take(list))),
         _ => None,
@@ -98,7 +98,7 @@ fn add_turns(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static s
         return Ok(());
     };
     let value = TEXTS.iter().find_map(|&key| turn.remove(key)).ok_or("has no `value`")?;
-    let content = Content::of(&value).ok_or("has a `value` that is not a text")?;
+    let content = Content::of(&value).ok_or("has a `value` that is neither a string nor a list of parts")?;
     let name = chat_json::take_text(&mut turn, &["name"]);
     let added = dialogue.push(
         name.unwrap_or_else(|| speaker.clone()),
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn the_variants_give_the_same_dialogue() {
+    fn all_variants_give_the_same_dialogue() {
         let original = r#"{"id":"k_0","conversations":[{"from":"human","value":"Why is it wet?"},{"from":"gpt","value":"It rained."}]}"#;
         let items = original.replace("conversations", "items");
         let pairs = r#"{"conversation_id":"k_0","conversation":[{"human":"Why is it wet?","assistant":"It rained."}]}"#;
         let logged = r#"{"conversation_hash":"k_0","conversation":[{"role":"user","content":"Why is it wet?"},{"role":"assistant","content":"It rained."}]}"#;
         for one in [original, &items, pairs, logged] {
-            // The first record of the real collections is at times empty.
+            // In published data sets, the first record is sometimes empty.
             let array = format!("[{{\"id\":\"e\",\"conversations\":[]}},\n{one}\n]");
             for text in [format!("{one}\n"), array] {
                 assert_eq!(sniffed("s.json", &text), Some("sharegpt"), "{text}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_records_are_named_and_the_rest_is_read() {
+    fn bad_records_are_reported_and_the_rest_is_read() {
         let text = r#"[{"id":"a","conversations":[{"value":"x"}]},
 {"id":"b"},
 {"id":"c","conversations":[{"from":"human"}]},
@@ -181,7 +181,7 @@ mod tests {
                 "a.json:2 (b): the record has no list `conversations` (or `conversation`, `items`)",
                 "a.json:3 (c): turn 1 of `conversations` has no `value`",
                 "a.json:4 (d): turn 1 of `items` is not an object",
-                "a.json:5 (e): turn 1 of `conversations` has a `value` that is not a text",
+                "a.json:5 (e): turn 1 of `conversations` has a `value` that is neither a string nor a list of parts",
                 "a.json:6 (f): every turn's text is empty",
                 "a.json:8: the file ends in the middle of a JSON value",
             ]
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn other_json_is_not_taken() {
+    fn other_json_is_not_detected() {
         assert_eq!(sniffed("a.jsonl", r#"{"items":[{"price":1}]}"#), None);
         assert_eq!(sniffed("a.jsonl", r#"{"conversation":"x"}"#), None);
     }

@@ -1,19 +1,20 @@
-//! Slack exports: a folder with `users.json`, `channels.json` (`groups.json`, `dms.json`, `mpims.json`) and a folder a
-//! channel, with one file a day.
+//! Slack exports: `users.json`, `channels.json` (also `groups.json`, `dms.json`, `mpims.json`), and a folder for each
+//! channel with one file per day.
 //!
-//! - A thread is one dialogue, whichever days its replies lie on; the other messages of a channel are one dialogue a
-//!   day. The id is the channel's id and the moment of the message that began the thread (as in a permanent link), or
-//!   the day: neither changes when a later export has more days. A message that is only answered after the first export
-//!   moves from its day's dialogue to its thread's.
-//! - Names are looked up in `users.json`; mentions and links are written as people see them.
-//! - Joins, leaves and traces of edits are left out and counted in the metadata of the day's dialogue (`left_out`). New
-//!   topics, pins and the like are turns of the role `system`; a day with nothing else gives no dialogue. Bots have the
-//!   role `agent`.
-//! - Memory: one day of a channel with the threads that began on it, and for one channel at a time the moment of every
-//!   thread (some 20 bytes each). A channel's files are read once to learn on which days its threads go on, then day by
-//!   day, each with the later days on which its threads have replies.
+//! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
+//!   dialogue per day.
+//! - The dialogue id is the channel id with the time of the first message of the thread, or with the day. Ids do not
+//!   change in later exports. One exception: a message that gets its first reply after the first export moves from
+//!   the dialogue of its day to the dialogue of its thread.
+//! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
+//! - Joins, leaves and edit events are skipped, and counted in the metadata of the day's dialogue (`left_out`). New
+//!   topics, pins and similar notices are turns with the role `system`. A day with only notices gives no dialogue.
+//!   Bots have the role `agent`.
+//! - Memory holds one day of a channel with the threads that started on it, and the times of all threads in the
+//!   channel (about 20 bytes each). The files of a channel are read once to find the days of its threads, and then
+//!   once per day together with the later days of these threads.
 //!
-//! One day's file alone can be read too; its threads are then those of the day.
+//! A single day's file can be read too. Its threads then contain only the messages of that day.
 
 mod channel;
 mod message;
@@ -30,13 +31,13 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    formats::{Dialogues, Fit, Format, ReadOptions, support::Fail},
+    formats::{Dialogues, Fit, Format, ReadOptions, support::RecordError},
     input::{Input, Probe},
 };
 use turnwise_core::error::{IoContext, Result};
 
-use channel::{ChannelDays, Day, days, each};
-use message::place;
+use channel::{ChannelDays, Day, days, for_each_message};
+use message::timestamps;
 use names::{LISTS, Names, USERS, root_of};
 
 pub(super) struct Slack;
@@ -47,7 +48,7 @@ impl Format for Slack {
     }
 
     fn about(&self) -> &'static str {
-        "a Slack export: the unpacked folder, a channel's folder in it, or one day's file"
+        "Slack export: the unpacked folder, the folder of a channel, or the file of a day"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -60,7 +61,7 @@ impl Format for Slack {
         };
         let has = |key: &str| first.contains_key(key);
         let is_message = probe.text.trim_start().starts_with('[')
-            && place(&first).is_some()
+            && timestamps(&first).is_some()
             && (first.get("type").is_some_and(|t| t == "message") || has("user") && has("text"));
         if is_message {
             Fit::Yes
@@ -85,7 +86,7 @@ impl Format for Slack {
             if let Some(stream) = stream.take() {
                 let mut problems = Vec::new();
                 let mut messages = Day::default();
-                each(stream, &name, limit, &mut problems, |raw, at| {
+                for_each_message(stream, &name, limit, &mut problems, |raw, at| {
                     messages.take(&raw, at, &names, &|_| true)
                 });
                 out.extend(problems.into_iter().map(Err));
@@ -101,7 +102,7 @@ impl Format for Slack {
             return subfolders(folder)
                 .is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
         }
-        // A channel's folder alone; the first days may be empty.
+        // The folder of a single channel. Its first days may be empty.
         let days = days(folder).unwrap_or_default();
         let fits =
             |path: &PathBuf| Input::open(path).is_ok_and(|input| self.sniff(&input.probe()) == Fit::Yes);
@@ -132,7 +133,7 @@ impl Format for Slack {
                             Ok(channel) => current = Some(channel),
                             Err(e) => {
                                 let path = folder.display().to_string();
-                                out.push_back(Err(Fail::from(e).at(&path, 1)));
+                                out.push_back(Err(RecordError::from(e).at(&path, 1)));
                             }
                         }
                     }
@@ -170,7 +171,7 @@ mod tests {
 ]"#;
 
     #[test]
-    fn one_day_alone_is_read() {
+    fn a_single_day_can_be_read() {
         let got = read_text(&Slack, "general/2026-03-02.json", DAY);
         let ids: Vec<_> = got.iter().map(|d| (d.id.as_str(), d.turns.len())).collect();
         assert_eq!(
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn its_files_are_told() {
+    fn slack_files_are_detected() {
         assert_eq!(sniffed("2026-03-02.json", DAY), Some("slack"));
         let fit = |name: &str, text: &str| {
             let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));

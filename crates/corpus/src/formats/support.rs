@@ -1,4 +1,4 @@
-//! What the readers share: turning lines, JSON elements and CSV rows into dialogues and problems.
+//! Shared code of the readers: converts lines and JSON elements to dialogues and problems.
 
 use std::{borrow::Cow, collections::BTreeMap, io::BufRead, str::FromStr};
 
@@ -14,16 +14,16 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Why one record cannot be used. The place is added by the adapter that called the parser.
+/// Reason why a record is rejected. The caller of the parser adds file and line.
 #[derive(Debug)]
-pub(crate) struct Fail {
+pub(crate) struct RecordError {
     pub(crate) id: Option<String>,
     pub(crate) reason: Cow<'static, str>,
 }
 
-impl Fail {
+impl RecordError {
     pub(crate) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Fail { id: None, reason: reason.into() }
+        RecordError { id: None, reason: reason.into() }
     }
 
     pub(crate) fn with_id(mut self, id: Option<impl Into<String>>) -> Self {
@@ -41,19 +41,19 @@ impl Fail {
     }
 }
 
-impl From<Error> for Fail {
+impl From<Error> for RecordError {
     fn from(e: Error) -> Self {
-        Fail::new(e.to_string())
+        RecordError::new(e.to_string())
     }
 }
 
-impl From<serde_json::Error> for Fail {
+impl From<serde_json::Error> for RecordError {
     fn from(e: serde_json::Error) -> Self {
-        Fail::new(json_reason(&e))
+        RecordError::new(json_reason(&e))
     }
 }
 
-/// What serde_json says, without the line (which is that of the fragment, not of the file).
+/// Returns the message of a serde_json error without its line number, which is relative to the fragment.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     let text = e.to_string();
     let (what, column) = match text.rsplit_once(" at line ") {
@@ -74,30 +74,30 @@ pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     }
 }
 
-/// A dialogue that was just read, checked against the model's promises.
-pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, Fail> {
+/// Validates a dialogue that was just read.
+pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, RecordError> {
     match dialogue.check() {
         Ok(()) => Ok(dialogue),
-        Err(reason) => Err(Fail::new(reason).with_id(Some(dialogue.id.as_str()))),
+        Err(reason) => Err(RecordError::new(reason).with_id(Some(dialogue.id.as_str()))),
     }
 }
 
-/// An id made from the file's name and a place in it, for records that have none of their own.
-pub(crate) fn made_id(stem: &str, place: u64) -> Result<DialogueId> {
-    DialogueId::new(format!("{stem}-{place:06}"))
+/// Makes an id from the file name and the position in the file, for records without an id.
+pub(crate) fn generated_id(stem: &str, position: u64) -> Result<DialogueId> {
+    DialogueId::new(format!("{stem}-{position:06}"))
 }
 
-/// A dialog act of parts, any but the first of which may be empty: `inform(hotel-area=north)`.
+/// Formats a dialog act: `inform(hotel-area=north)`. All parts except the intent may be empty.
 pub(crate) fn act(intent: &str, domain: &str, slot: &str, value: &str) -> String {
-    let place = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
-    match (place.as_str(), value) {
+    let target = [domain, slot].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    match (target.as_str(), value) {
         ("", "") => intent.to_owned(),
-        (place, "") => format!("{intent}({place})"),
-        (place, value) => format!("{intent}({place}={value})"),
+        (target, "") => format!("{intent}({target})"),
+        (target, value) => format!("{intent}({target}={value})"),
     }
 }
 
-/// The problem that a line error is.
+/// Converts a line error to a problem.
 pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
@@ -111,7 +111,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-/// That a record is over the limit, and what to do about it.
+/// Formats the message for a record over the size limit.
 pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     format!(
         "the record is {:.1} MB long, over the limit of {:.1} MB (raise it with --max-record-mb)",
@@ -123,11 +123,11 @@ pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
 pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     match source.kind() {
         std::io::ErrorKind::UnexpectedEof => "the compressed file ends early: it is truncated".to_owned(),
-        _ => format!("the file cannot be read on from here: {source}"),
+        _ => format!("the rest of the file cannot be read: {source}"),
     }
 }
 
-/// The problem that an element error is.
+/// Converts an element error to a problem.
 pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
     let reject = |line, reason| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
@@ -141,10 +141,10 @@ pub(crate) fn element_problem(path: &str, e: ElementError) -> Problem {
     }
 }
 
-/// Dialogues from a format that has one record a line. `parse` gives `None` for a line that holds none.
+/// Reads dialogues from a file with one record per line. `parse` returns `None` to skip a line.
 pub(crate) fn from_lines<F>(input: Input, options: &ReadOptions, mut parse: F) -> Dialogues
 where
-    F: FnMut(Line<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(Line<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -165,10 +165,12 @@ where
     }))
 }
 
-/// Dialogues from a format that is one large JSON document with a record at every value of `depth`.
+/// Reads dialogues from one large JSON document. Each value at nesting depth `depth` is a record.
+///
+/// `parse` returns `None` to skip a value.
 pub(crate) fn from_elements<F>(input: Input, options: &ReadOptions, depth: usize, mut parse: F) -> Dialogues
 where
-    F: FnMut(&Element) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(&Element) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut elements = Elements::at_depth(input.into_stream(), depth, options.max_record);
@@ -186,23 +188,23 @@ where
     }))
 }
 
-/// Which columns of a CSV or TSV file mean what: `id=session,text=message,speaker=from`.
+/// Mapping from fields to columns of a CSV or TSV file: `id=session,text=message,speaker=from`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ColumnMap {
     fields: BTreeMap<String, String>,
 }
 
-/// The fields a column can be mapped to. `meta.NAME` maps to metadata of the turn.
+/// Fields that can be mapped to a column. `meta.NAME` is metadata of the turn.
 pub const COLUMN_FIELDS: [&str; 10] =
     ["id", "turn", "speaker", "role", "text", "time", "intent", "acts", "domain", "title"];
 
 impl ColumnMap {
-    /// The column that holds a field, by name or as a number counted from 1.
+    /// Returns the column of a field: a name, or a number counted from 1.
     pub fn column(&self, field: &str) -> Option<&str> {
         self.fields.get(field).map(String::as_str)
     }
 
-    /// The metadata names and their columns.
+    /// Returns the metadata names and their columns.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
@@ -217,7 +219,7 @@ impl FromStr for ColumnMap {
             let Some((field, column)) = pair.split_once('=') else {
                 return Err(Error::Input {
                     message: format!("`{pair}` in --map is not FIELD=COLUMN"),
-                    hint: Some("for example --map id=session,speaker=from,text=message".to_owned()),
+                    hint: Some("for example: --map id=session,speaker=from,text=message".to_owned()),
                 });
             };
             let field = field.trim();
@@ -230,15 +232,15 @@ impl FromStr for ColumnMap {
         }
         if !fields.contains_key("text") {
             return Err(Error::Input {
-                message: "--map names no column for `text`".to_owned(),
-                hint: Some("for example --map id=session,speaker=from,text=message".to_owned()),
+                message: "--map has no column for `text`".to_owned(),
+                hint: Some("for example: --map id=session,speaker=from,text=message".to_owned()),
             });
         }
         Ok(ColumnMap { fields })
     }
 }
 
-/// Reads a small file that lies beside the one being read, whole.
+/// Reads a small companion file completely.
 pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
     let mut text = String::new();
     let mut stream = Input::open(path)?.into_stream();
@@ -258,26 +260,26 @@ pub(crate) fn read_companion(path: &std::path::Path) -> Result<String> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! For the readers' own tests.
+    //! Helpers for the tests of the readers.
 
     use std::io::Cursor;
 
     use super::*;
     use crate::formats::Format;
 
-    /// Everything a reader makes of a text.
+    /// Returns all items that a reader produces for a text.
     pub(crate) fn read_all(format: &dyn Format, name: &str, text: &str) -> Vec<Result<Dialogue, Problem>> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
         format.read(input, &ReadOptions::default()).unwrap().collect()
     }
 
-    /// The dialogues alone.
+    /// Returns only the dialogues.
     pub(crate) fn read_text(format: &dyn Format, name: &str, text: &str) -> Vec<Dialogue> {
         read_all(format, name, text).into_iter().filter_map(Result::ok).collect()
     }
 
-    /// The problems alone, as a person sees them.
+    /// Returns only the problems, formatted as for users.
     pub(crate) fn problems(format: &dyn Format, name: &str, text: &str) -> Vec<String> {
         let show = |p| match p {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
@@ -285,7 +287,7 @@ pub(crate) mod testing {
         read_all(format, name, text).into_iter().filter_map(Result::err).map(show).collect()
     }
 
-    /// How a text is sniffed, over all formats.
+    /// Returns the detected format of a text, out of all formats.
     pub(crate) fn sniffed(name: &str, text: &str) -> Option<&'static str> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();

@@ -1,4 +1,4 @@
-//! What the readers of CSV and TSV share: rows into dialogues, one a row or one a run of rows with the same id.
+//! Shared code of the CSV and TSV readers: one dialogue per row, or one per run of rows with the same id.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -9,7 +9,7 @@ use crate::{
     Dialogue, Role,
     formats::{
         Dialogues, Problem, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::Input,
     rows::{Dialect, Row, RowError, Rows},
@@ -19,22 +19,22 @@ use turnwise_core::{
     ids::{DialogueId, TurnNo},
 };
 
-/// The cell at a place as text; beyond the row's end it is empty.
-pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, Fail> {
+/// Returns a cell as text. A missing cell is empty.
+pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError> {
     let bytes = row.cell(at).unwrap_or_default();
-    std::str::from_utf8(bytes)
-        .map_err(|e| Fail::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1)))
+    std::str::from_utf8(bytes).map_err(|e| {
+        RecordError::new(format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1))
+    })
 }
 
-/// The first row of a text, if it is all there and UTF-8.
+/// Returns the first row of a text, if it is complete and UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;
     row.cells().map(|cell| String::from_utf8(cell.to_vec()).ok()).collect()
 }
 
-/// The role that a word from a table names, where it is one that many corpora use. `system` is taken as chats use
-/// it, for notices.
+/// Returns the role for a common role name in tables. `system` means notices, as in chats.
 pub(super) fn known_role(word: &str) -> Option<Role> {
     match word.trim().to_lowercase().as_str() {
         "user" | "usr" | "customer" | "client" | "caller" | "seeker" | "visitor" | "guest" | "human" => {
@@ -49,9 +49,11 @@ pub(super) fn known_role(word: &str) -> Option<Role> {
     }
 }
 
-/// Gives the turns their numbers. Where every row has one and no two are the same, they decide the order, and count
-/// from 1 even if the table counts from 0. Otherwise the order of the rows stands, numbers that are equal keep their
-/// rows together, and `keep` says under which metadata key the table's own number is kept.
+/// Sorts the turns by the numbers in the table, and sets their turn numbers.
+///
+/// Does nothing if a row has no number. If the numbers are unique, they become the turn numbers, shifted to start at
+/// 1 if the table starts at 0. Otherwise the turns are numbered in order, and the number in the table becomes
+/// metadata with the key `keep`.
 pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], keep: &str) {
     let Some(numbers) = numbers.iter().copied().collect::<Option<Vec<u32>>>() else {
         return;
@@ -73,26 +75,30 @@ pub(super) fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], kee
     }
 }
 
-/// The problem that a row error is.
+/// Converts a row error to a problem.
 fn row_problem(path: &str, e: RowError) -> Problem {
     let reject = |line, reason: String| Reject { path: path.to_owned(), line: Some(line), id: None, reason };
     match e {
-        RowError::TooLong { line, bytes, limit } => Problem::Record(reject(line, support::too_long(bytes, limit))),
-        RowError::TooWide { line } => Problem::Record(reject(line, "the row has more than 65536 columns".into())),
+        RowError::TooLong { line, bytes, limit } => {
+            Problem::Record(reject(line, support::too_long(bytes, limit)))
+        }
+        RowError::TooWide { line } => {
+            Problem::Record(reject(line, "the row has more than 65536 columns".into()))
+        }
         RowError::Unclosed { line } => Problem::File(reject(
             line,
-            "a quote opened in this row is not closed, so that the rest of the file cannot be told into rows; \
-             the file is cut off, or a quote within a text is not doubled"
+            "a quote opened in this row is not closed, so the rest of the file cannot be split into rows; \
+             the file is truncated, or a quote within a text is not doubled"
                 .into(),
         )),
         RowError::Broken { line, source } => Problem::File(reject(line, support::broken_stream(&source))),
     }
 }
 
-/// Dialogues from a table with one a row, under a header. `parse` gives `None` for a row that holds none.
+/// Reads dialogues from a table with a header and one dialogue per row. `parse` returns `None` to skip a row.
 pub(super) fn from_rows<F>(input: Input, options: &ReadOptions, dialect: Dialect, mut parse: F) -> Dialogues
 where
-    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, Fail> + Send + 'static,
+    F: FnMut(&Row<'_>) -> Result<Option<Dialogue>, RecordError> + Send + 'static,
 {
     let path = input.name.clone();
     let mut rows = Rows::new(input.into_stream(), dialect, options.max_record);
@@ -115,27 +121,31 @@ where
     }))
 }
 
-/// How the rows of a table with one turn a row become dialogues.
+/// Converts the rows of a table with one turn per row to dialogues.
 pub(super) trait TurnRows: Send + 'static {
-    /// The id of the dialogue a row belongs to. Rows with the same id that follow each other are one dialogue.
-    /// `place` counts the rows from 1.
-    fn id(&self, row: &Row<'_>, place: u64) -> Result<String, Fail>;
+    /// Returns the dialogue id of a row. Consecutive rows with the same id are one dialogue.
+    ///
+    /// `row_number` counts the rows from 1.
+    fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError>;
 
-    /// Adds a row's turn to its dialogue, which is bare for the first, and gives the number the table has for it.
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail>;
+    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the
+    /// table.
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// The metadata key for turn numbers that cannot be used as they are.
+    /// Returns the metadata key for turn numbers that are not unique.
     fn number_key(&self) -> &'static str;
 
-    /// Whether the first row is a header.
+    /// Returns whether the first row is a header.
     fn has_header(&self) -> bool;
 }
 
-/// Dialogues from a table with one turn a row.
+/// Reads dialogues from a table with one turn per row.
 ///
-/// A dialogue is given up as a whole, with one problem, when one of its rows cannot be used: half a dialogue under its
-/// name would be worse than none. Ids are remembered (up to a million of them) to tell a dialogue whose rows do not
-/// follow each other; beyond that, such a dialogue comes out as a second one of the same id, for the caller to find.
+/// If a row is invalid, its whole dialogue is rejected with one problem, because a partial dialogue would be
+/// misleading.
+///
+/// The rows of a dialogue must be consecutive. To detect violations, the reader remembers up to a million ids. After
+/// that, the caller gets a second dialogue with the same id.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -148,9 +158,9 @@ pub(super) fn from_turn_rows(
         rows: Rows::new(input.into_stream(), dialect, options.max_record),
         limit: options.max_record,
         parse,
-        place: 0,
+        row_number: 0,
         open: None,
-        hole: None,
+        bad_line: None,
         seen: HashSet::new(),
         ready: VecDeque::new(),
         ended: false,
@@ -165,10 +175,10 @@ struct Groups<R, P> {
     rows: Rows<R>,
     limit: usize,
     parse: P,
-    place: u64,
+    row_number: u64,
     open: Option<Open>,
-    /// The line of a row that could not be read at all, if it was the last one.
-    hole: Option<u64>,
+    /// The line of the previous row, if it could not be read.
+    bad_line: Option<u64>,
     seen: HashSet<u64>,
     ready: VecDeque<Result<Dialogue, Problem>>,
     ended: bool,
@@ -180,7 +190,7 @@ struct Open {
     line: u64,
     size: usize,
     numbers: Vec<Option<u32>>,
-    /// What came of it so far; a problem, once told, is `None`.
+    /// The dialogue so far, or `None` after a problem was reported.
     state: Option<Dialogue>,
 }
 
@@ -196,10 +206,10 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                 match &mut problem {
                     Problem::File(reject) => {
                         self.ended = true;
-                        // Its last rows may be among those that are lost.
+                        // The lost part of the file may contain more rows of it.
                         reject.id = self.open.take().map(|open| open.id);
                     }
-                    Problem::Record(reject) => self.hole = reject.line,
+                    Problem::Record(reject) => self.bad_line = reject.line,
                 }
                 return self.ready.push_back(Err(problem));
             }
@@ -208,25 +218,25 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         if std::mem::take(&mut self.header) || row.is_blank() {
             return;
         }
-        self.place += 1;
+        self.row_number += 1;
         let (line, size) = (row.line, row.size());
-        let id = match self.parse.id(&row, self.place) {
+        let id = match self.parse.id(&row, self.row_number) {
             Ok(id) => id,
             Err(fail) => {
-                self.hole = Some(line);
+                self.bad_line = Some(line);
                 return self.ready.push_back(Err(fail.at(&self.path, line)));
             }
         };
-        let hole = self.hole.take();
+        let bad_line = self.bad_line.take();
         match &mut self.open {
             Some(open) if open.id == id => {
-                let added = match (hole, open.state.as_mut()) {
+                let added = match (bad_line, open.state.as_mut()) {
                     (_, None) => return,
-                    (Some(hole), _) => Err(Fail::new(format!(
-                        "a row of the dialogue, on line {hole}, cannot be used; the whole dialogue is left out"
+                    (Some(bad_line), _) => Err(RecordError::new(format!(
+                        "the row of this dialogue on line {bad_line} is invalid; the whole dialogue is skipped"
                     ))),
                     (None, Some(_)) if open.size + size > self.limit => {
-                        Err(Fail::new(support::too_long((open.size + size) as u64, self.limit)))
+                        Err(RecordError::new(support::too_long((open.size + size) as u64, self.limit)))
                     }
                     (None, Some(dialogue)) => self.parse.add(dialogue, &row),
                 };
@@ -242,9 +252,9 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
                 }
             }
             _ => {
-                let begun = begin(&self.parse, &mut self.seen, &id, &row);
+                let started = begin(&self.parse, &mut self.seen, &id, &row);
                 self.close();
-                let (state, numbers) = match begun {
+                let (state, numbers) = match started {
                     Ok((dialogue, number)) => (Some(dialogue), vec![number]),
                     Err(fail) => {
                         let problem = fail.with_id(Some(id.as_str())).at(&self.path, line);
@@ -257,7 +267,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         }
     }
 
-    /// Gives out the open dialogue.
+    /// Finishes the open dialogue.
     fn close(&mut self) {
         let Some(Open { id: _, line, size: _, numbers, state: Some(mut dialogue) }) = self.open.take() else {
             return;
@@ -274,14 +284,14 @@ fn begin(
     seen: &mut HashSet<u64>,
     id: &str,
     row: &Row<'_>,
-) -> Result<(Dialogue, Option<u32>), Fail> {
+) -> Result<(Dialogue, Option<u32>), RecordError> {
     let checked_id = DialogueId::new(id)?;
     let [a, b, c, d, e, f, g, h, ..] = checked_id.key().0;
     let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     if seen.contains(&key) {
-        return Err(Fail::new(
-            "the id came before, on rows that others follow; the rows of one dialogue must follow each other: \
-             sort the file by its id column",
+        return Err(RecordError::new(
+            "the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be \
+             consecutive: sort the file by its id column",
         ));
     }
     if seen.len() < REMEMBERED_IDS {
@@ -318,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_numbers_decide_the_order() {
+    fn turns_are_sorted_by_the_numbers_in_the_table() {
         let pairs =
             |pairs: &[(u32, &str)]| pairs.iter().map(|(n, t)| (*n, (*t).to_owned())).collect::<Vec<_>>();
         assert_eq!(numbered(&[3, 1, 7]), pairs(&[(1, "t1"), (3, "t3"), (7, "t7")]));

@@ -1,4 +1,5 @@
-//! What the readers of task-oriented corpora share: roles, splits, dialog acts, and the frames of SGD and MultiWOZ 2.2.
+//! Shared code of the readers for task-oriented corpora: roles, splits, dialog acts, and the frames of SGD and
+//! MultiWOZ 2.2.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +9,15 @@ use serde_json::Value;
 use crate::{
     Dialogue,
     dialogue::{Role, Turn},
-    formats::support::{self, Fail},
+    formats::support::{self, RecordError},
     input::Probe,
     json_elements::{Element, Elements},
 };
 
-/// How many records of a file's beginning are looked at to tell its format: one broken record must not hide it.
+/// Number of records to check for format detection. The first record alone may be damaged.
 const SNIFFED_RECORDS: usize = 5;
 
-/// The role of a side in a dialogue of two, in which "system" is the one who answers.
+/// Returns the role of a speaker in a task-oriented dialogue. Here, `system` is the agent.
 pub(super) fn role_of(speaker: &str) -> Option<Role> {
     let speaker = speaker.trim().to_lowercase();
     match speaker.as_str() {
@@ -27,7 +28,7 @@ pub(super) fn role_of(speaker: &str) -> Option<Role> {
     }
 }
 
-/// The split that a file's or folder's name tells: `train_en` gives `train`, and `train-and-dev` nothing.
+/// Returns the split in a file or folder name: `train` for `train_en`, `None` for `train-and-dev`.
 pub(super) fn split_of(name: &str) -> Option<String> {
     const SPLITS: [&str; 7] = ["train", "dev", "val", "valid", "validation", "test", "testdev"];
     let name = name.to_lowercase();
@@ -36,13 +37,16 @@ pub(super) fn split_of(name: &str) -> Option<String> {
     found.next().is_none().then(|| split.to_owned())
 }
 
-/// A record's place in its array, counted from 1.
-pub(super) fn place(element: &Element) -> u64 {
+/// Returns the position of a record in its array, counted from 1.
+pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
-/// Parses an element; if it does not fit, the problem carries the text in `id_field`, or else the element's own key.
-pub(super) fn record<T: DeserializeOwned>(element: &Element, id_field: Option<&str>) -> Result<T, Fail> {
+/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if it is `None`.
+pub(super) fn record<T: DeserializeOwned>(
+    element: &Element,
+    id_field: Option<&str>,
+) -> Result<T, RecordError> {
     serde_json::from_slice(&element.json).map_err(|e| {
         let id = match id_field {
             None => element.keys.last().cloned(),
@@ -50,11 +54,12 @@ pub(super) fn record<T: DeserializeOwned>(element: &Element, id_field: Option<&s
                 .ok()
                 .and_then(|value| Some(value.get(field)?.as_str()?.to_owned())),
         };
-        Fail::new(support::json_reason(&e)).with_id(id)
+        RecordError::new(support::json_reason(&e)).with_id(id)
     })
 }
 
-/// Whether one of the first values at a depth of a JSON document passes a test of its keys and itself.
+/// Returns whether one of the first values at a depth of a JSON document passes a test. Its arguments are the path of
+/// keys and the value.
 pub(super) fn any_element(
     probe: &Probe<'_>,
     depth: usize,
@@ -69,7 +74,7 @@ pub(super) fn any_element(
         .any(|e| serde_json::from_slice(&e.json).is_ok_and(|value| test(&e.keys, &value)))
 }
 
-/// Whether one of the first lines is a JSON object that passes a test.
+/// Returns whether one of the first lines is a JSON object that passes a test.
 pub(super) fn any_json_line(
     probe: &Probe<'_>,
     mut test: impl FnMut(&serde_json::Map<String, Value>) -> bool,
@@ -78,15 +83,17 @@ pub(super) fn any_json_line(
     lines.any(|line| serde_json::from_str(line).is_ok_and(|object| test(&object)))
 }
 
-/// Adds what is not there yet, keeping the order.
+/// Appends an item that is not empty and not yet in the list.
 pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     if !item.is_empty() && !list.iter().any(|known| known == item) {
         list.push(item.to_owned());
     }
 }
 
-/// The dialog acts of a turn as the editions of MultiWOZ write them: an object with the acts as keys, a list of
-/// `[act, domain, slot, value]`, or a text, which is mostly the remark that there is no annotation.
+/// Returns the dialog acts of a turn in any of the MultiWOZ notations.
+///
+/// The annotation is an object with the acts as keys, a list of `[act, domain, slot, value]`, or a string, which is
+/// usually "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {
@@ -106,14 +113,14 @@ pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     names
 }
 
-/// Whether this is a `schema.json` as SGD has it and MultiWOZ 2.2 took over.
+/// Returns whether a file is a `schema.json` of SGD or MultiWOZ 2.2.
 pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
     any_element(probe, 1, |_, value| {
         value.get("service_name").is_some() && value.get("intents").is_some_and(Value::is_array)
     })
 }
 
-/// A turn with its annotation by service.
+/// A turn with annotations for each service.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a turn")]
 pub(super) struct FramedTurn {
@@ -153,9 +160,9 @@ struct ServiceCall {
     method: String,
 }
 
-/// Appends framed turns to a dialogue: texts, speakers, acts, the user's intents, and the services that are called.
+/// Appends turns with frames to a dialogue: texts, speakers, acts, user intents and service calls.
 pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) {
-    // The intent that is active in each service; a frame may repeat an old one beside the one that is new.
+    // The active intent of each service. A turn may repeat old intents in addition to a new one.
     let mut active: BTreeMap<String, String> = BTreeMap::new();
     for framed in turns {
         let mut turn = Turn { text: framed.utterance, role: role_of(&framed.speaker), ..Turn::default() };
@@ -192,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_split_is_a_whole_word_of_the_name() {
+    fn a_split_is_a_whole_word_in_the_name() {
         assert_eq!(split_of("train_en").as_deref(), Some("train"));
         assert_eq!(split_of("doc2dial_dial_validation").as_deref(), Some("validation"));
         assert_eq!(split_of("trains"), None);
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn acts_are_read_from_every_notation() {
+    fn acts_are_read_in_every_notation() {
         let names = |json| act_names(&serde_json::from_str(json).unwrap());
         assert_eq!(
             names(r#"{"Hotel-Inform":[["Area","east"]],"general-bye":[]}"#),

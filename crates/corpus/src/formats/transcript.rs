@@ -1,14 +1,15 @@
-//! Plain transcripts: `Speaker: text`, one turn a line.
+//! Plain-text transcripts: `Speaker: text`, one turn per line.
 //!
-//! - A blank line ends a dialogue, as does a rule (`---`, `===`; `=== Title ===` also names the next one). Where the
-//!   file begins with single turns of several speakers with blank lines between them, blank lines mean nothing in it,
-//!   and only rules, and `#` lines after a blank line, end a dialogue.
-//! - A line may begin with a time: `[2026-03-02 09:14]` becomes the turn's time (taken as UTC); `[00:12]` counts from
-//!   some start that is not known and is kept in the turn's metadata as `at`.
-//! - A line that names no speaker, or is indented, belongs to the turn before it.
-//! - The first `#` line (or line without a speaker) before a dialogue is its title; others are kept in its metadata as
-//!   `comments`.
-//! - The role is told by well-known names (`Customer`, `Agent 2`, `Support (Ana)`, …); all others are participants.
+//! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next one.
+//! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
+//!   There, a dialogue ends only at a rule, or at a `#` line after a blank line.
+//! - A line may start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` is an offset
+//!   from an unknown start, and becomes the metadata `at` of the turn.
+//! - A line without a speaker, or an indented line, continues the previous turn.
+//! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the
+//!   metadata `comments` of the dialogue.
+//! - Roles are recognized from common names (`Customer`, `Agent 2`, `Support (Ana)`, …). All other speakers are
+//!   participants.
 
 mod line;
 
@@ -19,7 +20,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_text::{self, Draft, LineReader, Out},
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     lines::Line,
@@ -36,7 +37,7 @@ impl Format for Transcript {
     }
 
     fn about(&self) -> &'static str {
-        "plain text, `Speaker: text` a line, optional [times]; a blank line, --- or === between dialogues"
+        "plain text with one `Speaker: text` per line and optional [times]; dialogues separated by a blank line, --- or ==="
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -59,9 +60,9 @@ impl Format for Transcript {
                 speakers.insert(said.speaker);
             }
         }
-        // Lists of `key: value` look alike, but their keys do not come again and again.
-        let talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
-        let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && talk;
+        // Lists of `key: value` look similar, but their keys rarely repeat.
+        let is_talk = by_role * 2 >= turns || speakers.len() * 2 <= turns;
+        let fits = turns >= 2 && speakers.len() >= 2 && turns * 10 >= lines * 6 && is_talk;
         if fits { Fit::Maybe } else { Fit::No }
     }
 
@@ -70,7 +71,7 @@ impl Format for Transcript {
             path: input.name.clone(),
             stem: input.stem(),
             limit: options.max_record,
-            blank_ends: !blank_lines_mean_nothing(input.probe().text),
+            blank_ends: !ignores_blank_lines(input.probe().text),
             count: 0,
             after_blank: false,
             heading: Heading::default(),
@@ -89,8 +90,10 @@ fn is_markup(probe: &Probe<'_>) -> bool {
         || start.starts_with("[\"")
 }
 
-/// Judged by the first three blocks, so that what is appended later does not change it.
-fn blank_lines_mean_nothing(head: &str) -> bool {
+/// Returns whether blank lines do not separate dialogues in a file.
+///
+/// Only the first three blocks are checked, so the result does not change when the file grows.
+fn ignores_blank_lines(head: &str) -> bool {
     let mut blocks: Vec<usize> = Vec::new();
     let mut speakers = BTreeSet::new();
     let mut fresh = true;
@@ -119,13 +122,13 @@ fn blank_lines_mean_nothing(head: &str) -> bool {
     blocks.len() > 1 && speakers.len() > 1 && blocks.iter().all(|&turns| turns == 1)
 }
 
-/// What stands before a dialogue's first turn.
+/// Lines before the first turn of a dialogue.
 #[derive(Default)]
 struct Heading {
     title: Option<String>,
     comments: Vec<String>,
-    /// The first line of text that is neither a title nor a turn.
-    unspoken: Option<u64>,
+    /// The first line that is neither a title nor a turn.
+    stray_line: Option<u64>,
 }
 
 struct Reader {
@@ -133,18 +136,19 @@ struct Reader {
     stem: String,
     limit: usize,
     blank_ends: bool,
-    /// Dialogues begun so far.
+    /// Number of dialogues started.
     count: u64,
     after_blank: bool,
     heading: Heading,
     draft: Option<Draft>,
-    /// Who speaks in the dialogue.
+    /// Speakers in the current dialogue.
     speakers: BTreeSet<String>,
 }
 
-/// A line longer than this is no title.
+/// Maximum length of a title, in bytes.
 const TITLE_BYTES: usize = 200;
-/// More comments than this on one dialogue are not kept: the file is something else.
+/// Maximum number of comments on a dialogue. More comments are dropped, because the file is probably not a
+/// transcript.
 const MAX_COMMENTS: usize = 100;
 
 impl LineReader for Reader {
@@ -201,7 +205,7 @@ impl Reader {
             (None, None) if self.heading.title.is_none() && text.len() <= TITLE_BYTES => {
                 self.heading.title = Some(text.to_owned());
             }
-            (None, None) => _ = self.heading.unspoken.get_or_insert(line.number),
+            (None, None) => _ = self.heading.stray_line.get_or_insert(line.number),
             (Some(said), _) => {
                 if self.draft.is_none() {
                     self.begin(line.number, out);
@@ -221,20 +225,20 @@ impl Reader {
 
     fn begin(&mut self, line: u64, out: &mut Out) {
         self.count += 1;
-        match support::made_id(&self.stem, self.count) {
+        match support::generated_id(&self.stem, self.count) {
             Ok(id) => {
                 let mut dialogue = Dialogue::new(id);
                 dialogue.source = self.stem.clone();
                 dialogue.title = self.heading.title.take();
-                self.heading.unspoken = None;
+                self.heading.stray_line = None;
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The name of the file is not fit for ids.
-            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+            // The file name cannot be used in ids.
+            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
         }
     }
 
-    /// Ends the dialogue, if there is one. A heading without turns stays for the next.
+    /// Ends the current dialogue, if any. A heading without turns is kept for the next dialogue.
     fn close(&mut self, out: &mut Out) {
         self.speakers.clear();
         match self.draft.take() {
@@ -246,10 +250,10 @@ impl Reader {
                 out.push_back(draft.finish(&self.path));
             }
             None => {
-                if let Some(line) = self.heading.unspoken {
+                if let Some(line) = self.heading.stray_line {
                     self.heading = Heading::default();
-                    let reason = "nobody speaks here: no line begins with `Speaker: `";
-                    out.push_back(Err(Fail::new(reason).at(&self.path, line)));
+                    let reason = "no turns found here: no line starts with `Speaker: `";
+                    out.push_back(Err(RecordError::new(reason).at(&self.path, line)));
                 }
             }
         }
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_between_all_turns_mean_nothing() {
+    fn blank_lines_between_all_turns_are_ignored() {
         let text = "Call of 2 March\n\nAnn: Hello.\n\nBob: Hi.\n\nAnn: Bye.\nFor now.\n\n---\n\nAnn: Again.\n\nBob: Yes.\n\n# Later\nAnn: x\n";
         assert_eq!(
             show(text),
@@ -300,12 +304,12 @@ mod tests {
                 "calls-000003 [Later] Ann/participant: x",
             ]
         );
-        // Questions alone, one a block, are dialogues of one turn.
+        // Blocks with one turn each of the same speaker are dialogues.
         assert_eq!(show("User: a\n\nUser: b\n\nUser: c\n").len(), 3);
     }
 
     #[test]
-    fn times_in_front_are_kept() {
+    fn leading_times_are_kept() {
         let text =
             "[2026-03-02 09:14] client: hi\n# on hold\n[00:01:12] agent: yo\nagent (00:12): there: now\n";
         let got = &read_text(&Transcript, "t.txt", text)[0];
@@ -321,12 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_says_is_reported() {
+    fn text_without_a_speaker_is_reported() {
         let text = "Title\nSome prose.\nMore of it.\n\nA: x\n\nB:\n\nA: y\nB: z\n";
         assert_eq!(
             problems(&Transcript, "p.txt", text),
             [
-                "p.txt:2: nobody speaks here: no line begins with `Speaker: `",
+                "p.txt:2: no turns found here: no line starts with `Speaker: `",
                 "p.txt:7 (p-000002): every turn's text is empty",
             ]
         );
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialogue_over_the_bound_is_reported_and_the_next_is_read() {
+    fn a_dialogue_over_the_limit_is_reported_and_the_next_is_read() {
         let text = format!("A: {}\nB: {}\n\nA: x\nB: y\n", "a".repeat(300), "b".repeat(300));
         let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
         let input = Input::from_stream("t.txt".into(), Some("t.txt".into()), stream).unwrap();
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_not_taken() {
+    fn other_text_is_not_detected() {
         assert_eq!(sniffed("a.txt", "name: x\nversion: 1\nauthor: me\nlicense: none\n"), None);
         assert_eq!(sniffed("a.txt", "Dear all,\nhere is the list: a, b.\nYours\nAnn\n"), None);
         assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n[12:02] <bob> ann: yo\n"), None);

@@ -1,17 +1,22 @@
-//! The Ubuntu Dialogue Corpus: chats of two people from #ubuntu.
+//! Ubuntu Dialogue Corpus: two-person chats from #ubuntu.
 //!
-//! Two layouts. The raw corpus has a file a chat, `dialogs/FOLDER/NUMBER.tsv`, a message a line: time, from, to, text.
-//! Version 2 has tables made of it, a sample a row: `Context,Utterance,Label` for training, where the utterance is the
-//! next one (label 1) or one from elsewhere (label 0), and `Context,Ground Truth Utterance,Distractor_0,…` for
-//! validation and test. A row becomes the context with the utterance after it; its label and the distractors are
-//! metadata. In texts `__eou__` ends an utterance and `__eot__` a turn; every utterance becomes a turn of its own.
+//! There are two layouts:
+//!
+//! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
+//!   text.
+//! - Version 2 has tables with one sample per row. Training rows are `Context,Utterance,Label`: the utterance is the
+//!   next one (label 1) or a random one (label 0). Validation and test rows are
+//!   `Context,Ground Truth Utterance,Distractor_0,…`.
+//!
+//! A row becomes the context followed by the utterance. Label and distractors become metadata. In texts, `__eou__`
+//! ends an utterance and `__eot__` a turn. Every utterance becomes a separate turn.
 
 use crate::{
     Dialogue, MAX_TURNS, Role, Time,
     formats::{
         Dialogues, Fit, Format, Problem, ReadOptions,
-        place::Place,
-        support::{self, Fail},
+        place::PathInfo,
+        support::{self, RecordError},
         tables,
     },
     input::{Input, Probe},
@@ -36,7 +41,7 @@ impl Format for UbuntuDialogue {
         if lines.is_empty() {
             return Fit::No;
         }
-        if Table::recognised(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
+        if Table::recognized(probe.text).is_some() || lines.iter().all(|line| Message::parse(line).is_ok()) {
             return Fit::Yes;
         }
         // The lists of the chats in each split: `1234.tsv, 5`.
@@ -47,17 +52,17 @@ impl Format for UbuntuDialogue {
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
-        let Some(table) = Table::recognised(input.probe().text) else {
+        let Some(table) = Table::recognized(input.probe().text) else {
             let options = options.clone();
-            // A file is one chat, and is held as such.
+            // A file is one chat and is read completely.
             return Ok(Box::new(std::iter::once(input).flat_map(move |input| read_chat(input, &options))));
         };
-        let place = Place::of(&input);
+        let path_info = PathInfo::of(&input);
         let prefix = format!("ubuntu-dialogue-{}", input.stem());
         let mut rows = 0;
         Ok(tables::from_rows(input, options, Dialect::CSV, move |row| {
             rows += 1;
-            table.dialogue(row, support::made_id(&prefix, rows)?, place.split.as_deref()).map(Some)
+            table.dialogue(row, support::generated_id(&prefix, rows)?, path_info.split.as_deref()).map(Some)
         }))
     }
 }
@@ -68,7 +73,7 @@ fn digits(text: &str) -> bool {
 }
 
 const MESSAGE: &str =
-    "the line is not a message; a message is time, from, to and text with tabs between them";
+    "the line is not a message; the columns must be time, from, to and text, separated by tabs";
 
 /// A line of a raw chat.
 struct Message<'a> {
@@ -78,15 +83,15 @@ struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    fn parse(line: &'a str) -> Result<Self, Fail> {
+    fn parse(line: &'a str) -> Result<Self, RecordError> {
         let mut cells = line.splitn(4, '\t');
-        let mut cell = || cells.next().ok_or_else(|| Fail::new(MESSAGE));
+        let mut cell = || cells.next().ok_or_else(|| RecordError::new(MESSAGE));
         let (time, from, _, text) = (cell()?, cell()?.trim(), cell()?, cell()?.trim());
         let read = Some(time).filter(|time| time.contains('T')).and_then(Time::parse);
         match read {
             Some(time) if !from.is_empty() => Ok(Message { time, from, text }),
-            Some(_) => Err(Fail::new("the message says not who it is from")),
-            None => Err(Fail::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
+            Some(_) => Err(RecordError::new("the message has no sender")),
+            None => Err(RecordError::new(format!("`{time}` is not a time like 2008-04-23T14:55:00.000Z"))),
         }
     }
 }
@@ -94,14 +99,14 @@ impl<'a> Message<'a> {
 fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem>> {
     let path = input.name.clone();
     let mut out = Vec::new();
-    // Files are numbered anew in every folder.
+    // File numbers are unique only within a folder.
     let name = match input.folder_name() {
         Some(folder) => format!("ubuntu-dialogue-{folder}-{}", input.stem()),
         None => format!("ubuntu-dialogue-{}", input.stem()),
     };
     let mut dialogue = match DialogueId::new(name) {
         Ok(id) => Dialogue::new(id),
-        Err(e) => return vec![Err(Fail::from(e).at(&path, 1))],
+        Err(e) => return vec![Err(RecordError::from(e).at(&path, 1))],
     };
     dialogue.source = "ubuntu-dialogue".into();
     dialogue.language = Some("en".into());
@@ -111,7 +116,7 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
     while let Some(line) = lines.next_line() {
         let line = match line {
             Ok(line) => line,
-            // What is left of a chat that is cut off is not that chat.
+            // A truncated chat is dropped.
             Err(e @ LineError::Broken { .. }) => return vec![Err(support::line_problem(&path, e))],
             Err(e) => {
                 out.push(Err(support::line_problem(&path, e)));
@@ -127,15 +132,17 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
                 "the chat is over {:.1} MB long (raise the limit with --max-record-mb)",
                 options.max_record as f64 / 1e6
             );
-            return vec![Err(Fail::new(reason).with_id(Some(dialogue.id.as_str())).at(&path, line.number))];
+            return vec![Err(RecordError::new(reason)
+                .with_id(Some(dialogue.id.as_str()))
+                .at(&path, line.number))];
         }
         match Message::parse(line.text) {
-            // An empty message says nothing; the corpus has some.
+            // The corpus has some empty messages.
             Ok(message) if message.text.is_empty() => {}
             Ok(message) => {
-                // Who begins asks, the other one helps.
-                let asks = first.get_or_insert_with(|| message.from.to_owned()) == message.from;
-                let role = if asks { Role::User } else { Role::Agent };
+                // The person who starts the chat is the user; the other one is the agent.
+                let is_user = first.get_or_insert_with(|| message.from.to_owned()) == message.from;
+                let role = if is_user { Role::User } else { Role::Agent };
                 dialogue.push(message.from, role, message.text).time = Some(message.time);
             }
             Err(fail) => out.push(Err(fail.at(&path, line.number))),
@@ -146,7 +153,7 @@ fn read_chat(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Proble
     out
 }
 
-/// A table of version 2.
+/// Table layout of version 2.
 #[derive(Clone, Copy)]
 enum Table {
     /// Context, utterance, label.
@@ -156,7 +163,7 @@ enum Table {
 }
 
 impl Table {
-    fn recognised(beginning: &str) -> Option<Self> {
+    fn recognized(beginning: &str) -> Option<Self> {
         let header = tables::first_row(beginning, Dialect::CSV)?;
         let header: Vec<&str> = header.iter().map(|cell| cell.trim()).collect();
         match header.as_slice() {
@@ -166,8 +173,8 @@ impl Table {
         }
     }
 
-    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, Fail> {
-        let fail = |reason: String| Fail::new(reason).with_id(Some(id.as_str()));
+    fn dialogue(self, row: &Row<'_>, id: DialogueId, split: Option<&str>) -> Result<Dialogue, RecordError> {
+        let fail = |reason: String| RecordError::new(reason).with_id(Some(id.as_str()));
         let cell = |at| tables::text(row, at).map_err(|fail| fail.with_id(Some(id.as_str())));
         let wanted = match self {
             Table::Train => 3,
@@ -184,7 +191,7 @@ impl Table {
         }
         let context = cell(0)?;
         let turns: Vec<&str> = context.split("__eot__").collect();
-        // The mark also stands after the last turn.
+        // There is an `__eot__` after the last turn too.
         let turns = match turns.split_last() {
             Some((last, rest)) if last.trim().is_empty() => rest,
             _ => &turns,
@@ -222,12 +229,12 @@ impl Table {
     }
 }
 
-/// The utterances of a turn.
+/// Splits a turn into utterances.
 fn utterances(turn: &str) -> impl Iterator<Item = &str> {
     turn.split("__eou__").map(str::trim).filter(|utterance| !utterance.is_empty())
 }
 
-/// The two of a chat, in turn: who begins asks, the other one helps.
+/// Returns the alternating speakers of a chat. The user starts.
 pub(super) fn speakers() -> impl Iterator<Item = (&'static str, Role)> {
     [("user", Role::User), ("agent", Role::Agent)].into_iter().cycle()
 }

@@ -1,13 +1,13 @@
-//! IRC logs with reply links by hand (irc-disentanglement, #ubuntu and others): `X.ascii.txt` or `X.raw.txt`, and
-//! `X.annotation.txt` beside it.
+//! IRC logs with annotated reply links (irc-disentanglement, #ubuntu and others): `X.ascii.txt` or `X.raw.txt`, with
+//! `X.annotation.txt` in the same folder.
 //!
-//! A channel holds many conversations at once. The links say which message answers which, from a message on that is
-//! the first annotated one (most often number 1000); messages that hang together over links are one conversation,
-//! including the earlier ones that are linked. A link's numbers count the log's lines from 0.
+//! A channel contains many conversations at the same time. The annotation starts at some message (usually number
+//! 1000), and links each message to those that it answers. A conversation is a connected component of the links,
+//! including linked earlier messages. The numbers in links are line numbers in the log, counted from 0.
 //!
-//! Every line stays a turn of its own. Actions (`* nick waves`) are turns with the act `action`. The log's clock has
-//! hours and minutes only; the date in the file's name is taken as that of the first annotated message. Logs up to
-//! 2007 show twelve hours, so that their times may be half a day early.
+//! Every line is a separate turn. Actions (`* nick waves`) are turns with the act `action`. The clock of a log has
+//! only hours and minutes. The date in the file name is used for the first annotated message. Logs up to 2007 have a
+//! 12-hour clock, so their times may be half a day early.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
         Dialogues, Fit, Format, Problem, ReadOptions,
         irc_links::{Links, link},
         irc_log::{self, Clock, LogLine},
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     input::{Input, Probe},
     lines::{LineError, Lines},
@@ -32,7 +32,7 @@ use turnwise_core::{
 
 pub(super) struct UbuntuIrc;
 
-const LOG_ENDINGS: [&str; 2] = [".ascii.txt", ".raw.txt"];
+const LOG_EXTENSIONS: [&str; 2] = [".ascii.txt", ".raw.txt"];
 
 impl Format for UbuntuIrc {
     fn name(&self) -> &'static str {
@@ -40,23 +40,23 @@ impl Format for UbuntuIrc {
     }
 
     fn about(&self) -> &'static str {
-        "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, and X.annotation.txt beside it"
+        "IRC logs with reply links (irc-disentanglement): X.ascii.txt or X.raw.txt, with X.annotation.txt in the same folder"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
         let name = probe.file_name();
-        if let Some(log) = LOG_ENDINGS.iter().find(|ending| name.ends_with(*ending)) {
+        if let Some(log) = LOG_EXTENSIONS.iter().find(|extension| name.ends_with(*extension)) {
             let lines: Vec<_> = probe.lines().take(20).collect();
             let fitting = lines.iter().filter(|line| irc_log::is_log_line(line)).count();
-            // A pasted text may leave stray lines in a log.
+            // Pasted text can leave stray lines in a log.
             if lines.is_empty() || fitting * 2 < lines.len() {
                 return Fit::No;
             }
-            let beside = |ending| probe.path.and_then(|path| beside(path, ending)).is_some();
+            let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
             return match *log {
-                // The same log in another encoding would give every conversation twice.
-                ".raw.txt" if beside(".ascii.txt") => Fit::Companion,
-                _ if beside(".annotation.txt") => Fit::Yes,
+                // The same log in a different encoding. Reading both would duplicate every conversation.
+                ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
+                _ if has_companion(".annotation.txt") => Fit::Yes,
                 _ => Fit::Maybe,
             };
         }
@@ -74,24 +74,24 @@ impl Format for UbuntuIrc {
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let options = options.clone();
-        // One log is small; what is kept of it are the annotated messages.
+        // A log is small, and only its annotated messages are kept.
         Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
     }
 }
 
-/// The file beside a log that has the log's name with another ending.
-fn beside(log: &Path, ending: &str) -> Option<PathBuf> {
+/// Returns the companion file of a log: the same name with a different extension.
+fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
     let stem = stem(log)?;
     ["", ".gz", ".zst"]
         .iter()
-        .map(|packed| log.with_file_name(format!("{stem}{ending}{packed}")))
+        .map(|packed| log.with_file_name(format!("{stem}{extension}{packed}")))
         .find(|p| p.exists())
 }
 
-/// A log's name without its endings.
+/// Returns the name of a log without its extensions.
 fn stem(log: &Path) -> Option<&str> {
     let name = log.file_name()?.to_str()?.trim_end_matches(".gz").trim_end_matches(".zst");
-    let known = LOG_ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
+    let known = LOG_EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
     Some(known.unwrap_or_else(|| name.trim_end_matches(".txt")))
 }
 
@@ -103,15 +103,15 @@ struct Message {
     minute: Option<i64>,
 }
 
-/// What is kept of a log.
+/// Data kept from a log.
 #[derive(Default)]
 struct Log {
     messages: BTreeMap<u64, Message>,
-    /// The running minute at which the day of the file's name begins.
+    /// The running minute at which the day in the file name starts.
     midnight: Option<i64>,
-    /// How many lines it has.
+    /// Number of lines.
     lines: u64,
-    /// Why its end cannot be read.
+    /// The read error, if the end of the log cannot be read.
     broken: Option<Problem>,
 }
 
@@ -131,7 +131,7 @@ impl Log {
                     break;
                 }
                 Err(e) => {
-                    // A line that no conversation has does no harm.
+                    // An invalid line outside all conversations is ignored.
                     if annotated {
                         problems.push(support::line_problem(&path, e));
                     }
@@ -146,13 +146,13 @@ impl Log {
                 log.midnight = clock.now().map(|(minute, shown)| minute - shown);
             }
             match what {
-                LogLine::Said(said) if annotated && !said.text.is_empty() => {
-                    let (nick, text) = (said.nick.to_owned(), said.text.to_owned());
-                    log.messages.insert(number, Message { nick, text, act: said.act, minute });
+                LogLine::Message(message) if annotated && !message.text.is_empty() => {
+                    let (nick, text) = (message.nick.to_owned(), message.text.to_owned());
+                    log.messages.insert(number, Message { nick, text, act: message.act, minute });
                 }
                 LogLine::Unknown if annotated && !line.text.trim().is_empty() => {
                     let reason = "the line is annotated, but it is neither a message ([03:41] <nick> text) nor a notice (===)";
-                    problems.push(Fail::new(reason).at(&path, line.number));
+                    problems.push(RecordError::new(reason).at(&path, line.number));
                 }
                 _ => {}
             }
@@ -170,12 +170,12 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
         input.path.clone().and_then(|path| Some((path.clone(), stem(&path)?.to_owned())))
     else {
         return unreadable(
-            "the reply links lie in a file beside the log: give the log by its path".to_owned(),
+            "the reply links are in a separate file next to the log; pass the log by its path".to_owned(),
         );
     };
-    let Some(annotation) = beside(&path, ".annotation.txt") else {
+    let Some(annotation) = companion(&path, ".annotation.txt") else {
         return unreadable(format!(
-            "the reply links are missing: there is no {stem}.annotation.txt beside it"
+            "the reply links are missing: there is no {stem}.annotation.txt in the same folder"
         ));
     };
     let mut problems = Vec::new();
@@ -188,10 +188,10 @@ fn read_log(input: Input, options: &ReadOptions) -> Vec<Result<Dialogue, Problem
     if log.broken.is_none() {
         for (message, line) in links.named.range(log.lines..) {
             let reason = format!(
-                "message {message} is not in the log, which ends with {}",
+                "message {message} is not in the log; the log ends with message {}",
                 log.lines.saturating_sub(1)
             );
-            problems.push(Fail::new(reason).at(&annotation.display().to_string(), *line));
+            problems.push(RecordError::new(reason).at(&annotation.display().to_string(), *line));
         }
     }
     let date = stem.get(..10).and_then(|date| date.parse().ok());
@@ -221,7 +221,7 @@ impl Builder<'_> {
         let (Some(first), false, false) = (conversation.first(), messages.is_empty(), cut_off) else {
             return Ok(None);
         };
-        let at = |fail: Fail| fail.at(path, first + 1);
+        let at = |fail: RecordError| fail.at(path, first + 1);
         let id = DialogueId::new(format!("{}:{first}", self.stem)).map_err(|e| at(e.into()))?;
         let mut dialogue = Dialogue::new(id);
         dialogue.source = "ubuntu-irc".into();
@@ -238,7 +238,7 @@ impl Builder<'_> {
             turn.acts.extend(message.act.map(str::to_owned));
             let answered: BTreeSet<u64> = self
                 .links
-                .neighbours
+                .neighbors
                 .get(number)
                 .into_iter()
                 .flatten()
@@ -261,8 +261,9 @@ impl Builder<'_> {
     }
 }
 
-/// A text without the participants it begins with: `bob: amy, try that` is `try that`. A text that is nothing else
-/// stays as it is.
+/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`.
+///
+/// A text with only names is not changed.
 fn strip<'a>(text: &'a str, nicks: &BTreeSet<&str>) -> &'a str {
     let mut rest = text;
     while let Some((word, after)) = rest.split_once(char::is_whitespace) {

@@ -1,20 +1,19 @@
 //! WhatsApp chats, exported as text by an iPhone (`[02/03/26, 09:14:05] Ann: hi`) or by Android
 //! (`02/03/2026, 09:14 - Ann: hi`).
 //!
-//! - A chat may go on for years, so it is divided: a dialogue ends when nobody writes for more than eight hours, or when
-//!   a new day begins after more than an hour of silence. Its id is the chat's name and the moment of its first message,
-//!   so that it stays the same when the chat is exported again later. (The chat's name is that of the file, or of the
-//!   folder where the file is called `_chat.txt`. An export that leaves out old messages may begin within a dialogue,
-//!   which then has another id.)
-//! - Whether the day or the month comes first is told by the first 256 KiB of the file: see [`order`]. Where it could
-//!   only be assumed, the dialogues' metadata says so (`date_order`). A date that does not exist in that order is
-//!   reported.
-//! - Times are those of the phone, without a zone; they are taken as UTC.
-//! - Notices (`Ann added Bob`) are turns of the role `system`; a stretch that holds nothing else gives no dialogue. An
-//!   iPhone writes notices as if somebody had said them; there they are told by English phrases, and in other languages
-//!   count as said.
-//! - `<Media omitted>` and the like stay as text, and are told in the turn's metadata (`media`, `attachment`), as are
-//!   deleted and edited messages (`deleted`, `edited`).
+//! - A chat may span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
+//!   when a new day starts after more than an hour of silence.
+//! - The dialogue id is the name of the chat and the time of its first message. It stays the same in later exports.
+//!   The name of the chat is the file name, or the folder name if the file is `_chat.txt`. An export without old
+//!   messages may start within a dialogue, which then has a different id.
+//! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
+//!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
+//! - Times are local times of the phone without a time zone. They are interpreted as UTC.
+//! - Notices (`Ann added Bob`) are turns with the role `system`. A part with only notices gives no dialogue. An
+//!   iPhone exports notices as messages. They are recognized by English phrases; in other languages they are read as
+//!   messages.
+//! - `<Media omitted>` and similar texts are kept, and also recorded in the metadata of the turn (`media`,
+//!   `attachment`). Deleted and edited messages have the metadata `deleted` and `edited`.
 
 mod line;
 mod said;
@@ -26,7 +25,7 @@ use crate::{
     formats::{
         Dialogues, Fit, Format, ReadOptions,
         chat_text::{self, Draft, LineReader, Out},
-        support::Fail,
+        support::RecordError,
     },
     input::{Input, Probe},
     lines::Line,
@@ -34,13 +33,13 @@ use crate::{
 use turnwise_core::{error::Result, ids::DialogueId};
 
 use line::{Header, Order, clean, order};
-use said::{Said, without_edited};
+use said::{Content, without_edited};
 
 pub(super) struct WhatsApp;
 
-/// Silence after which what is said next is another dialogue.
+/// Silence after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
-/// The same where a new day has begun.
+/// Silence after which a new dialogue starts on a new day.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
 impl Format for WhatsApp {
@@ -49,7 +48,7 @@ impl Format for WhatsApp {
     }
 
     fn about(&self) -> &'static str {
-        "a WhatsApp chat exported as text, by an iPhone or by Android"
+        "WhatsApp chat, exported as text from an iPhone or Android"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
@@ -58,8 +57,9 @@ impl Format for WhatsApp {
             return Fit::No;
         };
         let more: Vec<_> = lines.filter_map(Header::parse).collect();
-        let talk = more.iter().chain([&first]).any(|header| Said::parse(header.rest).speaker.is_some());
-        if talk { Fit::Yes } else { Fit::No }
+        let has_speaker =
+            more.iter().chain([&first]).any(|header| Content::parse(header.rest).speaker.is_some());
+        if has_speaker { Fit::Yes } else { Fit::No }
     }
 
     fn read(&self, input: Input, options: &ReadOptions) -> Result<Dialogues> {
@@ -77,7 +77,7 @@ impl Format for WhatsApp {
             order,
             assumed,
             last: None,
-            lost: false,
+            skipping: false,
             draft: None,
         };
         Ok(chat_text::read(input, options, reader))
@@ -91,10 +91,10 @@ struct Reader {
     limit: usize,
     order: Order,
     assumed: bool,
-    /// When the last message was written.
+    /// Time of the last message.
     last: Option<DateTime>,
-    /// Whether the lines that follow belong to a message that was reported.
-    lost: bool,
+    /// Whether the next lines continue a message that was rejected.
+    skipping: bool,
     draft: Option<Draft>,
 }
 
@@ -102,28 +102,28 @@ impl LineReader for Reader {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let Some(header) = Header::parse(line.text) else {
             match &mut self.draft {
-                _ if self.lost => {}
+                _ if self.skipping => {}
                 Some(draft) => continue_message(draft, line.text),
                 None if line.text.trim().is_empty() => {}
                 None => {
-                    self.lost = true;
-                    let reason = "text before the first message; is this the beginning of the export?";
-                    out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+                    self.skipping = true;
+                    let reason = "text before the first message; is the start of the export missing?";
+                    out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
                 }
             }
             return;
         };
         let Some(time) = header.time(self.order) else {
-            self.lost = true;
+            self.skipping = true;
             let (date, order) = (header.date, self.order.name());
             let reason = format!(
-                "the date {date}, or its time, does not exist as {order}, which the beginning of the file shows"
+                "the date {date} or its time is invalid in the order {order}, which was detected at the beginning of the file"
             );
-            out.push_back(Err(Fail::new(reason).at(&self.path, line.number)));
+            out.push_back(Err(RecordError::new(reason).at(&self.path, line.number)));
             return;
         };
-        self.lost = false;
-        let fresh = self.last.replace(time).is_none_or(|last| is_far(last, time));
+        self.skipping = false;
+        let fresh = self.last.replace(time).is_none_or(|last| is_new_dialogue(last, time));
         if fresh || self.draft.is_none() {
             self.close(out);
             self.begin(&header, time, line.number, out);
@@ -138,17 +138,17 @@ impl LineReader for Reader {
     }
 }
 
-fn is_far(last: DateTime, next: DateTime) -> bool {
+fn is_new_dialogue(last: DateTime, next: DateTime) -> bool {
     let silence = next.duration_since(last);
     silence > SILENCE || silence > SILENCE_OVER_MIDNIGHT && next.date() != last.date()
 }
 
 fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
-    let said = Said::parse(header.rest);
-    let role = if said.speaker.is_some() { Role::Participant } else { Role::System };
-    let edited = without_edited(&said.text);
-    let text = edited.unwrap_or(&said.text);
-    let Some(turn) = draft.turn(&said.speaker.unwrap_or_default(), role, text) else {
+    let content = Content::parse(header.rest);
+    let role = if content.speaker.is_some() { Role::Participant } else { Role::System };
+    let edited = without_edited(&content.text);
+    let text = edited.unwrap_or(&content.text);
+    let Some(turn) = draft.turn(&content.speaker.unwrap_or_default(), role, text) else {
         return;
     };
     turn.time = Time::from_civil(time);
@@ -156,13 +156,13 @@ fn add(draft: &mut Draft, header: &Header<'_>, time: DateTime) {
     if edited.is_some() {
         note("edited", true.into());
     }
-    if said.deleted {
+    if content.deleted {
         note("deleted", true.into());
     }
-    if let Some(media) = said.media {
+    if let Some(media) = content.media {
         note("media", media.into());
     }
-    if let Some(file) = said.attachment {
+    if let Some(file) = content.attachment {
         note("attachment", file.into());
     }
 }
@@ -191,8 +191,8 @@ impl Reader {
                 }
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The name of the file is not fit for ids.
-            Err(e) => out.push_back(Err(Fail::from(e).at(&self.path, line))),
+            // The file name cannot be used in ids.
+            Err(e) => out.push_back(Err(RecordError::from(e).at(&self.path, line))),
         }
     }
 
@@ -226,7 +226,7 @@ I mean it
 ";
 
     #[test]
-    fn a_chat_is_divided_by_silence() {
+    fn a_chat_is_split_at_silence() {
         assert_eq!(sniffed("x.txt", ANDROID), Some("whatsapp"));
         let name = "WhatsApp Chat with Tickets.txt";
         assert!(problems(&WhatsApp, name, ANDROID).is_empty());
@@ -254,7 +254,7 @@ I mean it
     }
 
     #[test]
-    fn ids_stay_when_the_chat_is_exported_again_later() {
+    fn ids_are_stable_in_later_exports() {
         let cut = ANDROID.find("03/03/2026, 11:00").unwrap();
         let early = read_text(&WhatsApp, "c.txt", &ANDROID[..cut]);
         let late = read_text(&WhatsApp, "c.txt", ANDROID);
@@ -263,7 +263,7 @@ I mean it
     }
 
     #[test]
-    fn an_iphone_export_is_named_by_its_folder() {
+    fn an_iphone_export_is_named_after_its_folder() {
         let text = "\u{200e}[3/14/26, 9:14:05\u{202f}AM] Trip: \u{200e}Messages and calls are end-to-end encrypted.\r\n[3/14/26, 9:15:00\u{202f}AM] ~\u{202f}Ann: hi\r\n[3/14/26, 1:15:00\u{202f}PM] Bob: \u{200e}image omitted\r\n";
         assert_eq!(sniffed("_chat.txt", text), Some("whatsapp"));
         let got = &read_text(&WhatsApp, "WhatsApp Chat - Trip/_chat.txt", text)[0];
@@ -276,16 +276,16 @@ I mean it
     }
 
     #[test]
-    fn an_assumed_order_is_told_and_what_does_not_fit_is_reported() {
+    fn an_assumed_order_is_recorded_and_invalid_dates_are_reported() {
         let got = &read_text(&WhatsApp, "c.txt", "02/03/2026, 09:14 - Ann: hi\n")[0];
         assert_eq!(got.metadata["date_order"], "day/month/year (assumed)");
         let text = "lost\n02/03/26, 09:14 - Ann: a\n13/03/26, 09:14 - Ann: b\n14/03/26, 09:14 - Ann: b\n03/15/26, 09:15 - Ann: c\nmore of c\n03/03/26, 25:10 - Ann: d\n14/03/26, 09:16 - Ann: e\n";
         assert_eq!(
             problems(&WhatsApp, "c.txt", text),
             [
-                "c.txt:1: text before the first message; is this the beginning of the export?",
-                "c.txt:5: the date 03/15/26, or its time, does not exist as day/month/year, which the beginning of the file shows",
-                "c.txt:7: the date 03/03/26, or its time, does not exist as day/month/year, which the beginning of the file shows",
+                "c.txt:1: text before the first message; is the start of the export missing?",
+                "c.txt:5: the date 03/15/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
+                "c.txt:7: the date 03/03/26 or its time is invalid in the order day/month/year, which was detected at the beginning of the file",
             ]
         );
         let got = read_text(&WhatsApp, "c.txt", text);
@@ -293,7 +293,7 @@ I mean it
     }
 
     #[test]
-    fn other_text_is_not_taken() {
+    fn other_text_is_not_detected() {
         assert_eq!(sniffed("a.txt", "[12:01] <ann> bob: hi\n"), None);
         assert_eq!(sniffed("a.txt", "02/03/2026, 09:14 - started\n02/03/2026, 09:14 - stopped\n"), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Finding out what the columns of a table mean.
+//! Finds the columns of a table for each field, by name or by a column map.
 
 use crate::{
     formats::{ColumnMap, support::COLUMN_FIELDS, tables},
@@ -6,13 +6,13 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result, nearest};
 
-/// Which column holds what, as places counted from 0.
+/// Columns of the fields, as indexes counted from 0.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Columns {
     pub(super) dialect: Dialect,
-    /// The first row's cells, if it is a header.
+    /// The cells of the first row, if it is a header.
     pub(super) header: Option<Vec<String>>,
-    /// How many columns the first row has.
+    /// Number of columns in the first row.
     pub(super) width: usize,
     pub(super) id: Option<usize>,
     pub(super) turn: Option<usize>,
@@ -24,11 +24,11 @@ pub(super) struct Columns {
     pub(super) acts: Option<usize>,
     pub(super) domain: Option<usize>,
     pub(super) title: Option<usize>,
-    /// Names and places of what becomes metadata of the turn.
+    /// Names and columns of the turn metadata.
     pub(super) metadata: Vec<(String, usize)>,
 }
 
-/// Names that columns have in many tables, in lower case and without marks; the likelier first.
+/// Common column names for each field, in lower case and without punctuation. The most likely name is first.
 const KNOWN: [(&str, &[&str]); 10] = [
     (
         "id",
@@ -71,7 +71,7 @@ fn known(field: &str) -> &'static [&'static str] {
 }
 
 impl Columns {
-    /// The columns of a file that begins so: by the map, or else by their names.
+    /// Finds the columns of a file from its beginning, by the map or by the column names.
     pub(super) fn find(name: &str, beginning: &str, map: Option<&ColumnMap>) -> Result<Columns> {
         let tables = readings(beginning);
         let Some((_, widest)) = tables.iter().max_by_key(|(_, row)| row.len()) else {
@@ -81,9 +81,9 @@ impl Columns {
         };
         let shown = widest.iter().map(|cell| format!("`{cell}`")).collect::<Vec<_>>().join(", ");
         let Some(map) = map else {
-            return Columns::recognised(beginning).ok_or_else(|| Error::Input {
-                message: format!("{name}: no column is known to hold the text; the columns are {shown}"),
-                hint: Some(format!("say which columns mean what, for example --map {}", example(widest))),
+            return Columns::recognized(beginning).ok_or_else(|| Error::Input {
+                message: format!("{name}: cannot find the text column; the columns are {shown}"),
+                hint: Some(format!("map the columns to fields, for example: --map {}", example(widest))),
             });
         };
         let found = tables.iter().find_map(|(dialect, row)| Columns::mapped(map, *dialect, row));
@@ -97,20 +97,23 @@ impl Columns {
                 hint: Some(match near {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => {
-                        format!("name a column or count it from 1, for example --map {}", example(widest))
+                        format!(
+                            "give a column by name or by number (from 1), for example: --map {}",
+                            example(widest)
+                        )
                     }
                 }),
             }
         })
     }
 
-    /// The columns by their names alone, if there is one for the text.
-    pub(super) fn recognised(beginning: &str) -> Option<Columns> {
+    /// Finds the columns by their names. Returns `None` if there is no text column.
+    pub(super) fn recognized(beginning: &str) -> Option<Columns> {
         let found = readings(beginning).into_iter().filter_map(|(dialect, row)| Columns::named(dialect, row));
         found.reduce(|best, next| if next.known() > best.known() { next } else { best })
     }
 
-    /// How many of the fields have a column.
+    /// Number of fields that have a column.
     pub(super) fn known(&self) -> usize {
         let optional = [
             self.id,
@@ -126,7 +129,7 @@ impl Columns {
         1 + optional.iter().flatten().count()
     }
 
-    /// A column, for people.
+    /// Formats a column for messages.
     pub(super) fn describe(&self, at: usize) -> String {
         match self.header.as_ref().and_then(|header| header.get(at)) {
             Some(name) => format!("column {}, `{name}`", at + 1),
@@ -136,11 +139,11 @@ impl Columns {
 
     fn named(dialect: Dialect, row: Vec<String>) -> Option<Columns> {
         let plain: Vec<String> = row.iter().map(|cell| plain(cell)).collect();
-        let place =
+        let lookup =
             |field: &str| known(field).iter().find_map(|name| plain.iter().position(|cell| cell == name));
-        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
-        // What has no place of its own is kept under its name.
-        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| place(field)).collect();
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
+        // All other columns become metadata.
+        let used: Vec<usize> = COLUMN_FIELDS.iter().filter_map(|field| lookup(field)).collect();
         let others =
             row.iter().enumerate().filter(|(at, name)| !used.contains(at) && !name.trim().is_empty());
         columns.metadata = others.map(|(at, name)| (name.trim().to_owned(), at)).collect();
@@ -151,15 +154,16 @@ impl Columns {
 
     fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
         missing_in(map, row).is_none().then_some(())?;
-        let place = |field: &str| place(map.column(field)?, row);
-        let mut columns = Columns { text: place("text")?, ..Columns::placed(dialect, place) };
+        let lookup = |field: &str| column_index(map.column(field)?, row);
+        let mut columns = Columns { text: lookup("text")?, ..Columns::from_lookup(dialect, lookup) };
         columns.metadata =
-            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), self::place(c, row)?))).collect();
+            map.metadata().filter_map(|(name, c)| Some((name.to_owned(), column_index(c, row)?))).collect();
         columns.width = row.len();
-        // Named columns come from a header. Numbers need none; there, a first row of known names is one.
+        // A map with column names needs a header. With numbers only, the first row is a header if it contains known
+        // names.
         let by_name = |column: &str| column.parse::<usize>().is_err();
         let is_name = |field: &str| {
-            let cell = place(field).and_then(|at| row.get(at));
+            let cell = lookup(field).and_then(|at| row.get(at));
             cell.is_some_and(|cell| known(field).contains(&plain(cell).as_str()))
         };
         let header = fields(map).any(|(_, column)| by_name(column)) || COLUMN_FIELDS.into_iter().any(is_name);
@@ -167,25 +171,26 @@ impl Columns {
         Some(columns)
     }
 
-    fn placed(dialect: Dialect, place: impl Fn(&str) -> Option<usize>) -> Columns {
+    fn from_lookup(dialect: Dialect, lookup: impl Fn(&str) -> Option<usize>) -> Columns {
         Columns {
             dialect,
-            id: place("id"),
-            turn: place("turn"),
-            speaker: place("speaker"),
-            role: place("role"),
-            time: place("time"),
-            intent: place("intent"),
-            acts: place("acts"),
-            domain: place("domain"),
-            title: place("title"),
+            id: lookup("id"),
+            turn: lookup("turn"),
+            speaker: lookup("speaker"),
+            role: lookup("role"),
+            time: lookup("time"),
+            intent: lookup("intent"),
+            acts: lookup("acts"),
+            domain: lookup("domain"),
+            title: lookup("title"),
             ..Columns::default()
         }
     }
 }
 
-/// The first row as every dialect reads it, the likelier dialect first: the one by which all rows have the same
-/// number of columns, and then the one with most of them.
+/// Reads the first row in every dialect, and sorts the results by likelihood.
+///
+/// A dialect that gives all rows the same number of columns comes first, then the one with the most columns.
 fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
     let dialects = [(b'\t', literal_quotes(beginning)), (b',', false), (b';', false)];
     let dialects = dialects.map(|(delimiter, literal)| Dialect { delimiter, quotes: !literal });
@@ -199,9 +204,9 @@ fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
     readings
 }
 
-/// Whether the first rows have so many columns each.
+/// Returns whether the first rows all have `width` columns.
 fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
-    // The last line may be cut off.
+    // The last line may be truncated.
     let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
     let mut rows = Rows::new(complete.as_bytes(), dialect, complete.len().max(1));
     for _ in 0..20 {
@@ -214,17 +219,20 @@ fn is_regular(beginning: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Whether a table with tabs writes quotes as they are: some cell begins with one and does not end with one. Most
-/// programs that write tabs do not quote; spreadsheets do.
+/// Returns whether quotes are ordinary characters in a TSV file: some cell starts with a quote but does not end with
+/// one.
+///
+/// Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(beginning: &str) -> bool {
     let complete = beginning.rfind('\n').and_then(|end| beginning.get(..end)).unwrap_or(beginning);
     let mut cells = complete.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// The place of a column that is given as a number from 1 or by name. A number is a place first: in a table without
-/// a header, cells that hold numbers are no names.
-fn place(column: &str, row: &[String]) -> Option<usize> {
+/// Returns the index of a column given as a number from 1 or by name.
+///
+/// Numbers take precedence, because in a table without a header a numeric cell is not a name.
+fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
 }
@@ -236,7 +244,7 @@ fn fields(map: &ColumnMap) -> impl Iterator<Item = (String, &str)> {
 
 fn missing_in(map: &ColumnMap, row: &[String]) -> Option<(String, String)> {
     fields(map)
-        .find(|(_, column)| place(column, row).is_none())
+        .find(|(_, column)| column_index(column, row).is_none())
         .map(|(field, column)| (field, column.to_owned()))
 }
 
@@ -244,7 +252,7 @@ fn missing(map: &ColumnMap, row: &[String]) -> (String, String) {
     missing_in(map, row).unwrap_or_default()
 }
 
-/// A map that fits the file's own columns.
+/// Returns an example map for the columns of the file.
 fn example(row: &[String]) -> String {
     match row {
         [id, .., text] => format!("id={id},text={text}"),

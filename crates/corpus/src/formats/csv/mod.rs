@@ -1,4 +1,4 @@
-//! CSV and TSV with one turn a row, whatever the columns are called.
+//! CSV and TSV with one turn per row. Columns are detected by name or mapped with `--map`.
 
 mod columns;
 
@@ -6,7 +6,7 @@ use crate::{
     Dialogue, Time, Turn,
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         tables::{self, TurnRows},
     },
     input::{Input, Probe},
@@ -23,11 +23,11 @@ impl Format for Csv {
     }
 
     fn about(&self) -> &'static str {
-        "CSV or TSV, one turn a row, rows of a dialogue together; columns by name or with --map"
+        "CSV or TSV with one turn per row, consecutive rows for a dialogue; columns by name or with --map"
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Fit {
-        let Some(columns) = Columns::recognised(probe.text) else {
+        let Some(columns) = Columns::recognized(probe.text) else {
             return Fit::No;
         };
         let named = probe.has_extension(".csv") || probe.has_extension(".tsv");
@@ -48,29 +48,29 @@ struct Turns {
 }
 
 impl TurnRows for Turns {
-    fn id(&self, row: &Row<'_>, place: u64) -> Result<String, Fail> {
+    fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError> {
         let Some(at) = self.columns.id else {
-            return Ok(support::made_id(&self.stem, place)?.as_str().to_owned());
+            return Ok(support::generated_id(&self.stem, row_number)?.as_str().to_owned());
         };
         let id = tables::text(row, at)?.trim();
         if id.is_empty() {
-            return Err(Fail::new(format!("the row has no id ({})", self.columns.describe(at))));
+            return Err(RecordError::new(format!("the row has no id ({})", self.columns.describe(at))));
         }
         Ok(id.to_owned())
     }
 
-    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, Fail> {
+    fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError> {
         let columns = &self.columns;
         if row.width() <= columns.text {
-            return Err(Fail::new(format!(
-                "the row has {} columns, and the text is in {}",
+            return Err(RecordError::new(format!(
+                "the row has {} columns, but the text is in {}",
                 row.width(),
                 columns.describe(columns.text)
             )));
         }
         if row.cells().skip(columns.width).any(|cell| !cell.is_empty()) {
-            return Err(Fail::new(format!(
-                "the row has {} columns and the first row {}; a text that holds the separator must stand in quotes",
+            return Err(RecordError::new(format!(
+                "the row has {} columns, but the first row has {}; a text that contains the delimiter must be quoted",
                 row.width(),
                 columns.width
             )));
@@ -92,7 +92,7 @@ impl TurnRows for Turns {
         let time = cell(columns.time)?;
         turn.time = read_time(time);
         if turn.time.is_none() && !time.is_empty() {
-            // Dates such as 3/4/2026 mean two days; better kept as they are than guessed.
+            // Dates such as 3/4/2026 are ambiguous. Keep the text instead of guessing.
             turn.metadata.insert("time".into(), time.into());
         }
         for (name, at) in &columns.metadata {
@@ -106,7 +106,9 @@ impl TurnRows for Turns {
             number => match number.parse() {
                 Ok(number) => Some(number),
                 Err(_) => {
-                    return Err(Fail::new(format!("the turn number `{number}` is not a whole number")));
+                    return Err(RecordError::new(format!(
+                        "the turn number `{number}` is not a whole number"
+                    )));
                 }
             },
         };
@@ -132,7 +134,7 @@ impl TurnRows for Turns {
     }
 }
 
-/// The parts of a cell that holds several values; separators within parentheses do not divide.
+/// Splits a cell with several values. Separators within parentheses are ignored.
 fn split(cell: &str, separators: &[char]) -> Vec<String> {
     let mut depth = 0u32;
     let parts = cell.split(|c: char| {
@@ -146,7 +148,7 @@ fn split(cell: &str, separators: &[char]) -> Vec<String> {
     parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// RFC 3339, a date with or without a time, or seconds or milliseconds since 1970.
+/// Parses RFC 3339, a date with an optional time, or a Unix timestamp in seconds or milliseconds.
 fn read_time(text: &str) -> Option<Time> {
     match text.parse::<f64>() {
         Ok(seconds) if (1e8..1e11).contains(&seconds) => Time::from_unix(seconds),
@@ -204,7 +206,7 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn tabs_and_semicolons_are_told() {
+    fn tabs_and_semicolons_are_detected() {
         for text in ["id\trole\ttext\na\tbot\tx; y, z\n", "id;role;text\na;bot;\"x; y, z\"\n"] {
             assert_eq!(sniffed("chat.txt", text), Some("csv"));
             let got = read_text(&Csv, "chat.txt", text);
@@ -213,20 +215,20 @@ lines\",,returns|refunds,
                 ("x; y, z", &Some(Role::Agent))
             );
         }
-        // A quote that only begins a text is part of it where tabs divide.
+        // In a TSV file, a quote at the start of a text is part of the text.
         let got = read_text(&Csv, "a.tsv", "id\ttext\na\t\"so\" he said\na\t\"no\nb\tz\n");
         assert_eq!(got[0].turns[0].text, "\"so\" he said");
         assert_eq!(got[0].turns[1].text, "\"no");
     }
 
     #[test]
-    fn a_map_names_columns_or_counts_them() {
+    fn a_map_uses_column_names_or_numbers() {
         let text = "a;b;c;d\nd1;hi;greet(x,y), ask;7\n";
         let got = mapped("x.csv", text, "id=a,text=2,acts=c,meta.score=d").unwrap();
         let dialogue = got[0].as_ref().unwrap();
         assert_eq!(dialogue.turns[0].acts, ["greet(x,y)", "ask"]);
         assert_eq!(dialogue.turns[0].metadata["score"], "7");
-        // Numbers alone: no header, unless the first row holds names that are known.
+        // With column numbers only, there is no header, unless the first row contains known names.
         assert_eq!(
             mapped("x.tsv", "d1\thi\nd1\tho\n", "id=1,text=2").unwrap()[0].as_ref().unwrap().turns.len(),
             2
@@ -235,7 +237,7 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn numbers_are_places_and_the_separator_is_the_regular_one() {
+    fn numbers_are_positions_and_the_delimiter_is_detected() {
         for (text, map) in [
             ("2;one, two, three\n2;four\n", "id=1,text=2"),
             ("2\tone, two; three\n2\tfour\n", "id=1,text=2"),
@@ -250,7 +252,7 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn a_truncated_archive_ends_with_the_dialogue_it_broke_off_in() {
+    fn a_truncated_archive_reports_the_unfinished_dialogue() {
         use std::io::Write;
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
         let text: String = (0..9999).map(|n| format!("d{},text {n}\n", n / 9)).collect();
@@ -266,7 +268,7 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn without_an_id_every_row_stands_alone() {
+    fn without_an_id_every_row_is_a_dialogue() {
         let got = mapped("faq.csv", "text,category\nHow?,a\n\nWhy?,b\n", "").unwrap();
         let ids: Vec<_> = got.iter().map(|d| d.as_ref().unwrap().id.as_str()).collect();
         assert_eq!(ids, ["faq-000001", "faq-000002"]);
@@ -277,10 +279,10 @@ lines\",,returns|refunds,
         assert_eq!(sniffed("x.csv", "foo,bar\n1,2\n"), None);
         let e = mapped("x.csv", "foo,bar\n1,2\n", "").unwrap_err();
         assert!(matches!(e, Error::Input { .. }));
-        assert_eq!(e.to_string(), "x.csv: no column is known to hold the text; the columns are `foo`, `bar`");
+        assert_eq!(e.to_string(), "x.csv: cannot find the text column; the columns are `foo`, `bar`");
         assert_eq!(
             e.hint().as_deref(),
-            Some("say which columns mean what, for example --map id=foo,text=bar")
+            Some("map the columns to fields, for example: --map id=foo,text=bar")
         );
         let e = mapped("x.csv", "foo,bar\n1,2\n", "id=foo,text=barr").unwrap_err();
         assert_eq!(
@@ -291,17 +293,17 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn bad_rows_are_named_and_the_rest_is_read() {
+    fn bad_rows_are_reported_and_the_rest_is_read() {
         let text = "id,turn,text\na,1,x\na,2,y,z\na,3,w\n,1,x\nb,one,x\nc,1\nd,1,x\ne,1,\nd,2,x\nf,1,ok\n";
         assert_eq!(
             problems(&Csv, "t.csv", text),
             [
-                "t.csv:3 (a): the row has 4 columns and the first row 3; a text that holds the separator must stand in quotes",
+                "t.csv:3 (a): the row has 4 columns, but the first row has 3; a text that contains the delimiter must be quoted",
                 "t.csv:5: the row has no id (column 1, `id`)",
                 "t.csv:6 (b): the turn number `one` is not a whole number",
-                "t.csv:7 (c): the row has 2 columns, and the text is in column 3, `text`",
+                "t.csv:7 (c): the row has 2 columns, but the text is in column 3, `text`",
                 "t.csv:9 (e): every turn's text is empty",
-                "t.csv:10 (d): the id came before, on rows that others follow; the rows of one dialogue must follow each other: sort the file by its id column",
+                "t.csv:10 (d): the id also occurs earlier, with rows of other dialogues in between; the rows of a dialogue must be consecutive: sort the file by its id column",
             ]
         );
         let ids: Vec<_> = read_text(&Csv, "t.csv", text).iter().map(|d| d.id.to_string()).collect();
@@ -309,18 +311,18 @@ lines\",,returns|refunds,
     }
 
     #[test]
-    fn an_open_quote_ends_the_file_with_the_line_it_began_on() {
+    fn an_unclosed_quote_is_reported_with_its_line() {
         let text = "id,text\na,x\nb,\"y\nc,z\n";
         assert_eq!(
             problems(&Csv, "t.csv", text),
             [
-                "t.csv:3 (a): a quote opened in this row is not closed, so that the rest of the file cannot be told into rows; the file is cut off, or a quote within a text is not doubled"
+                "t.csv:3 (a): a quote opened in this row is not closed, so the rest of the file cannot be split into rows; the file is truncated, or a quote within a text is not doubled"
             ]
         );
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_cost_their_dialogue_alone() {
+    fn invalid_utf8_rejects_only_its_dialogue() {
         let bytes = b"id,text\na,x\na,\xff\nb,ok\n\xff,x\nb,more\nc,fine\n".to_vec();
         let input = Input::from_stream("t.csv".into(), None, Box::new(Cursor::new(bytes))).unwrap();
         let got: Vec<_> = Csv.read(input, &ReadOptions::default()).unwrap().collect();
@@ -336,7 +338,7 @@ lines\",,returns|refunds,
             [
                 "t.csv:3 (a): invalid UTF-8 at byte 1 of column 2",
                 "t.csv:5: invalid UTF-8 at byte 1 of column 1",
-                "t.csv:6 (b): a row of the dialogue, on line 5, cannot be used; the whole dialogue is left out",
+                "t.csv:6 (b): the row of this dialogue on line 5 is invalid; the whole dialogue is skipped",
                 "c",
             ]
         );

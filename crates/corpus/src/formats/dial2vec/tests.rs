@@ -15,7 +15,7 @@ const SESSIONS: &str = "\
 ";
 
 #[test]
-fn the_lines_of_a_session_are_a_dialogue() {
+fn the_lines_of_a_session_are_one_dialogue() {
     let got = read_text(&Session, "preprocess_session_sgd_test.txt", SESSIONS);
     assert_eq!(got.len(), 2);
     assert_eq!((got[0].id.as_str(), got[0].source.as_str()), ("sgd_test-7", "sgd"));
@@ -79,7 +79,7 @@ fn a_clustering_dialogue_has_its_topic_number_as_domain() {
 }
 
 #[test]
-fn the_three_layouts_are_told_apart() {
+fn the_three_layouts_are_detected() {
     let first = |text: &str| text.lines().take(2).collect::<Vec<_>>().join("\n");
     assert_eq!(sniffed("preprocess_session_x.txt", &first(SESSIONS)), Some("dial2vec-session"));
     assert_eq!(sniffed("sessions.txt", &first(SESSIONS)), Some("dial2vec-session"));

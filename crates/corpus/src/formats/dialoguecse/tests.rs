@@ -16,7 +16,7 @@ a\tc
 ";
 
 #[test]
-fn a_training_line_is_the_dialogue_around_the_response() {
+fn a_training_line_is_a_dialogue_with_its_response() {
     let name = "/c/edc/train/train_data.txt.sample";
     let got = read_text(&Train, name, TRAIN);
     assert_eq!(got.len(), 2);
@@ -40,10 +40,10 @@ fn a_training_line_is_the_dialogue_around_the_response() {
     assert_eq!(
         reasons,
         [
-            "3: 2 turns before the response have 1 roles",
+            "3: 2 turns before the response, but 1 roles",
             "4: no candidate has the label 1",
             "5: the role `2` is neither 0 nor 1",
-            "6: the roles `0-0` are not three parts with `-` between them",
+            "6: the roles `0-0` are not three parts separated by `-`",
             "7: the line has 2 columns, not 6 (before, after, roles, 1, candidates, labels)",
         ]
     );
@@ -105,7 +105,7 @@ fn an_sts_line_is_two_sentences_with_a_score() {
 }
 
 #[test]
-fn the_three_layouts_are_told_apart() {
+fn the_three_layouts_are_detected() {
     let first = |text: &str, n| text.lines().take(n).collect::<Vec<_>>().join("\n");
     assert_eq!(sniffed("train_data.txt.sample", &first(TRAIN, 4)), Some("dialoguecse-train"));
     assert_eq!(sniffed("x.sr.dev.tsv", &first(SELECT, 2)), Some("dialoguecse-select"));

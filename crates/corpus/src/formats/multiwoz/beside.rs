@@ -1,4 +1,4 @@
-//! The files that lie beside MultiWOZ's dialogues: lists of the splits' ids, dialog acts, the ontology, databases.
+//! Companion files of MultiWOZ: lists of ids in each split, dialog acts, the ontology and databases.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,14 +22,15 @@ use turnwise_core::error::Reject;
 const DOMAINS: [&str; 8] =
     ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
-/// The names under which the editions keep the acts, with the key that wraps them in 2.2.
+/// Names of the dialog act files in the MultiWOZ versions.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
 
-/// More than ten times what the corpus has. A file beyond it is none of MultiWOZ's, and memory must stay bounded.
+/// Maximum number of dialog acts in a file, more than ten times the number in the corpus. It limits memory use.
 const MAX_ACTS: usize = 4_000_000;
+/// Maximum number of ids in a list file.
 const MAX_LISTED: usize = 1_000_000;
 
-/// Whether a file belongs to the corpus without holding dialogues.
+/// Returns whether a file belongs to the corpus but contains no dialogues.
 pub(super) fn is_companion(probe: &Probe<'_>) -> bool {
     let name = probe.file_name();
     if is_list_name(&name) {
@@ -52,16 +53,16 @@ fn is_list_name(name: &str) -> bool {
     ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
-/// Which dialogue belongs to which split.
+/// Splits of the dialogues.
 pub(super) struct Splits {
-    /// The split of the whole file, as its name or its folder's tells.
+    /// The split of the whole file, from its name or its folder.
     whole: Option<String>,
     val: HashSet<String>,
     test: HashSet<String>,
 }
 
 impl Splits {
-    /// The split in the name, or else what the list files beside the dialogues say.
+    /// Uses the split of the whole file, or reads the list files in the same folder.
     pub(super) fn of(path: Option<&Path>, whole: Option<String>) -> Self {
         let list = |name: &str| match path {
             Some(path) if whole.is_none() => listed(path, name),
@@ -82,16 +83,17 @@ impl Splits {
     }
 }
 
-/// Editions differ in whether an id ends in `.json`.
+/// Removes `.json` from an id. Some versions have this suffix, others do not.
 fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
 
-/// The ids in a list beside a file. The endings differ: `.json`, `.txt`, none; all hold an id a line.
+/// Reads the ids in a list file next to a file. All lists have one id per line, but the extension may be `.json`,
+/// `.txt` or none.
 fn listed(path: &Path, name: &str) -> HashSet<String> {
     let mut ids = HashSet::new();
-    for ending in ["", ".json", ".txt"] {
-        let Ok(input) = Input::open(&path.with_file_name(format!("{name}{ending}"))) else {
+    for extension in ["", ".json", ".txt"] {
+        let Ok(input) = Input::open(&path.with_file_name(format!("{name}{extension}"))) else {
             continue;
         };
         let mut lines = Lines::new(input.into_stream(), 4096);
@@ -105,17 +107,18 @@ fn listed(path: &Path, name: &str) -> HashSet<String> {
     ids
 }
 
-/// The dialog acts of a file beside the dialogues: names only, each stored once.
+/// Dialog acts from a companion file. Each distinct name is stored once.
 #[derive(Default)]
 pub(super) struct Acts {
     names: Vec<String>,
-    /// By dialogue: places in the log (from 0) and acts.
+    /// For each dialogue, pairs of turn index (from 0) and act index.
     by_dialogue: HashMap<String, Vec<(u32, u32)>>,
 }
 
 impl Acts {
-    /// Reads the acts that lie in a file's folder or, as in 2.2, in the one above, with what is wrong in them.
-    pub(super) fn beside(path: &Path, options: &ReadOptions) -> (Self, Vec<Problem>) {
+    /// Reads the dialog act file in the folder of a file, or in its parent folder as in version 2.2. Also returns the
+    /// problems found.
+    pub(super) fn read_near(path: &Path, options: &ReadOptions) -> (Self, Vec<Problem>) {
         let mut acts = Acts::default();
         let mut problems = Vec::new();
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -136,7 +139,7 @@ impl Acts {
         };
         let input = match Input::open(file) {
             Ok(input) => input,
-            Err(e) => return problems.push(problem(None, None, format!("{e}; dialog acts are missing"))),
+            Err(e) => return problems.push(problem(None, None, format!("cannot read the dialog acts: {e}"))),
         };
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut total = 0;
@@ -158,7 +161,7 @@ impl Acts {
             };
             let mut places = Vec::new();
             for (place, value) in turns {
-                let Some(place) = place_in_log(&place, &value) else {
+                let Some(place) = turn_index(&place, &value) else {
                     continue;
                 };
                 for act in act_names(value.get("dialog_act").unwrap_or(&value)) {
@@ -172,8 +175,7 @@ impl Acts {
             }
             total += places.len();
             if total > MAX_ACTS {
-                let reason =
-                    format!("the file has more than {MAX_ACTS} dialog acts; those from here on are left out");
+                let reason = format!("the file has more than {MAX_ACTS} dialog acts; the rest is ignored");
                 return problems.push(problem(Some(element.line), id, reason));
             }
             places.sort_unstable();
@@ -181,7 +183,7 @@ impl Acts {
         }
     }
 
-    /// Gives a dialogue's turns their acts, unless they have some.
+    /// Adds the acts to the turns of a dialogue, unless it already has acts.
     pub(super) fn add_to(&self, dialogue: &mut Dialogue) {
         let Some(places) = self.by_dialogue.get(bare(dialogue.id.as_str())) else {
             return;
@@ -198,8 +200,9 @@ impl Acts {
     }
 }
 
-/// 2.2 counts all turns from 0 and wraps the acts; before, the system's turns alone were counted, from 1.
-fn place_in_log(key: &str, value: &Value) -> Option<u32> {
+/// Returns the index of a turn in the log. Version 2.2 counts all turns from 0 and wraps the acts in `dialog_act`.
+/// Earlier versions count only system turns, from 1.
+fn turn_index(key: &str, value: &Value) -> Option<u32> {
     let number: u32 = key.trim().parse().ok()?;
     if value.get("dialog_act").is_some() { Some(number) } else { number.checked_mul(2)?.checked_sub(1) }
 }

@@ -1,7 +1,7 @@
-//! MultiWOZ: `data.json` of 2.0 and 2.1 (and ConvLab-2's files of one split), and the arrays of 2.2.
+//! MultiWOZ 2.0, 2.1 (also in the single-split files of ConvLab-2) and 2.2.
 //!
-//! An object of `id: {goal, log}` holds 2.0 and 2.1; an array of dialogues with services and frames, in SGD's layout,
-//! holds 2.2. The dialog acts are in the log, or in a file beside it (see [`beside`]).
+//! Versions 2.0 and 2.1 are an object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
+//! frames, in the layout of SGD. The dialog acts are in the log or in a companion file (see [`beside`]).
 
 mod beside;
 
@@ -15,9 +15,9 @@ use crate::{
     dialogue::{Role, Turn},
     formats::{
         Dialogues, Fit, Format, ReadOptions,
-        support::{self, Fail},
+        support::{self, RecordError},
         task_oriented::{
-            FramedTurn, act_names, add_framed_turns, any_element, is_schema, place, push_unique, record,
+            FramedTurn, act_names, add_framed_turns, any_element, is_schema, position, push_unique, record,
             split_of,
         },
     },
@@ -42,7 +42,7 @@ struct Record {
 #[serde(expecting = "an object with a turn")]
 struct LogTurn {
     text: String,
-    /// The belief state, which only the system's turns have.
+    /// The belief state. Only system turns have one.
     metadata: Option<BTreeMap<String, IgnoredAny>>,
     dialog_act: Option<Value>,
 }
@@ -74,7 +74,7 @@ impl Format for MultiWoz {
             value.get("log").and_then(|log| log.get(0)).is_some_and(|turn| turn.get("dialog_act").is_some())
         });
         let (acts, problems) = match &input.path {
-            Some(path) if !has_acts => Acts::beside(path, options),
+            Some(path) if !has_acts => Acts::read_near(path, options),
             _ => (Acts::default(), Vec::new()),
         };
         let framed = input.probe().text.trim_start().starts_with('[');
@@ -84,7 +84,7 @@ impl Format for MultiWoz {
             let id = match read.dialogue_id.as_deref() {
                 Some(id) if !id.is_empty() => DialogueId::new(id)?,
                 _ if !framed => DialogueId::new(key)?,
-                _ => support::made_id(&stem, place(element))?,
+                _ => support::generated_id(&stem, position(element))?,
             };
             let mut dialogue = Dialogue::new(id);
             dialogue.source = "multiwoz".to_owned();
@@ -94,7 +94,7 @@ impl Format for MultiWoz {
                 (None, Some(turns)) => add_framed_turns(&mut dialogue, turns),
                 (None, None) => {
                     let why = "the dialogue has neither `log` (MultiWOZ 2.0, 2.1) nor `turns` (2.2)";
-                    return Err(Fail::new(why).with_id(Some(dialogue.id.as_str())));
+                    return Err(RecordError::new(why).with_id(Some(dialogue.id.as_str())));
                 }
             }
             dialogue.domains = read.services.unwrap_or_default();
@@ -119,7 +119,7 @@ fn is_log(value: &Value) -> bool {
     value.get("goal").is_some_and(Value::is_object) && turn.is_some_and(|turn| turn.get("text").is_some())
 }
 
-/// SGD has the same layout; see there.
+/// Returns whether a value is a dialogue of MultiWOZ 2.2. SGD has a similar layout (see `sgd`).
 fn is_framed(value: &Value) -> bool {
     let Some(turn) = value.get("turns").and_then(|turns| turns.get(0)) else {
         return false;
@@ -134,7 +134,8 @@ fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     let filled = |turn: &LogTurn| turn.metadata.as_ref().is_some_and(|state| !state.is_empty());
     let has_states = log.iter().any(filled);
     for (n, said) in log.into_iter().enumerate() {
-        // The user begins. Where the log has belief states, they tell the system's turns even after a missing turn.
+        // Turns alternate, and the user starts. If the log has belief states, they mark the system turns. This works
+        // even if a turn is missing.
         let user = if has_states && said.metadata.is_some() { !filled(&said) } else { n % 2 == 0 };
         let (speaker, role) = if user { ("USER", Role::User) } else { ("SYSTEM", Role::Agent) };
         dialogue.turns.push(Turn {
@@ -147,7 +148,7 @@ fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     }
 }
 
-/// The domains are those for which the user has a goal; the instructions to the user sum the goal up.
+/// Adds the domains with a user goal, and the user instructions as the goal.
 fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     for (domain, wanted) in goal {
         let wants = wanted.as_object().is_some_and(|wanted| !wanted.is_empty());
@@ -167,7 +168,7 @@ fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     }
 }
 
-/// The instructions mark values with `<span class='emphasis'>`.
+/// Removes tags. The instructions mark values with `<span class='emphasis'>`.
 fn without_tags(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -186,7 +187,7 @@ fn without_tags(text: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// 2.2 leaves the services of some dialogues out, but its intents end in them: `find_police`.
+/// Returns the domains of intents such as `find_police`. Some dialogues of version 2.2 have no services.
 fn domains_of_intents(intents: &[String]) -> Vec<String> {
     let mut domains = Vec::new();
     for intent in intents {

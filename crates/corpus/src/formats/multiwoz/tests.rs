@@ -24,7 +24,7 @@ fn a_log_gives_domains_goal_roles_and_acts() {
 }
 
 #[test]
-fn belief_states_tell_the_system_even_where_a_turn_is_missing() {
+fn belief_states_mark_system_turns_even_if_a_turn_is_missing() {
     let text = r#"{"A":{"goal":{},"log":[{"text":"a","metadata":{}},{"text":"b","metadata":{}},{"text":"c","metadata":{"bus":1}}]}}"#;
     let speakers = |d: &Dialogue| d.turns.iter().map(|t| t.speaker.clone()).collect::<Vec<_>>();
     assert_eq!(speakers(&read_text(&MultiWoz, "d.json", text)[0]), ["USER", "USER", "SYSTEM"]);
@@ -53,8 +53,8 @@ fn frames_give_services_and_intents() {
     assert_eq!(all[1].domains, ["police"]);
 }
 
-/// Reads a file of a folder that is made for the test.
-fn read_beside(files: &[(&str, &str)], name: &str) -> (Vec<Dialogue>, Vec<String>) {
+/// Writes the files to a temporary folder and reads one of them.
+fn read_from_folder(files: &[(&str, &str)], name: &str) -> (Vec<Dialogue>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     for (file, text) in files {
         let path = dir.path().join(file);
@@ -75,7 +75,7 @@ fn read_beside(files: &[(&str, &str)], name: &str) -> (Vec<Dialogue>, Vec<String
 }
 
 #[test]
-fn acts_and_splits_come_from_the_files_beside() {
+fn acts_and_splits_are_read_from_companion_files() {
     let log = r#"{"A.json":{"goal":{},"log":[{"text":"a"},{"text":"b"},{"text":"c"},{"text":"d"}]},
         "B.json":{"goal":{},"log":[{"text":"a"}]},"C.json":{"goal":{},"log":[{"text":"a"}]}}"#;
     let acts = r#"{"A":{"1":{"Bus-Request":[["From","?"]]},"2":"No Annotation","9":{"Bus-Offer":[]}},"B":7}"#;
@@ -85,7 +85,7 @@ fn acts_and_splits_come_from_the_files_beside() {
         ("valListFile.json", "B.json\n"),
         ("testListFile.json", "C.json\n"),
     ];
-    let (read, reasons) = read_beside(&files, "data.json");
+    let (read, reasons) = read_from_folder(&files, "data.json");
     assert_eq!(
         read[0].turns.iter().map(|t| t.acts.join(",")).collect::<Vec<_>>(),
         ["", "Bus-Request", "", ""]
@@ -98,9 +98,9 @@ fn acts_and_splits_come_from_the_files_beside() {
 }
 
 #[test]
-fn acts_of_2_2_lie_one_folder_up_and_count_every_turn() {
+fn acts_of_2_2_are_in_the_parent_folder_and_count_all_turns() {
     let acts = r#"{"PMUL1.json":{"0":{"dialog_act":{"Bus-Inform":[]},"span_info":[]},"1":{"dialog_act":{"Bus-Request":[]}}}}"#;
-    let (read, reasons) = read_beside(
+    let (read, reasons) = read_from_folder(
         &[("dialog_acts.json", acts), ("dev/dialogues_001.json", FRAMED)],
         "dev/dialogues_001.json",
     );
@@ -112,7 +112,7 @@ fn acts_of_2_2_lie_one_folder_up_and_count_every_turn() {
 }
 
 #[test]
-fn bad_dialogues_are_named_and_the_rest_is_read() {
+fn bad_dialogues_are_reported_and_the_rest_is_read() {
     let text = r#"{"A":{"goal":{}},"B":{"goal":{},"log":[]},"C":{"goal":{},"log":[{"txt":"x"}]},
         "D":{"goal":{},"log":[{"text":"fine"}]},"E":{"goal"#;
     assert_eq!(read_text(&MultiWoz, "data.json", text).len(), 1);
@@ -128,7 +128,7 @@ fn bad_dialogues_are_named_and_the_rest_is_read() {
 }
 
 #[test]
-fn its_files_are_told_from_others() {
+fn multiwoz_files_are_detected() {
     assert_eq!(sniffed("data.json", LOG), Some("multiwoz"));
     assert_eq!(sniffed("dialogues_001.json", FRAMED), Some("multiwoz"));
     assert_ne!(

@@ -1,4 +1,4 @@
-//! The days of a channel, and the dialogues on them.
+//! Reads the days of a Slack channel and builds their dialogues.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,14 +11,14 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    message::{Raw, Ts, is_left_out, place, turn},
+    message::{Raw, Ts, is_left_out, timestamps, turn},
     names::{Channel, Names, open},
 };
 use crate::{
     Dialogue, Role, Turn,
     formats::{
         Problem,
-        support::{self, Fail},
+        support::{self, RecordError},
     },
     json_elements::Elements,
 };
@@ -27,7 +27,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// The files of a channel's folder that hold a day, in order, with the day.
+/// Returns the day files in the folder of a channel, sorted by day.
 pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).at("read", folder)? {
@@ -44,13 +44,13 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// The messages of one file, each with its line.
-pub(super) fn each(
+/// Calls `take` on each message of a file, with its line.
+pub(super) fn for_each_message(
     stream: Box<dyn BufRead + Send>,
     name: &str,
     limit: usize,
     problems: &mut Vec<Problem>,
-    mut take: impl FnMut(Raw, u64) -> Result<(), Fail>,
+    mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) {
     for element in Elements::at_depth(stream, 1, limit) {
         let problem = match element {
@@ -58,7 +58,7 @@ pub(super) fn each(
             Ok(element) => {
                 let taken = match serde_json::from_slice::<Value>(&element.json) {
                     Ok(Value::Object(raw)) => take(raw, element.line),
-                    Ok(_) => Err(Fail::new("the message is not a JSON object")),
+                    Ok(_) => Err(RecordError::new("the message is not a JSON object")),
                     Err(e) => Err(e.into()),
                 };
                 taken.map_err(|fail| fail.at(name, element.line))
@@ -68,34 +68,34 @@ pub(super) fn each(
     }
 }
 
-/// A channel, read day by day.
+/// Reader for a channel, day by day.
 pub(super) struct ChannelDays {
     channel: Channel,
     names: Arc<Names>,
     limit: usize,
     days: Vec<(String, PathBuf)>,
     next: usize,
-    /// The day on which the first message of a thread lies.
-    begun: HashMap<Ts, usize>,
-    /// The later days that hold replies to threads of a day.
+    /// The index of the day on which each thread starts.
+    start_days: HashMap<Ts, usize>,
+    /// For each day, the later days with replies to its threads.
     later: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 impl ChannelDays {
     pub(super) fn new(folder: &Path, names: Arc<Names>, limit: usize) -> Result<Self> {
         let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut begun = HashMap::new();
+        let mut start_days = HashMap::new();
         let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let days = days(folder)?;
-        // What is wrong with the files is told when they are read for their messages.
+        // Problems are reported later, when the messages are read.
         let mut ignored = Vec::new();
         for (n, (_, path)) in days.iter().enumerate() {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            each(stream, "", limit, &mut ignored, |raw, _| {
-                if let Some((_, Some(thread))) = place(&raw).filter(|_| !is_left_out(&raw)) {
-                    let first = *begun.entry(thread).or_insert(n);
+            for_each_message(stream, "", limit, &mut ignored, |raw, _| {
+                if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
+                    let first = *start_days.entry(thread).or_insert(n);
                     if first < n {
                         later.entry(first).or_default().insert(n);
                     }
@@ -105,14 +105,14 @@ impl ChannelDays {
             ignored.clear();
         }
         let channel = names.channel(&name);
-        Ok(ChannelDays { channel, names, limit, days, next: 0, begun, later })
+        Ok(ChannelDays { channel, names, limit, days, next: 0, start_days, later })
     }
 
     pub(super) fn is_read(&self) -> bool {
         self.next >= self.days.len()
     }
 
-    /// The dialogues that begin on the next day.
+    /// Returns the dialogues that start on the next day.
     pub(super) fn read_next(&mut self) -> Vec<Result<Dialogue, Problem>> {
         let n = self.next;
         self.next += 1;
@@ -120,19 +120,19 @@ impl ChannelDays {
             return Vec::new();
         };
         let (mut problems, mut messages) = (Vec::new(), Day::default());
-        let begins_here = |thread: Ts| self.begun.get(&thread) == Some(&n);
+        let begins_here = |thread: Ts| self.start_days.get(&thread) == Some(&n);
         if let Some(stream) = open(path, &mut problems) {
             let name = path.display().to_string();
             let take = |raw: Raw, at| messages.take(&raw, at, &self.names, &begins_here);
-            each(stream, &name, self.limit, &mut problems, take);
+            for_each_message(stream, &name, self.limit, &mut problems, take);
         }
-        // Told when the turn of those days comes.
+        // Problems are reported when these days are read themselves.
         let mut ignored = Vec::new();
         for (_, path) in self.later.remove(&n).iter().flatten().filter_map(|&later| self.days.get(later)) {
             let Some(stream) = open(path, &mut ignored) else {
                 continue;
             };
-            each(stream, "", self.limit, &mut ignored, |raw, at| match place(&raw) {
+            for_each_message(stream, "", self.limit, &mut ignored, |raw, at| match timestamps(&raw) {
                 Some((_, Some(thread))) if begins_here(thread) => {
                     messages.take(&raw, at, &self.names, &|_| true)
                 }
@@ -145,36 +145,36 @@ impl ChannelDays {
     }
 }
 
-/// The messages of a day, and those of the threads that begin on it. What an export holds twice is held once.
+/// Messages of a day and of the threads that start on it. Duplicate messages in an export are stored once.
 #[derive(Default)]
 pub(super) struct Day {
-    said: BTreeMap<Ts, Turn>,
+    messages: BTreeMap<Ts, Turn>,
     threads: BTreeMap<Ts, BTreeMap<Ts, Turn>>,
-    /// The line on which a thread, or the day itself, begins.
+    /// The first line of each thread, and of the day (`None`).
     lines: BTreeMap<Option<Ts>, u64>,
     left_out: u64,
 }
 
 impl Day {
-    /// Takes a message, if it is none of a thread that began earlier.
+    /// Adds a message, unless its thread started on an earlier day.
     pub(super) fn take(
         &mut self,
         raw: &Raw,
         line: u64,
         names: &Names,
         begins_here: &dyn Fn(Ts) -> bool,
-    ) -> Result<(), Fail> {
-        let Some((ts, thread)) = place(raw) else {
-            return Err(Fail::new("the message has no `ts` like \"1772442840.000200\""));
+    ) -> Result<(), RecordError> {
+        let Some((ts, thread)) = timestamps(raw) else {
+            return Err(RecordError::new("the message has no `ts` like \"1772442840.000200\""));
         };
         if is_left_out(raw) {
             self.left_out += 1;
             return Ok(());
         }
         let turns = match thread {
-            None => &mut self.said,
+            None => &mut self.messages,
             Some(thread) if begins_here(thread) => self.threads.entry(thread).or_default(),
-            // It was read with the day on which the thread began.
+            // It was already read with the day on which the thread started.
             Some(_) => return Ok(()),
         };
         turns.insert(ts, turn(raw, ts, names));
@@ -182,19 +182,19 @@ impl Day {
         Ok(())
     }
 
-    /// In the order in which they began.
+    /// Returns the dialogues of the day, sorted by start time.
     pub(super) fn dialogues(
         self,
         channel: &Channel,
         day: &str,
         path: &str,
     ) -> Vec<Result<Dialogue, Problem>> {
-        let talk = self.said.values().any(|turn| turn.role != Some(Role::System));
-        let began = self.said.keys().next().copied();
-        let said = began.filter(|_| talk).map(|ts| (ts, (None, self.said)));
+        let has_messages = self.messages.values().any(|turn| turn.role != Some(Role::System));
+        let start = self.messages.keys().next().copied();
+        let unthreaded = start.filter(|_| has_messages).map(|ts| (ts, (None, self.messages)));
         let threads = self.threads.into_iter().map(|(root, turns)| (root, (Some(root), turns)));
-        let mut all: Vec<_> = said.into_iter().chain(threads).collect();
-        all.sort_by_key(|(began, _)| *began);
+        let mut all: Vec<_> = unthreaded.into_iter().chain(threads).collect();
+        all.sort_by_key(|(start, _)| *start);
         let made = all.into_iter().map(|(_, (thread, turns))| {
             let has_root = thread.is_none_or(|root| turns.contains_key(&root));
             let made = dialogue(channel, day, thread, turns).and_then(|mut dialogue| {
@@ -217,9 +217,9 @@ fn dialogue(
     day: &str,
     thread: Option<Ts>,
     turns: BTreeMap<Ts, Turn>,
-) -> Result<Dialogue, Fail> {
-    let place = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
-    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{place}", channel.id))?);
+) -> Result<Dialogue, RecordError> {
+    let suffix = thread.map_or_else(|| day.to_owned(), |root| root.to_string());
+    let mut dialogue = Dialogue::new(DialogueId::new(format!("{}-{suffix}", channel.id))?);
     dialogue.source = "slack".to_owned();
     dialogue.title = Some(channel.title.clone());
     dialogue.time = thread.and_then(Ts::time).or(turns.values().next().and_then(|turn| turn.time));

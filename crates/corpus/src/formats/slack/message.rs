@@ -1,4 +1,4 @@
-//! One message of a Slack export.
+//! Converts a message of a Slack export to a turn.
 
 use serde_json::{Map, Value};
 
@@ -12,12 +12,12 @@ use super::{
 
 pub(super) type Raw = Map<String, Value>;
 
-/// The moment of a message in microseconds since 1970. Within a channel, no two messages have the same.
+/// Timestamp of a message in microseconds since 1970. It is unique within a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ts(i64);
 
 impl Ts {
-    /// Reads `1772442840.000200`.
+    /// Parses a timestamp such as `1772442840.000200`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
@@ -47,8 +47,8 @@ fn list<'a>(raw: &'a Raw, key: &str) -> &'a [Value] {
     raw.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// When a message was sent, and when the message that began its thread was, if it is in one.
-pub(super) fn place(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
+/// Returns the timestamp of a message, and that of the first message of its thread if it is in one.
+pub(super) fn timestamps(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     let ts = Ts::parse(text(raw, "ts")?)?;
     let answered =
         raw.get("reply_count").and_then(Value::as_u64).unwrap_or(0) > 0 || !list(raw, "replies").is_empty();
@@ -56,7 +56,7 @@ pub(super) fn place(raw: &Raw) -> Option<(Ts, Option<Ts>)> {
     Some((ts, thread))
 }
 
-/// Comings and goings, and the traces of edits, which say nothing that the other messages do not.
+/// Returns whether a message is skipped: joins, leaves, and edit events that repeat other messages.
 pub(super) fn is_left_out(raw: &Raw) -> bool {
     const LEFT_OUT: [&str; 9] = [
         "channel_join",
@@ -72,14 +72,14 @@ pub(super) fn is_left_out(raw: &Raw) -> bool {
     text(raw, "subtype").is_some_and(|subtype| LEFT_OUT.contains(&subtype))
 }
 
-/// Whether nobody says it: a new topic, a pin, the stone in the place of a deleted message.
+/// Returns whether a message is a notice without a speaker: a new topic, a pin, the tombstone of a deleted message.
 fn is_notice(subtype: &str) -> bool {
     const NOTICES: [&str; 6] =
         ["pinned_item", "unpinned_item", "reminder_add", "tombstone", "huddle_thread", "sh_room_created"];
     subtype.starts_with("channel_") || subtype.starts_with("group_") || NOTICES.contains(&subtype)
 }
 
-/// The turn that a message is.
+/// Converts a message to a turn.
 pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
     let subtype = text(raw, "subtype").unwrap_or_default();
     let user = text(raw, "user").or(text(raw, "bot_id"));
@@ -94,7 +94,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
         turn.speaker = speaker(raw, user, names);
     }
     let files = files(raw);
-    turn.text = said(raw, names);
+    turn.text = message_text(raw, names);
     if turn.text.is_empty() {
         turn.text = files.join(", ");
     }
@@ -126,7 +126,7 @@ pub(super) fn turn(raw: &Raw, ts: Ts, names: &Names) -> Turn {
 }
 
 fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
-    // An integration posts under a name of its own.
+    // An integration can post under a different name.
     let given = text(raw, "username").map(str::to_owned);
     let listed = user.and_then(|id| names.user(id)).map(str::to_owned);
     let profile = |key: &str| {
@@ -138,7 +138,7 @@ fn speaker(raw: &Raw, user: Option<&str>, names: &Names) -> String {
     named.or(user.map(str::to_owned)).unwrap_or_default()
 }
 
-/// The names of attached files; those of deleted files are gone.
+/// Returns the names of attached files. Deleted files have no names.
 fn files(raw: &Raw) -> Vec<String> {
     let file = raw.get("file").into_iter();
     let named = |file: &Value| {
@@ -148,9 +148,9 @@ fn files(raw: &Raw) -> Vec<String> {
     list(raw, "files").iter().chain(file).filter_map(named).collect()
 }
 
-/// The text, and what is attached by whoever wrote it (not the previews that Slack adds to links); the blocks where
-/// there is neither.
-fn said(raw: &Raw, names: &Names) -> String {
+/// Returns the text with the attachments of its author, without link previews. If both are empty, returns the text of
+/// the blocks.
+fn message_text(raw: &Raw, names: &Names) -> String {
     let mut said = plain(text(raw, "text").unwrap_or_default().trim(), names);
     let mut add = |more: &str| {
         let more = plain(more.trim(), names);
@@ -190,7 +190,7 @@ fn said(raw: &Raw, names: &Names) -> String {
     said
 }
 
-/// The words in a block. The parser has bounded how deep it goes.
+/// Appends the text of a block. The JSON parser limits the nesting depth.
 fn gather(value: &Value, names: &Names, out: &mut String) {
     let Value::Object(block) = value else {
         if let Value::Array(inner) = value {
@@ -230,7 +230,7 @@ mod tests {
     fn show(json: &str) -> String {
         let raw: Raw = serde_json::from_str(json).unwrap();
         let names = Names::for_tests(&[("U1", "Ana"), ("U2", "Bo")], &[("C1", "general")]);
-        let (ts, thread) = place(&raw).unwrap();
+        let (ts, thread) = timestamps(&raw).unwrap();
         let turn = turn(&raw, ts, &names);
         let metadata = serde_json::to_string(&turn.metadata).unwrap();
         let thread = thread.map(|t| format!(" in {t}")).unwrap_or_default();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_many_kinds() {
+    fn all_kinds_of_messages_are_converted() {
         for (json, want) in [
             (r#"{"ts":"1.5","user":"U1","text":"hi <@U2>"}"#, r#"Ana/participant: hi @Bo {"user":"U1"}"#),
             (
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_kept_to_the_microsecond() {
+    fn timestamps_have_microseconds() {
         assert_eq!(Ts::parse("1772442840.000200").unwrap().to_string(), "1772442840.000200");
         assert_eq!(
             Ts::parse("1772442840.0002").unwrap().time().unwrap().to_string(),

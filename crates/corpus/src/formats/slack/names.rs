@@ -1,4 +1,4 @@
-//! Who is who in a Slack export: `users.json` and the lists of channels and direct messages.
+//! Names of users and channels in a Slack export, from `users.json` and the lists of channels and direct messages.
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +15,14 @@ use crate::{
 };
 use turnwise_core::error::Reject;
 
-/// The lists, with what the channels in them are.
+/// Channel lists, with the kind of their channels.
 pub(super) const LISTS: [(&str, &str); 4] = [
     ("channels.json", "channel"),
     ("groups.json", "private"),
     ("dms.json", "direct"),
     ("mpims.json", "group"),
 ];
-/// Who the users are. An Enterprise Grid export has the second.
+/// User lists. An Enterprise Grid export has the second one.
 pub(super) const USERS: [&str; 2] = ["users.json", "org_users.json"];
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// The name people see.
+    /// Returns the display name.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }
@@ -68,31 +68,31 @@ struct Listed {
     members: Vec<String>,
 }
 
-/// A channel, a private channel, or a conversation of two or more.
+/// A public channel, a private channel, or a direct conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Channel {
-    /// Slack's own id, where the export tells it, else the folder's name: what does not change when it is renamed.
+    /// The Slack id, which does not change on renaming. If the export does not contain it, the folder name.
     pub(super) id: String,
     pub(super) folder: String,
     pub(super) title: String,
     pub(super) kind: &'static str,
 }
 
-/// Users and channels.
+/// Names of users and channels.
 #[derive(Default)]
 pub(super) struct Names {
     users: BTreeMap<String, (String, bool)>,
-    /// By the name of their folder.
+    /// Channels by folder name.
     channels: BTreeMap<String, Channel>,
     channel_names: BTreeMap<String, String>,
 }
 
 impl Names {
-    /// Reads what is there. A list that is missing means ids instead of names; one that is damaged is also reported.
+    /// Reads the lists. If a list is missing or damaged, ids are used instead of names. Damage is reported.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
         for list in USERS {
-            each(&root.join(list), limit, problems, |user: User| {
+            for_each_entry(&root.join(list), limit, problems, |user: User| {
                 let shown = user.profile.shown().or(first([user.real_name, user.name]));
                 if let Some(shown) = shown {
                     names.users.insert(user.id, (shown, user.is_bot));
@@ -100,7 +100,7 @@ impl Names {
             });
         }
         for (list, kind) in LISTS {
-            each(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
+            for_each_entry(&root.join(list), limit, problems, |listed: Listed| names.add(listed, kind));
         }
         names
     }
@@ -131,7 +131,7 @@ impl Names {
         self.channel_names.get(id).map(String::as_str)
     }
 
-    /// The channel whose messages lie in that folder.
+    /// Returns the channel of a folder.
     pub(super) fn channel(&self, folder: &str) -> Channel {
         self.channels.get(folder).cloned().unwrap_or_else(|| Channel {
             id: folder.to_owned(),
@@ -155,8 +155,8 @@ impl Names {
     }
 }
 
-/// The elements of one of the lists.
-fn each<T: for<'de> Deserialize<'de>>(
+/// Calls `take` on each entry of a list.
+fn for_each_entry<T: for<'de> Deserialize<'de>>(
     path: &Path,
     limit: usize,
     problems: &mut Vec<Problem>,
@@ -173,14 +173,14 @@ fn each<T: for<'de> Deserialize<'de>>(
         match element {
             Ok(element) => match serde_json::from_slice(&element.json) {
                 Ok(entry) => take(entry),
-                Err(e) => problems.push(support::Fail::from(e).at(&name, element.line)),
+                Err(e) => problems.push(support::RecordError::from(e).at(&name, element.line)),
             },
             Err(e) => problems.push(support::element_problem(&name, e)),
         }
     }
 }
 
-/// The bytes of a file of the export.
+/// Opens a file of the export.
 pub(super) fn open(path: &Path, problems: &mut Vec<Problem>) -> Option<Box<dyn BufRead + Send>> {
     match Input::open(path) {
         Ok(input) => Some(input.into_stream()),
@@ -193,10 +193,10 @@ pub(super) fn open(path: &Path, problems: &mut Vec<Problem>) -> Option<Box<dyn B
     }
 }
 
-/// The folder in which the lists lie, for a channel's folder.
+/// Returns the root folder of the export, which contains the lists, for the folder of a channel.
 pub(super) fn root_of(channel: &Path) -> PathBuf {
     match channel.parent() {
-        // A relative path of one part lies in the working directory.
+        // A bare folder name is relative to the current folder.
         Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
         Some(parent) => parent.to_owned(),
         None => channel.to_owned(),

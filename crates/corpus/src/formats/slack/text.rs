@@ -1,15 +1,15 @@
-//! The markup of Slack messages, turned into what a reader sees: names for `<@U123>`, labels for links.
+//! Converts the markup of Slack messages to readable text: names for `<@U123>`, labels for links.
 
 use super::names::Names;
 
-/// A message's text with names resolved.
+/// Converts the text of a message.
 pub(super) fn plain(text: &str, names: &Names) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('<') {
         let (before, tag) = rest.split_at(start);
         unescape(before, &mut out);
-        // A tag has no `<` in it; one that is not closed is just text.
+        // A tag contains no `<`. An unclosed tag is plain text.
         match tag.get(1..).and_then(|inner| Some((inner, inner.find(['<', '>'])?))) {
             Some((inner, end)) if inner[end..].starts_with('>') => {
                 unescape(&shown(&inner[..end], names), &mut out);
@@ -51,7 +51,7 @@ fn shown(tag: &str, names: &Names) -> String {
     }
 }
 
-/// The three entities that Slack writes.
+/// Decodes the three entities that Slack uses.
 fn unescape(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_becomes_what_a_reader_sees() {
+    fn markup_becomes_readable_text() {
         let names = Names::for_tests(&[("U1", "Ana")], &[("C1", "general")]);
         for (text, want) in [
             ("<@U1> and <@U2> and <@U3|cem>", "@Ana and @U2 and @cem"),

@@ -1,14 +1,14 @@
-//! One line of a transcript: who says what, and when.
+//! Parser for the lines of a transcript: time, speaker and text.
 
 use crate::{Role, Time};
 
-/// What a line is.
+/// Kind of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
     Blank,
-    /// A rule, with the title in it.
+    /// A rule with an optional title.
     Rule(&'a str),
-    /// A line that begins with `#`.
+    /// A line that starts with `#`.
     Comment(&'a str),
     Text,
 }
@@ -30,18 +30,18 @@ pub(super) fn kind(line: &str) -> Kind<'_> {
     }
 }
 
-/// A line that names its speaker.
+/// A line with a speaker.
 #[derive(Debug, PartialEq)]
 pub(super) struct Spoken<'a> {
     pub(super) time: Option<Time>,
-    /// A time of day or an offset, as it is written.
+    /// A time of day or an offset, as written.
     pub(super) at: Option<String>,
     pub(super) speaker: String,
     pub(super) text: &'a str,
 }
 
-/// Reads `[time] Speaker: text`. `is_known` tells whether somebody of that name has spoken before: then less is asked
-/// of the name.
+/// Parses `[time] Speaker: text`. A name is accepted if it is a known speaker (`is_known`), is a role name, or looks
+/// like a name.
 pub(super) fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
@@ -64,8 +64,10 @@ pub(super) fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Opti
     Some(Spoken { time, at, speaker: name.to_owned(), text })
 }
 
-/// Splits at the first colon that surely ends a name, being full-width, or before a space or the end; else at the
-/// first, which is told by `false`.
+/// Splits a line into name and text at a colon.
+///
+/// A full-width colon, or a colon before white space or the end, surely ends a name: the third value is `true`. If
+/// there is none, splits at the first colon: the third value is `false`.
 fn split_name(text: &str) -> Option<(&str, &str, bool)> {
     const LONGEST: usize = 120;
     let mut first = None;
@@ -101,7 +103,7 @@ fn looks_like_name(name: &str) -> bool {
         && (words.len() == 1 || words.iter().all(|w| is_word(w)))
 }
 
-/// `[..]`, `(..)` or nothing around a time at the start of a line.
+/// Splits off a time at the start of a line, with or without brackets.
 fn leading_stamp(line: &str) -> (Option<&str>, &str) {
     for (open, close) in [('[', ']'), ('(', ')')] {
         if let Some((inner, rest)) = line.strip_prefix(open).and_then(|inner| inner.split_once(close)) {
@@ -124,7 +126,7 @@ fn after_stamp(rest: &str) -> &str {
     ["- ", "– ", "— "].iter().find_map(|dash| rest.strip_prefix(dash)).unwrap_or(rest).trim_start()
 }
 
-/// `Agent (00:12)`.
+/// Splits off a time after a name: `Agent (00:12)`.
 fn trailing_stamp(name: &str) -> (&str, Option<&str>) {
     for (open, close) in [('[', ']'), ('(', ')')] {
         let parts = name.strip_suffix(close).and_then(|name| name.rsplit_once(open));
@@ -139,7 +141,7 @@ fn is_stamp(text: &str) -> bool {
     is_clock(text) || text.as_bytes().get(4) == Some(&b'-') && Time::parse(text).is_some()
 }
 
-/// `00:12`, `1:02:03`, `00:12.345`.
+/// Returns whether a text is a clock time or an offset: `00:12`, `1:02:03`, `00:12.345`.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let digits = |t: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -169,12 +171,12 @@ fn known_role(name: &str) -> Option<Role> {
     })
 }
 
-/// Whether a name is that of a role.
+/// Returns whether a name is a role name.
 pub(super) fn is_role_name(name: &str) -> bool {
     known_role(name).is_some()
 }
 
-/// The role of a speaker: by the whole name, else by its first word (`Agent Smith`).
+/// Returns the role of a speaker, by the whole name or by its first word (`Agent Smith`).
 pub(super) fn role(name: &str) -> Role {
     known_role(name).or_else(|| known_role(name.split_whitespace().next()?)).unwrap_or(Role::Participant)
 }
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_sentences() {
+    fn names_are_distinguished_from_sentences() {
         for (line, want) in [
             ("Ann: hi", Some("Ann>hi")),
             ("Dr. Ana de la Cruz: hi", Some("Dr. Ana de la Cruz>hi")),
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_told_by_well_known_names() {
+    fn roles_are_recognized_from_common_names() {
         assert_eq!(role("Customer 2"), Role::User);
         assert_eq!(role("AGENT (Priya)"), Role::Agent);
         assert_eq!(role("Agent Smith"), Role::Agent);

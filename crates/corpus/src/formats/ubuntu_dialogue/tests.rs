@@ -13,7 +13,7 @@ fn texts(dialogue: &Dialogue) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_training_row_is_context_and_utterance_with_the_label() {
+fn a_training_row_is_a_context_with_utterance_and_label() {
     let got = read_text(&UbuntuDialogue, "train.csv", TRAIN);
     assert_eq!(
         texts(&got[0]),
@@ -26,14 +26,14 @@ fn a_training_row_is_context_and_utterance_with_the_label() {
         ]
     );
     assert_eq!((got[0].id.as_str(), &got[0].metadata["label"]), ("ubuntu-dialogue-train-000001", &1.into()));
-    // Ids count all rows, so that a mended row gets the id it would have had.
+    // Ids count all rows, including rejected ones. They do not change when a row is fixed.
     assert_eq!((got[1].id.as_str(), &got[1].metadata["label"]), ("ubuntu-dialogue-train-000003", &0.into()));
     assert_eq!(got[1].metadata["split"], "train");
     assert_eq!(texts(&got[1]), [("user", "hello"), ("agent", "go away")]);
 }
 
 #[test]
-fn bad_rows_are_named() {
+fn bad_rows_are_reported() {
     assert_eq!(
         problems(&UbuntuDialogue, "train.csv", TRAIN),
         [
@@ -74,14 +74,14 @@ fn a_raw_chat_is_one_dialogue() {
 }
 
 #[test]
-fn bad_lines_of_a_chat_are_named() {
+fn bad_lines_of_a_chat_are_reported() {
     let text = "2009-03-01T10:00:00.000Z\tamy\t\thello\nso\tit\nlately\tamy\t\thello\n2009-03-01T10:00:00Z\t\t\thi\n";
     assert_eq!(
         problems(&UbuntuDialogue, "3/1.tsv", text),
         [
-            "3/1.tsv:2: the line is not a message; a message is time, from, to and text with tabs between them",
+            "3/1.tsv:2: the line is not a message; the columns must be time, from, to and text, separated by tabs",
             "3/1.tsv:3: `lately` is not a time like 2008-04-23T14:55:00.000Z",
-            "3/1.tsv:4: the message says not who it is from",
+            "3/1.tsv:4: the message has no sender",
         ]
     );
     assert_eq!(
@@ -91,7 +91,7 @@ fn bad_lines_of_a_chat_are_named() {
 }
 
 #[test]
-fn both_layouts_are_told_by_their_columns() {
+fn both_layouts_are_detected_by_their_columns() {
     assert_eq!(sniffed("train.csv", TRAIN), Some("ubuntu-dialogue"));
     assert_eq!(sniffed("1.tsv", CHAT), Some("ubuntu-dialogue"));
     assert_ne!(sniffed("a.tsv", "time\tfrom\tto\ttext\n2009\tamy\t\thi\n"), Some("ubuntu-dialogue"));

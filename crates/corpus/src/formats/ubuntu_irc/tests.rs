@@ -14,7 +14,7 @@ const LOG: &str = "\
 some stray line
 ";
 
-/// A log and its links in a folder named after a split.
+/// Writes a log and its links to a folder named after a split.
 fn folder(log: &[u8], links: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dev/2010-05-02_00.ascii.txt");
@@ -24,7 +24,7 @@ fn folder(log: &[u8], links: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// The dialogues, and the problems with the file's name only.
+/// Reads a log. Returns the dialogues, and the problems with only the file name of the path.
 fn read(path: &Path, options: &ReadOptions) -> (Vec<Dialogue>, Vec<String>) {
     let (mut dialogues, mut problems) = (Vec::new(), Vec::new());
     for item in UbuntuIrc.read(Input::open(path).unwrap(), options).unwrap() {
@@ -44,7 +44,7 @@ fn links_make_conversations() {
     let (dialogues, problems) = read(&path, &ReadOptions::default());
     assert_eq!(problems, Vec::<String>::new());
     let ids: Vec<_> = dialogues.iter().map(|d| d.id.as_str()).collect();
-    // A system line and an empty message alone are no conversations.
+    // A single notice or empty message is not a conversation.
     assert_eq!(ids, ["2010-05-02_00:0", "2010-05-02_00:4"]);
     let [first, second] = &dialogues[..] else { panic!("two") };
     assert_eq!(first.speakers(), ["amy", "bob"]);
@@ -59,24 +59,24 @@ fn links_make_conversations() {
     );
     assert_eq!(first.turns[4].metadata["replies_to"], serde_json::json!([2, 4]));
     assert_eq!(first.turns[4].text, "amy: amy, cat: delete something");
-    // Message 1 is the first annotated one: the file's date is its day.
+    // Message 1 is the first annotated one, so its date is the date in the file name.
     assert_eq!(first.time.unwrap().to_string(), "2010-05-02T23:58:00Z");
     assert_eq!(second.time.unwrap().to_string(), "2010-05-03T00:01:00Z");
 }
 
 #[test]
-fn nicks_of_the_conversation_are_stripped_on_demand() {
+fn nicks_of_participants_are_stripped_on_request() {
     let (_dir, path) = folder(LOG.as_bytes(), "0 1 -\n1 3 -\n1 7 -\n");
     let (dialogues, _) = read(&path, &ReadOptions { strip_nicks: true, ..ReadOptions::default() });
     let texts: Vec<_> = dialogues[0].turns.iter().map(|t| t.text.as_str()).collect();
-    // `cat` does not take part in it.
+    // `cat` is not a participant.
     assert_eq!(texts, ["my disk is full", "which one?", "the old one", "cat: delete something"]);
     assert_eq!(strip("bob:", &["bob"].into()), "bob:");
     assert_eq!(strip("bob://x y", &["bob"].into()), "bob://x y");
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn invalid_links_and_lines_are_reported() {
     let (_dir, path) = folder(LOG.as_bytes(), "0 1 -\n4 four -\n4 4\n8 8 -\n4 30 -\n");
     let (dialogues, problems) = read(&path, &ReadOptions::default());
     assert_eq!(dialogues.len(), 2);
@@ -85,13 +85,13 @@ fn what_does_not_fit_is_named() {
         [
             "2010-05-02_00.annotation.txt:2: this is not a reply link; a link is two message numbers and a dash: 1002 1003 -",
             "2010-05-02_00.ascii.txt:9: the line is annotated, but it is neither a message ([03:41] <nick> text) nor a notice (===)",
-            "2010-05-02_00.annotation.txt:5: message 30 is not in the log, which ends with 8",
+            "2010-05-02_00.annotation.txt:5: message 30 is not in the log; the log ends with message 8",
         ]
     );
 }
 
 #[test]
-fn a_line_that_is_not_text_costs_only_itself() {
+fn invalid_utf8_rejects_only_its_line() {
     let (_dir, path) =
         folder(b"[10:00] <amy> one\n[10:01] <bob> \xff\n[10:02] <amy> two\n", "0 1 -\n1 2 -\n");
     let (dialogues, problems) = read(&path, &ReadOptions::default());
@@ -100,7 +100,7 @@ fn a_line_that_is_not_text_costs_only_itself() {
 }
 
 #[test]
-fn a_truncated_log_gives_what_is_whole() {
+fn a_truncated_log_gives_its_complete_conversations() {
     let (_dir, path) = folder(b"", "0 1 -\n2 19999 -\n");
     let log: String =
         (0..20_000).map(|n| format!("[10:00] <amy> {}\n", blake3::hash(&[n as u8, 3]))).collect();
@@ -116,20 +116,20 @@ fn a_truncated_log_gives_what_is_whole() {
 }
 
 #[test]
-fn a_log_without_links_says_what_is_missing() {
+fn missing_links_are_reported() {
     let (dir, path) = folder(LOG.as_bytes(), "");
     fs::remove_file(dir.path().join("dev/2010-05-02_00.annotation.txt")).unwrap();
     let (_, problems) = read(&path, &ReadOptions::default());
     assert_eq!(
         problems,
         [
-            "2010-05-02_00.ascii.txt: the reply links are missing: there is no 2010-05-02_00.annotation.txt beside it"
+            "2010-05-02_00.ascii.txt: the reply links are missing: there is no 2010-05-02_00.annotation.txt in the same folder"
         ]
     );
 }
 
 #[test]
-fn logs_are_told_by_name_and_lines_and_have_companions() {
+fn logs_and_companions_are_detected() {
     let (_dir, path) = folder(LOG.as_bytes(), "0 1 -\n");
     let fit = |path: &Path| UbuntuIrc.sniff(&Input::open(path).unwrap().probe());
     assert_eq!(fit(&path), Fit::Yes);

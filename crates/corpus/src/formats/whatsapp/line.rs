@@ -1,8 +1,8 @@
-//! The beginning of a message in a WhatsApp export: when; and the order of day and month.
+//! Parser for message headers in a WhatsApp export: date, time, and the order of day and month.
 
 use jiff::civil::DateTime;
 
-/// Which number of a date is which.
+/// Order of the numbers in a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     DayMonth,
@@ -20,23 +20,23 @@ impl Order {
     }
 }
 
-/// The beginning of a message: `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
+/// Header of a message: `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
     numbers: [u16; 3],
-    /// The date as it is written.
+    /// The date as written.
     pub(super) date: &'a str,
     clock: Clock,
-    /// Written as United States locales do: `3/2/26, 9:14 AM`.
+    /// Whether it has the format of United States locales: `3/2/26, 9:14 AM`.
     american: bool,
-    /// What follows.
+    /// The rest of the line.
     pub(super) rest: &'a str,
 }
 
 /// Hour, minute, second.
 type Clock = (u8, u8, Option<u8>);
 
-/// Marks of writing direction, which the exports put in front of lines, names and notices.
+/// Returns whether a character is a direction mark. Exports add them before lines, names and notices.
 pub(super) fn is_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -45,7 +45,7 @@ pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{a0}' | '\u{202f}' | '\u{2009}')
 }
 
-/// A text without the marks that the export added.
+/// Removes the direction marks that the export added.
 pub(super) fn clean(text: &str) -> String {
     let text: String = text.chars().filter(|&c| c == '\u{200f}' || !is_mark(c)).collect();
     text.trim().to_owned()
@@ -68,7 +68,7 @@ impl<'a> Header<'a> {
         let after = after.strip_prefix('.').unwrap_or(after);
         let after = match after.strip_prefix(',') {
             Some(after) => after,
-            // [2026-03-02 09:14] is how everyone writes times.
+            // `[2026-03-02 09:14]` is common in other formats.
             None if separator != '-' => after,
             None => return None,
         };
@@ -96,7 +96,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// The moment, in the time zone of the phone. `None` if there is no such day in this order.
+    /// Returns the local time of the phone, or `None` if the date is invalid in this order.
     pub(super) fn time(&self, order: Order) -> Option<DateTime> {
         let [a, b, c] = self.numbers;
         let (year, month, day) = match order {
@@ -105,7 +105,7 @@ impl<'a> Header<'a> {
             Order::YearMonthDay => (a, b, c),
         };
         let year = if year < 100 { year + 2000 } else { year };
-        // WhatsApp began in 2009; what is earlier is a day taken for a year.
+        // WhatsApp started in 2009. An earlier year is a day in the wrong position.
         if year < 2009 {
             return None;
         }
@@ -116,24 +116,24 @@ impl<'a> Header<'a> {
         DateTime::new(i16::try_from(year).ok()?, month, day, hour, minute, second, 0).ok()
     }
 
-    /// Whether the time has seconds.
+    /// Returns whether the time has seconds.
     pub(super) fn has_seconds(&self) -> bool {
         self.clock.2.is_some()
     }
 }
 
-/// A number of at most so many digits.
-fn number(text: &str, most: usize) -> Option<(u16, &str)> {
+/// Parses a number with at most `max_digits` digits.
+fn number(text: &str, max_digits: usize) -> Option<(u16, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    if digits == 0 || digits > most {
+    if digits == 0 || digits > max_digits {
         return None;
     }
     Some((text[..digits].parse().ok()?, &text[digits..]))
 }
 
-/// A time of day: its numbers on the 24-hour clock, and whether it has AM or PM in capitals.
+/// Parses a time of day. Returns it in 24-hour format, whether it has AM or PM in capitals, and the rest of the text.
 fn clock(text: &str) -> Option<(Clock, bool, &str)> {
-    // Some languages put a word between date and time: `klo`, `um`, `à`, `kl.`; some put the half of the day there.
+    // Some languages have a word between date and time (`klo`, `um`, `à`, `kl.`), or AM/PM before the time.
     let word_end = text.find(|c: char| c.is_ascii_digit())?;
     let word = text[..word_end].trim_matches(is_space);
     if word.chars().count() > 4 || word.chars().any(|c| !c.is_alphabetic() && c != '.') {
@@ -162,7 +162,8 @@ fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     Some((clock, upper, after))
 }
 
-/// `AM`, `pm`, `a.m.`, `p. m.` after a time, if it is there.
+/// Parses an optional `AM`, `pm`, `a.m.` or `p. m.` after a time. Returns whether it is PM, whether it is in
+/// capitals, and the rest of the text.
 fn half(text: &str) -> (Option<bool>, bool, &str) {
     let trimmed = text.trim_start_matches(is_space);
     let mut letters = String::new();
@@ -183,12 +184,12 @@ fn half(text: &str) -> (Option<bool>, bool, &str) {
     }
 }
 
-/// In which order the dates at the beginning of a file are written, and whether that is only assumed.
+/// Detects the order of the dates at the beginning of a file. Returns the order, and whether it is only assumed.
 ///
-/// 1. The order in which the most dates exist (there is no 31st month, and no message from before 2009).
-/// 2. If that is several: the one in which time goes backwards the least.
-/// 3. If that is several: month first if it is `3/2/26, 9:14 AM` with capitals and without zeros in front, as the
-///    United States write it; else day first. This is an assumption, and said to be one.
+/// 1. The order with the most valid dates. Years before 2009 are invalid.
+/// 2. On a tie, the order in which time goes backwards least often.
+/// 3. On a tie, an assumption: month first for the United States format (`3/2/26, 9:14 AM`, with capitals and without
+///    leading zeros), else day first.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
     let headers: Vec<Header<'_>> = lines.filter_map(Header::parse).collect();
     let candidates = [Order::DayMonth, Order::MonthDay, Order::YearMonthDay];
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_many_locales() {
+    fn headers_of_many_locales_are_parsed() {
         let march = |line: &str| at(line, Order::DayMonth).unwrap_or_default();
         for line in [
             "[02/03/26, 09:14:05] Ann: x",
@@ -261,18 +262,18 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_day_and_month_is_told_by_the_data() {
-        let told = |dates: &[&str], tail: &str| {
+    fn the_order_of_day_and_month_is_detected() {
+        let detected = |dates: &[&str], tail: &str| {
             let lines: Vec<String> = dates.iter().map(|d| format!("{d}, 9:14{tail} - Ann: x")).collect();
             order(lines.iter().map(String::as_str))
         };
-        assert_eq!(told(&["02/03/26", "13/03/26"], ""), (Order::DayMonth, false));
-        assert_eq!(told(&["02/03/26", "03/13/26"], ""), (Order::MonthDay, false));
-        assert_eq!(told(&["01/02/26", "01/03/26", "02/01/26"], ""), (Order::MonthDay, false));
-        assert_eq!(told(&["02/01/26", "01/02/26", "01/03/26"], ""), (Order::DayMonth, false));
-        assert_eq!(told(&["02/03/26", "03/03/26"], " am"), (Order::DayMonth, true));
-        assert_eq!(told(&["3/2/26"], " AM"), (Order::MonthDay, true));
-        assert_eq!(told(&["2026-03-02"], ""), (Order::YearMonthDay, false));
-        assert_eq!(told(&["26/03/02", "26/03/11"], ""), (Order::YearMonthDay, false));
+        assert_eq!(detected(&["02/03/26", "13/03/26"], ""), (Order::DayMonth, false));
+        assert_eq!(detected(&["02/03/26", "03/13/26"], ""), (Order::MonthDay, false));
+        assert_eq!(detected(&["01/02/26", "01/03/26", "02/01/26"], ""), (Order::MonthDay, false));
+        assert_eq!(detected(&["02/01/26", "01/02/26", "01/03/26"], ""), (Order::DayMonth, false));
+        assert_eq!(detected(&["02/03/26", "03/03/26"], " am"), (Order::DayMonth, true));
+        assert_eq!(detected(&["3/2/26"], " AM"), (Order::MonthDay, true));
+        assert_eq!(detected(&["2026-03-02"], ""), (Order::YearMonthDay, false));
+        assert_eq!(detected(&["26/03/02", "26/03/11"], ""), (Order::YearMonthDay, false));
     }
 }
