@@ -1,4 +1,4 @@
-//! Making the sets of the tasks out of labelled corpora.
+//! Builders of the tasks' data sets from labelled corpora.
 
 mod dial;
 mod dsts;

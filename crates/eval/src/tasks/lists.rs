@@ -1,4 +1,4 @@
-//! Tasks in which documents are put into an order for each query.
+//! Ranking tasks: documents are ranked for each query.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -13,43 +13,43 @@ use crate::{
 use turnwise_core::error::Result;
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
-/// Queries that a thread ranks before it tells how far it is.
+/// Number of queries per thread between two progress updates.
 const CHUNK: usize = 64;
 
-/// What is ranked for each query, and its grades.
+/// Candidates of each query, with their grades.
 #[derive(Debug, Clone)]
 pub enum Candidates {
-    /// These, each judged.
+    /// A given list of judged documents for each query.
     Given(Vec<Vec<(u32, i32)>>),
-    /// All of the pool; those that are not judged are not relevant. So many are kept of a ranking.
+    /// All documents of the pool. Documents without a judgment are not relevant.
     All {
-        /// Of each query, the documents that were judged.
+        /// Judged documents of each query, with their grades.
         judged: Vec<HashMap<u32, i32>>,
-        /// How many are looked at.
+        /// Number of top documents that are evaluated.
         depth: usize,
     },
 }
 
-/// A task of rankings.
+/// Ranking task.
 #[derive(Debug, Clone)]
 pub struct ListTask {
-    /// A short name.
+    /// Short name.
     pub name: &'static str,
-    /// What it is, with its paper.
+    /// Description with the paper's name.
     pub about: &'static str,
-    /// What is ranked.
+    /// The documents and queries.
     pub pool: Pool,
-    /// The ids of the documents, which settle ties.
+    /// Document ids, which break ties.
     pub documents: Vec<String>,
-    /// The ids of the queries.
+    /// Query ids.
     pub queries: Vec<String>,
-    /// The place of each query in the pool.
+    /// Index of each query in the pool.
     pub places: Vec<u32>,
-    /// What is ranked for each of them.
+    /// Candidates of each query.
     pub candidates: Candidates,
-    /// What it is judged by, with the names that papers have for them.
+    /// Measures, with the names that papers use for them.
     pub measures: Vec<(&'static str, Measure)>,
-    /// What was left out.
+    /// What was left out of the data.
     pub skipped: Vec<Skipped>,
 }
 
@@ -127,7 +127,7 @@ impl Task for ListTask {
     }
 }
 
-/// What came of a query.
+/// Evaluation of one query.
 struct Row {
     values: Vec<f64>,
     by_chance: Vec<Option<f64>>,
@@ -148,7 +148,7 @@ impl ListTask {
         let mut scores = Vec::new();
         scorer.scores(own as usize, &documents, &mut scores)?;
         must_be_numbers("the ranker", &self.queries[n], &scores)?;
-        // A document that is its own query is no candidate.
+        // A document is not a candidate for itself.
         let is_itself = |at: &u32| {
             let whole = matches!(self.candidates, Candidates::All { .. });
             whole && self.pool.queries.is_none() && documents[*at as usize] == own
@@ -201,7 +201,7 @@ impl ListTask {
     }
 }
 
-/// `30`, or `21 to 30`.
+/// Formats a range of sizes: `30`, or `21 to 30`.
 fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
     match (sizes.clone().min(), sizes.max()) {
         (Some(least), Some(most)) if least == most => most.to_string(),
@@ -228,17 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_no_number_is_an_error_that_names_the_query() {
+    fn a_score_that_is_not_finite_is_an_error_that_names_the_query() {
         let e = done(&HashEncoder { not_finite_on: Some("parcel"), ..HashEncoder::default() }, false)
             .unwrap_err();
-        assert_eq!(e.to_string(), "the ranker gave a score that is no finite number for the query b");
+        assert_eq!(e.to_string(), "the ranker returned a score that is not a finite number for the query b");
     }
 
     #[test]
-    fn rankings_are_kept_if_asked_for_and_ties_go_by_id() {
+    fn rankings_are_kept_on_request_and_ties_are_broken_by_id() {
         let outcome = done(&HashEncoder::default(), true).unwrap();
         assert_eq!(outcome.queries, ["b", "a", "c"]);
-        // "lost card" and "card lost" have one vector, so that both are as near to "card".
+        // "lost card" and "card lost" have the same vector, and therefore the same score for "card".
         let of_c = &outcome.rankings[2];
         assert_eq!(of_c.documents.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["a", "d"]);
         let of_b: Vec<(&str, Option<i32>)> =
