@@ -150,7 +150,7 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
         assert_eq!(&serde_json::from_str::<Value>(data).unwrap(), dialogue);
     }
     assert_eq!(events[5], "event: done\ndata: {\"dialogues\":5}");
-    server.get("/v1/dialogues?after=nobody").says(400, &["no dialogue `nobody` to go on behind"]);
+    server.get("/v1/dialogues?after=nobody").says(400, &["dialogue `nobody` does not exist"]);
     server.get("/v1/dialogues?limit=0").says(400, &["`limit` is `0`", "from 1 to 1000"]);
     assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
 
@@ -220,8 +220,8 @@ fn what_is_wrong_is_told_as_an_answer() {
     assert_eq!((error["param"].as_str(), error["hint"].as_str()), (Some("filter"), None));
     let error = post("{\"query\": \"x\", \"mode\": \"bm52\"}").says(400, &["did you mean `bm25`?"]);
     assert!(error["param"].is_null(), "{error}");
-    post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a whole number from 0 on"]);
-    post("[\"refund\"]").says(400, &["the body is a list"]);
+    post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a non-negative integer"]);
+    post("[\"refund\"]").says(400, &["the body is an array"]);
     // A filter that is misspelt lets nothing through unseen.
     let error =
         server.get("/v1/stats?fliter=domain%3Dbanking").says(400, &["`fliter`", "did you mean `filter`?"]);
@@ -230,17 +230,19 @@ fn what_is_wrong_is_told_as_an_answer() {
     let sent = |kind: &str, body: &str| {
         server.ask("POST", "/v1/ingest", &[&format!("Content-Type: {kind}")], body.as_bytes())
     };
-    sent("application/x-ndjson", "hello").says(422, &["nothing of it is a dialogue", "--data-binary @FILE"]);
-    sent("application/x-ndjson", "").says(422, &["holds no dialogue"]);
+    sent("application/x-ndjson", "hello").says(422, &["no valid dialogue", "--data-binary @FILE"]);
+    sent("application/x-ndjson", "").says(422, &["contains no dialogue"]);
     sent("multipart/form-data; boundary=x", "--x").says(415, &["a form", "-T FILE"]);
     post("").says(400, &["the body is empty"]);
     post(&format!("{{\"query\": \"{}\"}}", "x".repeat(2 << 20))).says(413, &["1048576 bytes"]);
     post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}").says(400, &["--exact is for vectors"]);
-    server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`", "there are: x"]);
+    server
+        .post("/v1/search?index=y", &json!({"query": "x"}))
+        .says(404, &["index `y` does not exist", "available indexes: x"]);
     server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
     server.post("/v1/similar", &json!({"like": "nobody-001"})).says(404, &["nobody-001"]);
     server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
-    server.get("/v1/search").says(405, &["/v1/search has no GET", "it has POST"]);
+    server.get("/v1/search").says(405, &["/v1/search does not support GET", "use POST"]);
     server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
     // Another site's page, and another name for this machine, which such a page may have made up.
     server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["other sites"]);
@@ -257,15 +259,16 @@ fn what_is_wrong_is_told_as_an_answer() {
     t.run("serve -i y").says(2, &["there is no index at"]);
     t.run("serve -i x --host 0.0.0.0").says(2, &["nobody needs a key", "--keys FILE"]);
     let port = server.address.rsplit(':').next().unwrap().to_owned();
-    t.run(&format!("serve -i x --port {port}")).says(6, &["is in use", "--port"]);
+    t.run(&format!("serve -i x --port {port}")).says(6, &["is already in use", "--port"]);
     t.write("none.pem", "nothing");
     t.run("serve -i x --tls-cert none.pem --tls-key none.pem")
-        .says(3, &["none.pem: holds no certificate", "PEM"]);
+        .says(3, &["none.pem: contains no certificate", "PEM"]);
     t.run("serve -i x --tls-cert nowhere.pem --tls-key none.pem").says(2, &["cannot read nowhere.pem"]);
     t.write("bad.toml", "[[key]]\nname = \"a\"\nsecret = \"short\"\n");
     t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight letters"]);
     t.write("other.toml", "[[key]]\nname = \"a\"\nsecret = \"long-enough\"\nindexes = [\"chat\"]\n");
-    t.run("serve -i x --keys other.toml").says(2, &["the key `a` is for an index `chat`", "served are: x"]);
+    t.run("serve -i x --keys other.toml")
+        .says(2, &["the key `a` names an index `chat`", "served indexes: x"]);
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
     let search = json!({"query": "red parcel"}).to_string();
 
     let refused = server.ask("POST", "/v1/search?index=x", &[], search.as_bytes());
-    refused.says(401, &["a key is needed"]);
+    refused.says(401, &["an API key is required"]);
     assert!(refused.header("www-authenticate").unwrap().starts_with("Bearer"));
     with("all-of-i", "POST", "/v1/search?index=x", &search).says(401, &["not known"]);
     // Who has no key learns nothing: not even which indexes there are.
@@ -300,7 +303,8 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
         with("none", "POST", "/v1/search?index=zzz", &search).text()
             == with("none", "POST", "/v1/search?index=x", &search).text()
     );
-    with("just-reading", "DELETE", "/v1/dialogues/a1?index=x", "").says(403, &["not for that"]);
+    with("just-reading", "DELETE", "/v1/dialogues/a1?index=x", "")
+        .says(403, &["does not have the required scope"]);
     assert_eq!(server.get("/health/live").status, 200);
 
     let of = |key: &str| {
@@ -491,7 +495,7 @@ fn an_ingest_that_breaks_off_leaves_what_was_whole() {
     };
     // Of whom nothing more is heard.
     answer(begin())
-        .says(400, &["could not be read to its end", "nothing came for 1 second", "1 record of it is in"]);
+        .says(400, &["the body is incomplete", "no data received for 1 second", "1 record was stored"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
     // Who leaves.
     server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
@@ -537,7 +541,7 @@ fn an_ingest_that_is_sent_again_under_its_name_is_answered_the_same() {
     assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
     assert_eq!(t.ids("x"), ["a"]);
     // Something else under the same name, the same name of somebody else, and no name that can be kept.
-    let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["another body"]);
+    let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["different body"]);
     assert_eq!(error["code"], "idempotency_key_reused");
     assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);
     send(&server, "two-and-more", &"x".repeat(300), &body).says(400, &["1 to 255"]);
@@ -749,7 +753,7 @@ fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
     let hybrid = json!({"query": "my parcel never came"});
     server
         .post("/v1/search", &hybrid)
-        .says(503, &["the model of this index is missing", "\"mode\\\": \\\"bm25\\\""]);
+        .says(503, &["the model of this index is not available", "\"mode\\\": \\\"bm25\\\""]);
     let words =
         server.post("/v1/search", &json!({"query": "my parcel never came", "mode": "bm25"})).json(200);
     assert!(!ids(&words).is_empty());

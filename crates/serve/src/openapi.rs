@@ -1,10 +1,10 @@
-//! The API described, for programs that read such descriptions.
+//! OpenAPI description of the API.
 
 use serde_json::{Map, Value, json};
 
 use super::{guard::For, routes::ROUTES};
 
-/// The description, as OpenAPI 3.1.
+/// Returns the description, as OpenAPI 3.1.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in &ROUTES {
@@ -12,9 +12,9 @@ pub fn document() -> Value {
             "summary": route.about,
             "operationId": format!("{}{}", route.method, route.path.replace(['/', '.'], "_").replace(['{', '}'], "")),
             "responses": {
-                "200": {"description": "Done", "content": answer(route.method, route.path)},
+                "200": {"description": "Success", "content": answer(route.method, route.path)},
                 "default": {
-                    "description": "What went wrong",
+                    "description": "Error",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
                 },
             },
@@ -37,7 +37,7 @@ pub fn document() -> Value {
         "info": {
             "title": "turnwise",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Makes conversations searchable by meaning.",
+            "description": "Search engine for conversations, by meaning and keywords.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "paths": paths,
@@ -48,7 +48,7 @@ pub fn document() -> Value {
     })
 }
 
-/// The names that may stand behind the `?` of a route's address.
+/// Names of a route's query parameters.
 pub(super) fn query_names(method: &str, path: &str) -> Vec<String> {
     let all = parameters(&method.to_lowercase(), path);
     let in_query = all.iter().filter(|parameter| parameter["in"] == "query");
@@ -59,51 +59,55 @@ fn parameters(method: &str, path: &str) -> Vec<Value> {
     let parameter = |name: &str, place: &str, required: bool, about: &str| json!({"name": name, "in": place, "required": required, "description": about, "schema": {"type": "string"}});
     let mut all = Vec::new();
     if path.contains("{id}") {
-        let about =
-            if path.starts_with("/v1/models") { "The name of a model" } else { "The id of a dialogue" };
+        let about = if path.starts_with("/v1/models") { "Name of the model" } else { "Id of the dialogue" };
         all.push(parameter("id", "path", true, about));
     }
     let of_no_index = ["/v1/embeddings", "/v1/models", "/v1/models/{id}", "/v1/rerank", "/v1/benchmarks"];
     if path == "/mcp" || path.starts_with("/v1/") && !of_no_index.contains(&path) {
-        all.push(parameter("index", "query", false, "Which index, where there are several"));
+        all.push(parameter("index", "query", false, "Name of the index; required if there are several"));
     }
     if ["/v1/facets", "/v1/clusters", "/v1/stats"].contains(&path) {
-        all.push(parameter(
-            "filter",
-            "query",
-            false,
-            "Which dialogues are looked at, such as domain=banking",
-        ));
+        all.push(parameter("filter", "query", false, "Filter of the dialogues, such as domain=banking"));
     }
     if path == "/v1/clusters" {
-        all.push(parameter("k", "query", false, "How many topics; chosen, if it is not said"));
-        all.push(parameter("seed", "query", false, "What is drawn by chance depends on it"));
-        all.push(parameter("map", "query", false, "How many dialogues get a place on the map, at most"));
+        all.push(parameter("k", "query", false, "Number of topics (default: automatic)"));
+        all.push(parameter("seed", "query", false, "Random seed (default: 0)"));
+        all.push(parameter(
+            "map",
+            "query",
+            false,
+            "Largest number of dialogues on the map (default: 0, no map)",
+        ));
     }
     if (method, path) == ("get", "/v1/dialogues") {
         all.push(parameter(
             "filter",
             "query",
             false,
-            "Which dialogues, such as domain=banking; all, if it is not said",
+            "Filter of the dialogues, such as domain=banking (default: all)",
         ));
-        all.push(parameter("after", "query", false, "The id of the dialogue behind which to go on"));
+        all.push(parameter("after", "query", false, "Id of the dialogue after which the list continues"));
         all.push(parameter(
             "limit",
             "query",
             false,
-            "How many at most; as lines or events all, if it is not said",
+            "Largest number of dialogues (default: 20; no limit for JSON lines and events)",
         ));
     }
     if path == "/v1/facets" {
-        all.push(parameter("field", "query", false, "By what they are counted; may come several times"));
+        all.push(parameter("field", "query", false, "Field to count by; can be repeated"));
     }
     if path == "/v1/ingest" {
-        let about = "Names the request: sent again with the same body, it is answered the same and nothing is done twice";
+        let about = "Unique key of the request. Repeating a request with the same key and body returns the stored response and has no further effect";
         all.push(parameter("Idempotency-Key", "header", false, about));
     }
     if (method, path) == ("delete", "/v1/dialogues") {
-        all.push(parameter("filter", "query", true, "What is removed, such as domain=banking"));
+        all.push(parameter(
+            "filter",
+            "query",
+            true,
+            "Filter of the dialogues to remove, such as domain=banking",
+        ));
     }
     all
 }
@@ -127,7 +131,7 @@ fn body(path: &str) -> Option<Value> {
 
 fn answer(method: &str, path: &str) -> Value {
     let of = |name: &str| json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}});
-    // As lines and as events each item comes by itself.
+    // JSON lines and events contain one item each.
     let each = |mut whole: Value, item: &str| {
         let item = json!({"schema": {"$ref": format!("#/components/schemas/{item}")}});
         whole["application/x-ndjson"] = item.clone();
@@ -139,7 +143,7 @@ fn answer(method: &str, path: &str) -> Value {
         "/v1/dialogues" if method == "get" => {
             let list = json!({"type": "object", "required": ["dialogues", "next"], "properties": {
                 "dialogues": {"type": "array", "items": {"$ref": "#/components/schemas/Dialogue"}},
-                "next": {"type": ["string", "null"], "description": "Ask for the next ones with after=…"},
+                "next": {"type": ["string", "null"], "description": "Value of `after` for the next page; null on the last page"},
             }});
             each(json!({"application/json": {"schema": list}}), "Dialogue")
         }
@@ -162,11 +166,11 @@ fn schemas() -> Value {
                 "type": "object",
                 "required": ["message", "type", "code"],
                 "properties": {
-                    "message": {"type": "string", "description": "What is wrong, and where"},
-                    "type": {"type": "string", "description": "The kind, as OpenAI's API has it"},
-                    "param": {"type": ["string", "null"], "description": "The field that is meant"},
-                    "code": {"type": "string", "description": "For programs; never changes"},
-                    "hint": {"type": "string", "description": "How to mend it"},
+                    "message": {"type": "string", "description": "Description of the error"},
+                    "type": {"type": "string", "description": "Error type, as in OpenAI's API"},
+                    "param": {"type": ["string", "null"], "description": "Field of the request that the error is about"},
+                    "code": {"type": "string", "description": "Stable identifier for programs"},
+                    "hint": {"type": "string", "description": "How to fix the error"},
                 },
             }},
         },
@@ -190,7 +194,7 @@ fn schemas() -> Value {
             "required": ["input"],
             "additionalProperties": false,
             "properties": {
-                "input": {"description": "A text, texts, token ids or lists of them"},
+                "input": {"description": "A string, a list of strings, a list of token ids or a list of such lists"},
                 "model": {"type": "string"},
                 "encoding_format": {"enum": ["float", "base64"]},
                 "dimensions": {"type": "integer", "minimum": 1},

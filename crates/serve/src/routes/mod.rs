@@ -1,4 +1,4 @@
-//! The routes, one file each.
+//! Routes of the HTTP API, one file each.
 
 mod benchmarks;
 mod delete;
@@ -32,12 +32,12 @@ use super::{
 };
 use turnwise_corpus::filter::Filter;
 
-/// A route, as it is counted and described.
+/// Route, for metrics and the API description.
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) method: &'static str,
     pub(super) of: For,
-    /// One line for people.
+    /// One-line description.
     pub(super) about: &'static str,
 }
 
@@ -45,58 +45,43 @@ const fn route(method: &'static str, path: &'static str, of: For, about: &'stati
     Route { path, method, of, about }
 }
 
-/// All of them. A test compares them with those that answer and with those that are described.
+/// All routes. A test compares them with the router and with the API description.
 pub(super) const ROUTES: [Route; 22] = [
     route("post", "/v1/search", For::Readers, "Find utterances or dialogues"),
-    route("post", "/v1/similar", For::Readers, "Find more like an utterance or a dialogue"),
-    route("post", "/v1/respond", For::Readers, "Find what may be said next"),
-    route("post", "/v1/rerank", For::Readers, "Bring texts into the order in which they fit a query"),
-    route("get", "/v1/facets", For::Readers, "How many dialogues have which domains, intents, roles, …"),
-    route(
-        "get",
-        "/v1/clusters",
-        For::Readers,
-        "What the dialogues are about: topics, and dialogues on a map",
-    ),
-    route("get", "/v1/stats", For::Readers, "What an index holds, counted"),
-    route(
-        "get",
-        "/v1/benchmarks",
-        For::Readers,
-        "How well turnwise searches, as it was measured here: a page",
-    ),
-    route(
-        "get",
-        "/v1/dialogues",
-        For::Readers,
-        "The dialogues that fit a filter, in the order of their coming",
-    ),
-    route("get", "/v1/dialogues/{id}", For::Readers, "A dialogue with its turns"),
+    route("post", "/v1/similar", For::Readers, "Find utterances or dialogues similar to a given one"),
+    route("post", "/v1/respond", For::Readers, "Find responses for a context"),
+    route("post", "/v1/rerank", For::Readers, "Rank texts by their similarity to a query"),
+    route("get", "/v1/facets", For::Readers, "Count dialogues by domain, intent, role or another field"),
+    route("get", "/v1/clusters", For::Readers, "Topics of the dialogues, and a map of the dialogues"),
+    route("get", "/v1/stats", For::Readers, "Statistics of an index"),
+    route("get", "/v1/benchmarks", For::Readers, "Benchmark report, as HTML"),
+    route("get", "/v1/dialogues", For::Readers, "List the dialogues that match a filter"),
+    route("get", "/v1/dialogues/{id}", For::Readers, "Read a dialogue with its turns"),
     route("delete", "/v1/dialogues/{id}", For::Writers, "Remove a dialogue"),
-    route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that fit a filter"),
-    route("post", "/v1/ingest", For::Writers, "Take in dialogues, a JSON object a line"),
-    route("post", "/v1/embeddings", For::Readers, "Vectors of texts, as OpenAI's API has it"),
-    route("get", "/v1/models", For::Readers, "The models of the indexes, as OpenAI's API has it"),
-    route("get", "/v1/models/{id}", For::Readers, "A model, as OpenAI's API has it"),
-    route("post", "/mcp", For::Readers, "The Model Context Protocol: an index as tools for assistants"),
-    route("get", "/health/live", For::All, "Whether the server runs"),
-    route("get", "/health/ready", For::All, "Whether it can answer"),
-    route("get", "/metrics", For::Readers, "Counts for Prometheus"),
-    route("get", "/info", For::Readers, "What is served, by which version"),
-    route("get", "/openapi.json", For::All, "This description, as OpenAPI 3.1"),
+    route("delete", "/v1/dialogues", For::Writers, "Remove the dialogues that match a filter"),
+    route("post", "/v1/ingest", For::Writers, "Ingest dialogues as JSON lines"),
+    route("post", "/v1/embeddings", For::Readers, "Encode texts (OpenAI-compatible)"),
+    route("get", "/v1/models", For::Readers, "List the models of the indexes (OpenAI-compatible)"),
+    route("get", "/v1/models/{id}", For::Readers, "Describe a model (OpenAI-compatible)"),
+    route("post", "/mcp", For::Readers, "Model Context Protocol: search tools for assistants"),
+    route("get", "/health/live", For::All, "Liveness check"),
+    route("get", "/health/ready", For::All, "Readiness check"),
+    route("get", "/metrics", For::Readers, "Metrics in the Prometheus format"),
+    route("get", "/info", For::Readers, "Indexes and version of the server"),
+    route("get", "/openapi.json", For::All, "This API description, as OpenAPI 3.1"),
 ];
 
-/// The name under which a path is counted.
+/// Name of a path in the metrics; `None` for an unknown path.
 pub(super) fn name(path: &str) -> Option<&'static str> {
     ROUTES.iter().map(|route| route.path).chain(ui::PATHS).find(|known| *known == path)
 }
 
-/// Whether it takes as long as the client sends.
+/// Whether a route has no time limit, because its body can be of any length.
 pub(super) fn is_endless(path: &str) -> bool {
     path == "/v1/ingest"
 }
 
-/// What a handler is given.
+/// Input of a handler.
 pub(super) struct Call {
     pub(super) app: App,
     pub(super) asker: Asker,
@@ -104,24 +89,26 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A value behind the `?` of the address.
+    /// Value of a query parameter.
     pub(super) fn asked(&self, name: &str) -> Option<String> {
         self.all_asked(name).next()
     }
 
-    /// A number behind the `?` of the address.
+    /// Numeric query parameter between `least` and `most`.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
         let Some(text) = self.asked(name) else { return Ok(None) };
         match text.parse() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(Problem::request(format!("`{name}` is `{text}`")).param(name).hint(match most {
-                u64::MAX => format!("give a whole number from {least} on"),
-                most => format!("give a whole number from {least} to {most}"),
-            })),
+            _ => Err(Problem::request(format!("invalid value `{text}` for `{name}`")).param(name).hint(
+                match most {
+                    u64::MAX => format!("use an integer of at least {least}"),
+                    most => format!("use an integer from {least} to {most}"),
+                },
+            )),
         }
     }
 
-    /// The filter behind the `?`, of what may be seen.
+    /// Filter from the query string, combined with the filter of the key.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
         let filter = self.asked("filter").filter(|text| !text.trim().is_empty());
         let filter = filter.map(|text| text.parse::<Filter>()).transpose();
@@ -129,27 +116,27 @@ impl Call {
         Ok(self.asker.with_own(filter)?)
     }
 
-    /// All values of a name that may come several times.
+    /// All values of a repeatable query parameter.
     pub(super) fn all_asked(&self, name: &str) -> impl Iterator<Item = String> {
         let query = self.request.uri().query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
-    /// What stands in the place of `{id}`.
+    /// Value of `{id}` in the path.
     pub(super) fn last_of_path(&self) -> Outcome<String> {
         let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
-        decoded(last).ok_or_else(|| Problem::request("the address is not UTF-8"))
+        decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(super) async fn body(&mut self) -> Outcome<axum::body::Bytes> {
         let body = std::mem::take(self.request.body_mut());
         super::body::read(body, self.app.limits.body).await
     }
 }
 
-/// Undoes `%20` and its like.
+/// Decodes percent-encoding; `None` if it is invalid.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -184,8 +171,8 @@ where
     }
 }
 
-/// Refuses names behind the `?` that mean nothing: a misspelt filter would let everything through. Where there are none to know,
-/// clients may have some of their own.
+/// Rejects unknown query parameters, because a misspelled filter would match everything. Routes without parameters accept any,
+/// because some clients add their own.
 fn only_known_parameters(request: &Request) -> Outcome<()> {
     let (Some(query), Some(path)) = (request.uri().query(), request.extensions().get::<MatchedPath>()) else {
         return Ok(());
@@ -197,7 +184,7 @@ fn only_known_parameters(request: &Request) -> Outcome<()> {
     let problem = Problem::request(format!("unknown parameter `{name}`")).param(name);
     Err(match turnwise_core::error::nearest(name, known.iter().map(String::as_str)) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None => problem.hint(format!("there are {}", known.join(", "))),
+        None => problem.hint(format!("valid parameters: {}", known.join(", "))),
     })
 }
 
@@ -231,7 +218,7 @@ fn handler_of(route: &Route) -> MethodRouter<App> {
     }
 }
 
-/// All routes, with what is around them.
+/// Router with all routes and the middleware.
 pub(super) fn router(app: App) -> Router {
     let mut router = Router::new();
     for route in &ROUTES {
@@ -244,10 +231,10 @@ pub(super) fn router(app: App) -> Router {
         .fallback(async |request: Request| {
             let path = request.uri().path().to_owned();
             let known = ROUTES.iter().map(|route| route.path);
-            let problem = Problem::not_found(format!("there is nothing at {path}"));
+            let problem = Problem::not_found(format!("{path} does not exist"));
             match turnwise_core::error::nearest(&path, known) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
-                None => problem.hint("GET /openapi.json describes what there is"),
+                None => problem.hint("GET /openapi.json describes the API"),
             }
         })
         .method_not_allowed_fallback(async |method: Method, request: Request| {
@@ -261,9 +248,9 @@ pub(super) fn router(app: App) -> Router {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                format!("{path} has no {method}"),
+                format!("{path} does not support {method}"),
             )
-            .hint(format!("it has {}", methods.join(" and ")))
+            .hint(format!("use {}", methods.join(" or ")))
         })
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
         .with_state(app)
