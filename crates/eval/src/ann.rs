@@ -91,7 +91,8 @@ pub struct Graph {
     pub build_bytes: Option<u64>,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Size of the part that a search traverses: everything except the vectors. Vectors are only read for the last candidates.
+    /// Size of the part that a search traverses: everything except the vectors. Vectors are only read for the last
+    /// candidates.
     pub walked_bytes: u64,
     /// Results of each setting.
     pub settings: Vec<Setting>,
@@ -120,7 +121,7 @@ impl Graph {
     }
 
     /// The fastest setting with at least this recall.
-    pub fn reaching(&self, recall: f64) -> Option<&Setting> {
+    pub fn fastest_with_recall(&self, recall: f64) -> Option<&Setting> {
         self.settings.iter().filter(|s| s.recall >= recall).max_by(|a, b| a.qps.total_cmp(&b.qps))
     }
 }
@@ -249,8 +250,8 @@ pub fn measure(
     })
 }
 
-/// Exact score of each query's k-th nearest neighbor. Every hit with at least this score counts as correct, and the choice
-/// between ties does not matter.
+/// Exact score of each query's k-th nearest neighbor. Every hit with at least this score counts as correct, and the
+/// choice between ties does not matter.
 fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress) -> Result<Vec<f32>> {
     let kth = |n: usize| {
         let mut scores = Vec::new();
@@ -408,8 +409,8 @@ mod tests {
             assert!(setting.qps > 0.0 && setting.qps_all > 0.0);
         }
         assert!(graph.walked_bytes < graph.file_bytes);
-        assert_eq!(graph.reaching(0.99).unwrap().ef, 200);
-        assert_eq!(graph.reaching(1.1), None);
+        assert_eq!(graph.fastest_with_recall(0.99).unwrap().ef, 200);
+        assert_eq!(graph.fastest_with_recall(1.1), None);
         // The graph file is removed, and the results can be stored.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         measured.write(folder.path()).unwrap();

@@ -110,7 +110,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     }
 }
 
-/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. An empty list selects all.
+/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. An empty list selects
+/// all.
 pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<Vec<Named>> {
     if let Some(unknown) =
         only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))

@@ -59,8 +59,8 @@ impl Halves {
         self.len() == 0
     }
 
-    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves share. `vectors` has one row of
-    /// length 1 per half.
+    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves share. `vectors` has one
+    /// row of length 1 per half.
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
         let nearest = nearest_of(count);

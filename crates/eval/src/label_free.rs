@@ -17,7 +17,7 @@ const NEAR: usize = 10;
 
 /// Label-free measures of a set of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Looked {
+pub struct LabelFreeMeasures {
     /// Fraction of the ten nearest by BM25 that are also among the ten nearest by vector.
     pub agreement: f64,
     /// Mean squared distance between vectors of items that are neighbors by BM25.
@@ -59,7 +59,7 @@ impl LabelFree {
     }
 
     /// Computes the measures from the items' vectors: one row per item, each of length 1.
-    pub fn look(&self, vectors: &Vectors) -> Looked {
+    pub fn look(&self, vectors: &Vectors) -> LabelFreeMeasures {
         let found = |n: usize| {
             let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = vectors.rows().map(dot).collect();
@@ -71,7 +71,7 @@ impl LabelFree {
         let near =
             |a: usize, b: usize| self.near[a].contains(&(b as u32)) || self.near[b].contains(&(a as u32));
         let space = space(vectors, near);
-        Looked {
+        LabelFreeMeasures {
             agreement: both as f64 / all.max(1) as f64,
             alignment: space.map_or(0.0, |space| space.alignment),
             uniformity: space.map_or(0.0, |space| space.uniformity),

@@ -1,5 +1,5 @@
-//! Benchmark recipes: TOML files that reproduce a table of a paper or a study. A recipe has a task, rankers and expected
-//! values.
+//! Benchmark recipes: TOML files that reproduce a table of a paper or a study. A recipe has a task, rankers and
+//! expected values.
 
 use std::{
     collections::BTreeMap,
@@ -207,7 +207,7 @@ impl Recipe {
             return wrong("no [[rows]]".to_owned());
         }
         for row in &self.rows {
-            let who = row.who();
+            let who = row.label();
             if row.ranker.is_some() == row.missing.is_some() || who.is_empty() {
                 return wrong(format!(
                     "a row needs `ranker`, or both `name` and `missing`{}",
@@ -242,7 +242,7 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Differs by at most one percentage point.
+    /// SizeDifference by at most one percentage point.
     Reproduced,
     /// Greater than in the paper.
     Better,
@@ -250,7 +250,8 @@ pub enum Verdict {
     Below,
 }
 
-/// Largest difference that counts as reproduced, in percentage points. Other seeds and other machines differ by as much.
+/// Largest difference that counts as reproduced, in percentage points. Other seeds and other machines differ by as
+/// much.
 const SAME: f64 = 1.0;
 
 impl Verdict {
@@ -275,7 +276,7 @@ impl Verdict {
 
 impl Row {
     /// Label of the row: the name in the paper, or else the ranker.
-    pub fn who(&self) -> &str {
+    pub fn label(&self) -> &str {
         if self.name.is_empty() { self.ranker.as_deref().unwrap_or_default() } else { &self.name }
     }
 

@@ -1,5 +1,5 @@
-//! Result of a ranker on a task, stored in a file. The file records everything that the result depends on, so that it can be
-//! reused.
+//! Result of a ranker on a task, stored in a file. The file records everything that the result depends on, so that it
+//! can be reused.
 
 use std::path::{Path, PathBuf};
 

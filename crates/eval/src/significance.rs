@@ -8,8 +8,8 @@ pub use turnwise_core::stats::mean_and_deviation;
 /// Number of resamples for a test or an interval.
 pub const DRAWS: usize = 10_000;
 
-/// Two-sided p-value of the paired randomization test for the difference of two systems' means. Each resample swaps the two
-/// values of a query with probability one half.
+/// Two-sided p-value of the paired randomization test for the difference of two systems' means. Each resample swaps
+/// the two values of a query with probability one half.
 pub fn randomisation(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
     // Without any difference there is nothing to test.

@@ -66,7 +66,7 @@ impl RowDone {
 
     /// Creates the result of a row that was not run, with the reason.
     pub fn missing(row: &Row, why: String) -> Self {
-        let (who, paper, note) = (row.who().to_owned(), row.paper.clone(), row.note.clone());
+        let (who, paper, note) = (row.label().to_owned(), row.paper.clone(), row.note.clone());
         RowDone { who, missing: Some(why), checked: Vec::new(), paper, note, result: None }
     }
 }

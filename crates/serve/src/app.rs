@@ -73,7 +73,7 @@ impl App {
 
     /// Name and current state of each index.
     pub fn opened(&self) -> Vec<(String, Arc<Opened>)> {
-        self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.now())).collect()
+        self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
     /// Replaces paths with index names in an error. Clients must not see paths of the server.
@@ -84,7 +84,8 @@ impl App {
     /// Reloads indexes that other processes have changed.
     pub(super) fn follow(&self) {
         for hosted in self.indexes.iter() {
-            // If an index cannot be reloaded, its old state stays in use or it is marked unavailable. The next call tries again.
+            // If an index cannot be reloaded, its old state stays in use or it is marked unavailable. The next call
+            // tries again.
             let _ = hosted.follow();
         }
     }
@@ -212,8 +213,8 @@ impl Opened {
         Ok(found)
     }
 
-    /// Returns the dialogues that the client may see. A filter can match a single turn of a dialogue that the client may not
-    /// see, and each dialogue is therefore checked as a whole.
+    /// Returns the dialogues that the client may see. A filter can match a single turn of a dialogue that the client
+    /// may not see, and each dialogue is therefore checked as a whole.
     fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, asker: &Asker) -> Result<HashSet<String>> {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();

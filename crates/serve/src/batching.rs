@@ -1,5 +1,5 @@
-//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries collect in the queue for the
-//! next batch. A single query is encoded immediately.
+//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries collect in the queue
+//! for the next batch. A single query is encoded immediately.
 
 use std::{
     collections::VecDeque,

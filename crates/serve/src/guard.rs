@@ -26,7 +26,8 @@ pub(super) enum For {
     Writers,
 }
 
-/// Security headers of every response. They forbid browsers to run scripts from other sites, embed the page or guess types.
+/// Security headers of every response. They forbid browsers to run scripts from other sites, embed the page or guess
+/// types.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -74,8 +75,8 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Rejects cross-origin requests of browsers, because another site must not send requests on behalf of a visitor. Without keys,
-/// also rejects foreign host names, which prevents DNS rebinding.
+/// Rejects cross-origin requests of browsers, because another site must not send requests on behalf of a visitor.
+/// Without keys, also rejects foreign host names, which prevents DNS rebinding.
 fn from_elsewhere(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST);

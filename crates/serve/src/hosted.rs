@@ -46,7 +46,7 @@ pub(super) struct Hosted {
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
     /// State of the thread that makes new records searchable.
     deriving: Mutex<Deriving>,
-    now: RwLock<Arc<Opened>>,
+    current: RwLock<Arc<Opened>>,
     /// Why the engine was unavailable at the last attempt, if it was.
     unavailable: RwLock<Option<Problem>>,
     /// Lock and state of reloading.
@@ -99,7 +99,7 @@ impl Hosted {
             metrics,
             writing: Arc::default(),
             deriving: Mutex::default(),
-            now: RwLock::new(Arc::new(opened)),
+            current: RwLock::new(Arc::new(opened)),
             unavailable: RwLock::default(),
             reload: Mutex::new(Reload {
                 change_token,
@@ -111,8 +111,8 @@ impl Hosted {
     }
 
     /// Current state. It stays usable after a reload.
-    pub(super) fn now(&self) -> Arc<Opened> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn current(&self) -> Arc<Opened> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why the engine is unavailable, if it is.
@@ -124,19 +124,19 @@ impl Hosted {
     pub(super) fn available(&self) -> Outcome<Arc<Opened>> {
         match self.unavailable() {
             Some(problem) => Err(problem),
-            None => Ok(self.now()),
+            None => Ok(self.current()),
         }
     }
 
-    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns whether it reloaded; after an
-    /// error, the old state stays in use.
+    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns whether it reloaded;
+    /// after an error, the old state stays in use.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
         if when.elapsed() < took * SHARE || reload.checked.elapsed() < self.source.pause() {
             return Ok(false);
         }
-        let model_missing = self.now().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
+        let model_missing = self.current().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
         // After an error, the open state may be unusable.
         let change_token = self.source.change_token().ok();
         reload.checked = Instant::now();
@@ -167,7 +167,7 @@ impl Hosted {
             _ => None,
         };
         *self.unavailable.write().unwrap_or_else(PoisonError::into_inner) = unavailable;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
         reload.change_token = change_token;
         Ok(())
     }

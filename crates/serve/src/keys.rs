@@ -69,8 +69,8 @@ enum Scope {
     Write,
 }
 
-/// Fields that a key's filter may use: fields of a whole dialogue. A filter on a turn's field would hide only the turn, and not
-/// the context around it.
+/// Fields that a key's filter may use: fields of a whole dialogue. A filter on a turn's field would hide only the
+/// turn, and not the context around it.
 const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {

@@ -1,9 +1,10 @@
-//! HTTP server: the REST API, the Model Context Protocol and the web page. Requests and responses are the same as in the
-//! library and on the command line.
+//! HTTP server: the REST API, the Model Context Protocol and the web page. Requests and responses are the same as in
+//! the library and on the command line.
 //!
-//! A request passes through `listen` (connections), `guard` (authentication, time limit, headers, metrics) and its route.
-//! Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests together.
-//! `hosted` keeps an index open and reloads it when another process changes it. `source` is a folder or a remote engine.
+//! A request passes through `listen` (connections), `guard` (authentication, time limit, headers, metrics) and its
+//! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
+//! together. `hosted` keeps an index open and reloads it when another process changes it. `source` is a folder or a
+//! remote engine.
 
 mod app;
 mod batching;

@@ -155,7 +155,8 @@ async fn accept(
     }
 }
 
-/// Checks every index for changes, each in its own task. An engine that does not respond therefore delays no other index.
+/// Checks every index for changes, each in its own task. An engine that does not respond therefore delays no other
+/// index.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
     for hosted in app.indexes.iter() {

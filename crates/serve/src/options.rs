@@ -40,8 +40,8 @@ pub struct Limits {
     pub connections: usize,
     /// Largest request body, in bytes. It does not apply to ingest requests.
     pub body: usize,
-    /// Time limit from the request's headers to its response, except for ingest requests. It is also the limit for a client
-    /// that reads nothing of a response.
+    /// Time limit from the request's headers to its response, except for ingest requests. It is also the limit for a
+    /// client that reads nothing of a response.
     pub time: Duration,
     /// Time limit for receiving the request's headers.
     pub head: Duration,

@@ -1,7 +1,7 @@
 //! Idempotent requests (`Idempotency-Key`). The response is stored, and a repeated request gets the same response.
 //!
-//! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory and lost
-//! when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
+//! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
+//! and lost when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
 
 use std::{
     fs,
@@ -106,7 +106,8 @@ fn add(all: &mut Vec<Answered>, answered: Answered) {
     all.drain(..old);
 }
 
-/// Reads the stored responses. A damaged file counts as empty: repeating a request then only reports its records as unchanged.
+/// Reads the stored responses. A damaged file counts as empty: repeating a request then only reports its records as
+/// unchanged.
 fn read(path: &Path) -> Vec<Answered> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()

@@ -79,8 +79,8 @@ pub(super) fn list(
     Ok(body::of(out, form.kind()))
 }
 
-/// Streamed body. An empty piece ends it. If the channel closes without one, the connection is aborted, and the client can
-/// detect that the response is incomplete.
+/// Streamed body. An empty piece ends it. If the channel closes without one, the connection is aborted, and the
+/// client can detect that the response is incomplete.
 pub(super) struct Pieces(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Pieces {

@@ -1,5 +1,5 @@
-//! Cache for responses about a whole index. It lasts until the index changes. Concurrent equal requests compute the response
-//! only once.
+//! Cache for responses about a whole index. It lasts until the index changes. Concurrent equal requests compute the
+//! response only once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

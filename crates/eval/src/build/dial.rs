@@ -87,7 +87,7 @@ pub struct DialogueSet {
 
 /// Difference between a data set and the paper's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Differs {
+pub struct SizeDifference {
     /// Number of dialogues and of domains here.
     pub here: (usize, usize),
     /// The same numbers in the paper.
@@ -124,10 +124,10 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
 impl DialogueSet {
     /// Returns the difference from the paper's data set, if any. The paper counts domains over all splits of a corpus.
     /// Fewer domains are therefore no difference.
-    pub fn differs(&self, published: Published) -> Option<Differs> {
+    pub fn differs(&self, published: Published) -> Option<SizeDifference> {
         let here = (self.dialogues.len(), self.domains.len());
         let paper = (published.dialogues(), published.domains());
-        (here.0 != paper.0 || here.1 > paper.1).then_some(Differs { here, paper })
+        (here.0 != paper.0 || here.1 > paper.1).then_some(SizeDifference { here, paper })
     }
 }
 
@@ -164,8 +164,8 @@ mod tests {
         };
         assert_eq!(of(70, 6).differs(dev), None);
         assert_eq!(of(70, 3).differs(dev), None);
-        assert_eq!(of(70, 7).differs(dev), Some(Differs { here: (70, 7), paper: (70, 6) }));
-        assert_eq!(of(69, 6).differs(dev), Some(Differs { here: (69, 6), paper: (70, 6) }));
+        assert_eq!(of(70, 7).differs(dev), Some(SizeDifference { here: (70, 7), paper: (70, 6) }));
+        assert_eq!(of(69, 6).differs(dev), Some(SizeDifference { here: (69, 6), paper: (70, 6) }));
     }
 
     #[test]

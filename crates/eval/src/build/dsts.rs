@@ -1,5 +1,5 @@
-//! Sentence pairs for human annotation. Most pairs are nearest neighbors, because random pairs are rarely similar (Cer et
-//! al., 2017; DialogueCSE does the same).
+//! Sentence pairs for human annotation. Most pairs are nearest neighbors, because random pairs are rarely similar
+//! (Cer et al., 2017; DialogueCSE does the same).
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -33,8 +33,8 @@ pub struct Pair {
     pub by: String,
 }
 
-/// Sampler of sentence pairs. Each ranker contributes an equal share of neighbors. If sentences have intents, pairs with the
-/// same intent are another share.
+/// Sampler of sentence pairs. Each ranker contributes an equal share of neighbors. If sentences have intents, pairs
+/// with the same intent are another share.
 pub struct Drawing {
     pool: Pool,
     /// Sentence indices of each intent that has at least two.
@@ -90,8 +90,8 @@ impl Drawing {
         drawn
     }
 
-    /// Draws pairs with the same intent, if there are intents, and returns all pairs in random order. The order hides the
-    /// origin of a pair from annotators.
+    /// Draws pairs with the same intent, if there are intents, and returns all pairs in random order. The order hides
+    /// the origin of a pair from annotators.
     pub fn finish(mut self, watch: &dyn Progress) -> Result<Vec<Pair>> {
         let intents = std::mem::take(&mut self.intents);
         if !intents.is_empty() {

@@ -23,7 +23,8 @@ use turnwise_core::{
 pub enum Recipe {
     /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.
     Text,
-    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 with others by BM25.
+    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 with others by
+    /// BM25.
     Released,
 }
 
@@ -80,7 +81,7 @@ pub fn retrieval_set(
     let bm25 = Bm25 { terms, ..Bm25::default() };
     let scorer = bm25.prepare(&pool, watch)?;
     let all: Vec<u32> = (0..sentences.len() as u32).collect();
-    let places = order::places(&all.iter().map(u32::to_string).collect::<Vec<_>>());
+    let ranks = order::descending_ranks(&all.iter().map(u32::to_string).collect::<Vec<_>>());
     let chosen = |n: &u32| -> Result<(Vec<u32>, Vec<u32>)> {
         watch.check()?;
         let mut scores = Vec::new();
@@ -88,7 +89,7 @@ pub fn retrieval_set(
         let mut ranked: Vec<u32> = all.iter().copied().filter(|other| other != n).collect();
         let by_score = |a: &u32, b: &u32| {
             let (x, y) = (scores[*a as usize], scores[*b as usize]);
-            y.total_cmp(&x).then_with(|| places[*a as usize].cmp(&places[*b as usize]))
+            y.total_cmp(&x).then_with(|| ranks[*a as usize].cmp(&ranks[*b as usize]))
         };
         ranked.sort_unstable_by(by_score);
         let intent = &sentences[*n as usize].1;

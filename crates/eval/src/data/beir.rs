@@ -1,5 +1,5 @@
-//! Ad-hoc retrieval: reads a folder in BEIR's layout (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`). The judgments may also
-//! be a TREC file.
+//! Ad-hoc retrieval: reads a folder in BEIR's layout (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`). The judgments
+//! may also be a TREC file.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,8 @@ struct Line {
     text: String,
 }
 
-/// Reads an ad-hoc retrieval task. `qrels` replaces the folder's own judgments. Also returns the paths of the files read.
+/// Reads an ad-hoc retrieval task. `qrels` replaces the folder's own judgments. Also returns the paths of the files
+/// read.
 pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;
@@ -79,7 +80,7 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
         pool: Pool::with_queries(Items::Texts(texts), Items::Texts(questions)),
         documents,
         queries,
-        places: of_query,
+        pool_indices: of_query,
         candidates: Candidates::All { judged: lists, depth: DEPTH },
         measures: vec![
             ("nDCG@10", Measure::NdcgCut(10)),

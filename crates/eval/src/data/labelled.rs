@@ -25,7 +25,8 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Whether a path contains labelled sentences rather than dialogues: a table, by its extension, or a folder with `seq.in`.
+/// Whether a path contains labelled sentences rather than dialogues: a table, by its extension, or a folder with
+/// `seq.in`.
 pub fn is_labelled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {

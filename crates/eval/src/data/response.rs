@@ -145,7 +145,7 @@ impl Samples {
         (!self.lists.is_empty()).then(|| ListTask {
             name: "response",
             about: "response selection (sentence embeddings)",
-            places: (0..self.ids.len() as u32).collect(),
+            pool_indices: (0..self.ids.len() as u32).collect(),
             pool: Pool::with_queries(Items::Texts(self.responses), Items::Dialogues(self.contexts)),
             documents: self.names,
             queries: self.ids,

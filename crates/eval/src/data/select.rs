@@ -54,7 +54,7 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
     if ids.is_empty() {
         return Err(Error::data(format!("{} is empty", path.display())));
     }
-    let (mut queries, mut places, mut lists) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut queries, mut pool_indices, mut lists) = (Vec::new(), Vec::new(), Vec::new());
     let mut skipped = Vec::new();
     for (n, (line, positive, negative)) in rows.iter().enumerate() {
         let mut list: Vec<(u32, i32)> = Vec::new();
@@ -94,7 +94,7 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
             "queries without a negative candidate"
         } else {
             queries.push(ids[n].clone());
-            places.push(n as u32);
+            pool_indices.push(n as u32);
             lists.push(list);
             continue;
         };
@@ -113,7 +113,7 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
         pool: Pool::of(Items::Texts(texts)),
         documents: ids,
         queries,
-        places,
+        pool_indices,
         candidates: Candidates::Given(lists),
         measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],
         skipped,

@@ -6,8 +6,8 @@ use super::each_line;
 use crate::{build::UNSCORED, tasks::PairTask};
 use turnwise_core::error::{Error, Result};
 
-/// Parses the score of a pair. Several scores are separated by commas and reduced to their median, as DialogueCSE does for
-/// several annotators.
+/// Parses the score of a pair. Several scores are separated by commas and reduced to their median, as DialogueCSE
+/// does for several annotators.
 fn median(cell: &str) -> Result<f64, String> {
     if cell.trim() == UNSCORED {
         return Err(format!(

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
-/// BM25 with Lucene's constants and inverse document frequency. The constant factor k1 + 1 is left out, and repeated query
-/// terms count once.
+/// BM25 with Lucene's constants and inverse document frequency. The constant factor k1 + 1 is left out, and repeated
+/// query terms count once.
 #[derive(Debug, Clone, Copy)]
 pub struct Bm25 {
     /// How texts are split into terms.

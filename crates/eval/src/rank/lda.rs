@@ -1,4 +1,5 @@
-//! LDA ranker: latent Dirichlet allocation, fitted to the documents by collapsed Gibbs sampling (Griffiths and Steyvers).
+//! LDA ranker: latent Dirichlet allocation, fitted to the documents by collapsed Gibbs sampling (Griffiths and
+//! Steyvers).
 
 use super::{Pool, Progress, Ranker, Scorer, Step, Terms, bm25::Words};
 use turnwise_core::{

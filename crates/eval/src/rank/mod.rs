@@ -151,7 +151,7 @@ pub trait Scorer: Sync {
 }
 
 /// Returns an error if a score is not finite, because the order would be undefined.
-pub fn must_be_numbers(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
+pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     match scores.iter().all(|score| score.is_finite()) {
         true => Ok(()),
         false => Err(Error::Data {

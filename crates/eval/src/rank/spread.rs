@@ -16,15 +16,15 @@ pub enum Spread {
     Whitened,
 }
 
-/// Regularization: fraction of the mean variance that is added to each dimension's variance. The covariance is singular if
-/// there are fewer vectors than dimensions.
+/// Regularization: fraction of the mean variance that is added to each dimension's variance. The covariance is
+/// singular if there are fewer vectors than dimensions.
 const RIDGE: f64 = 1e-6;
 
 /// Statistics of the documents' vectors.
 pub(super) struct Learned {
     mean: Vec<f64>,
-    /// Lower Cholesky factor of the covariance. Solving with it whitens the vectors. The axes differ from those of whitening
-    /// by eigenvectors, but the cosines are the same.
+    /// Lower Cholesky factor of the covariance. Solving with it whitens the vectors. The axes differ from those of
+    /// whitening by eigenvectors, but the cosines are the same.
     triangle: Option<Vec<f64>>,
 }
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Outcome, Ranked, Skipped, Task, Value};
 use crate::{
     order,
-    rank::{Pool, Progress, Scorer, Step, must_be_numbers},
+    rank::{Pool, Progress, Scorer, Step, ensure_finite},
     trec::Measure,
 };
 use turnwise_core::error::Result;
@@ -44,7 +44,7 @@ pub struct ListTask {
     /// Query ids.
     pub queries: Vec<String>,
     /// Index of each query in the pool.
-    pub places: Vec<u32>,
+    pub pool_indices: Vec<u32>,
     /// Candidates of each query.
     pub candidates: Candidates,
     /// Measures, with the names that papers use for them.
@@ -92,13 +92,13 @@ impl Task for ListTask {
     }
 
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
-        let places = order::places(&self.documents);
+        let id_ranks = order::descending_ranks(&self.documents);
         let all: Vec<u32> = (0..self.documents.len() as u32).collect();
         let mut rows = Vec::with_capacity(self.queries.len());
         let numbers: Vec<usize> = (0..self.queries.len()).collect();
         for chunk in numbers.chunks(CHUNK * rayon::current_num_threads()) {
             watch.check()?;
-            let ranked = |n: &usize| self.ranked(*n, scorer, &places, &all, keep);
+            let ranked = |n: &usize| self.ranked(*n, scorer, &id_ranks, &all, keep);
             let done: Vec<Row> =
                 chunk.par_iter().with_min_len(CHUNK / 8).map(ranked).collect::<Result<_>>()?;
             rows.extend(done);
@@ -113,8 +113,8 @@ impl Task for ListTask {
                 deviation: None,
                 floor: rows
                     .iter()
-                    .all(|row| row.by_chance[m].is_some())
-                    .then(|| mean(&mut rows.iter().filter_map(|row| row.by_chance[m]))),
+                    .all(|row| row.random_baseline[m].is_some())
+                    .then(|| mean(&mut rows.iter().filter_map(|row| row.random_baseline[m]))),
                 each,
             }
         });
@@ -130,13 +130,20 @@ impl Task for ListTask {
 /// Evaluation of one query.
 struct Row {
     values: Vec<f64>,
-    by_chance: Vec<Option<f64>>,
+    random_baseline: Vec<Option<f64>>,
     ranked: Ranked,
 }
 
 impl ListTask {
-    fn ranked(&self, n: usize, scorer: &dyn Scorer, places: &[u32], all: &[u32], keep: bool) -> Result<Row> {
-        let own = self.places[n];
+    fn ranked(
+        &self,
+        n: usize,
+        scorer: &dyn Scorer,
+        id_ranks: &[u32],
+        all: &[u32],
+        keep: bool,
+    ) -> Result<Row> {
+        let own = self.pool_indices[n];
         let documents: Vec<u32> = match &self.candidates {
             Candidates::Given(lists) => lists[n].iter().map(|(document, _)| *document).collect(),
             Candidates::All { .. } => all.to_vec(),
@@ -147,7 +154,7 @@ impl ListTask {
         };
         let mut scores = Vec::new();
         scorer.scores(own as usize, &documents, &mut scores)?;
-        must_be_numbers("the ranker", &self.queries[n], &scores)?;
+        ensure_finite("the ranker", &self.queries[n], &scores)?;
         // A document is not a candidate for itself.
         let is_itself = |at: &u32| {
             let whole = matches!(self.candidates, Candidates::All { .. });
@@ -157,8 +164,11 @@ impl ListTask {
         let ranked_among = order.len();
         let better = |a: &u32, b: &u32| {
             let (a, b) = (*a as usize, *b as usize);
-            let place = |at: usize| places[documents[at] as usize];
-            scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal).then_with(|| place(a).cmp(&place(b)))
+            let id_rank = |at: usize| id_ranks[documents[at] as usize];
+            scores[b]
+                .partial_cmp(&scores[a])
+                .unwrap_or(Ordering::Equal)
+                .then_with(|| id_rank(a).cmp(&id_rank(b)))
         };
         let depth = match &self.candidates {
             Candidates::All { depth, .. } => *depth,
@@ -183,7 +193,7 @@ impl ListTask {
             judged_not: 0,
             level: 1,
         };
-        let chance = RandomBaseline { all: ranked_among, relevant: ranking.relevant() };
+        let random = RandomBaseline { all: ranked_among, relevant: ranking.relevant() };
         let ranked = if keep {
             let documents = order.iter().map(|at| {
                 let document = documents[*at as usize];
@@ -195,7 +205,11 @@ impl ListTask {
         };
         Ok(Row {
             values: self.measures.iter().map(|(_, measure)| measure.of(&ranking)).collect(),
-            by_chance: self.measures.iter().map(|(_, measure)| measure.by_chance(chance)).collect(),
+            random_baseline: self
+                .measures
+                .iter()
+                .map(|(_, measure)| measure.random_baseline(random))
+                .collect(),
             ranked,
         })
     }

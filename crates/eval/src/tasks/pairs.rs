@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Columns, Outcome, Skipped, Task, Value};
-use crate::rank::{Items, Pool, Progress, Scorer, Step, must_be_numbers};
+use crate::rank::{Items, Pool, Progress, Scorer, Step, ensure_finite};
 use turnwise_core::error::{Error, Result};
 use turnwise_measures::correlation::{kendall, pearson, spearman};
 
@@ -56,8 +56,8 @@ impl Task for PairTask {
         "dsts/by-own".to_owned()
     }
 
-    /// Divides each score by the score of the sentence with itself. This leaves a cosine unchanged and makes other scores
-    /// comparable between pairs.
+    /// Divides each score by the score of the sentence with itself. This leaves a cosine unchanged and makes other
+    /// scores comparable between pairs.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);
@@ -65,7 +65,7 @@ impl Task for PairTask {
             let mut sum = 0.0;
             for (query, other) in [(a, b), (b, a)] {
                 scorer.scores(query, &[query as u32, other as u32], &mut scores)?;
-                must_be_numbers("the ranker", &format!("of pair {}", n + 1), &scores)?;
+                ensure_finite("the ranker", &format!("of pair {}", n + 1), &scores)?;
                 sum += if scores[0] > 0.0 { f64::from(scores[1]) / f64::from(scores[0]) } else { 0.0 };
             }
             Ok(sum / 2.0)

@@ -118,15 +118,15 @@ impl Measure {
     }
 
     /// Expected value of a random ranking; `None` for measures without a known formula.
-    pub fn by_chance(self, chance: RandomBaseline) -> Option<f64> {
+    pub fn random_baseline(self, random: RandomBaseline) -> Option<f64> {
         match self {
-            Measure::Map => Some(chance.average_precision(usize::MAX)),
-            Measure::MapCut(k) => Some(chance.average_precision(k as usize)),
-            Measure::RecipRank => Some(chance.reciprocal_rank()),
-            Measure::P(k) => Some(chance.precision(k as usize)),
-            Measure::Recall(k) => Some(chance.recall(k as usize)),
-            Measure::NdcgCut(k) => Some(chance.ndcg(k as usize)),
-            Measure::Ndcg => Some(chance.ndcg(usize::MAX)),
+            Measure::Map => Some(random.average_precision(usize::MAX)),
+            Measure::MapCut(k) => Some(random.average_precision(k as usize)),
+            Measure::RecipRank => Some(random.reciprocal_rank()),
+            Measure::P(k) => Some(random.precision(k as usize)),
+            Measure::Recall(k) => Some(random.recall(k as usize)),
+            Measure::NdcgCut(k) => Some(random.ndcg(k as usize)),
+            Measure::Ndcg => Some(random.ndcg(usize::MAX)),
             _ => None,
         }
     }
@@ -162,8 +162,8 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Parses measure names into measures without duplicates, in trec_eval's order. Examples: `map`, `P.5,10`, `P_5`, `P` for all
-/// default cutoffs, `official` for the measures that trec_eval prints by default.
+/// Parses measure names into measures without duplicates, in trec_eval's order. Examples: `map`, `P.5,10`, `P_5`, `P`
+/// for all default cutoffs, `official` for the measures that trec_eval prints by default.
 pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     let mut measures = Vec::new();
     for name in names {

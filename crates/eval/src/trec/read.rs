@@ -24,8 +24,8 @@ pub struct Run {
     pub queries: BTreeMap<String, Vec<(String, f32)>>,
 }
 
-/// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a header
-/// line).
+/// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a
+/// header line).
 pub fn read_qrels(path: &Path) -> Result<Qrels> {
     let mut qrels = Qrels::default();
     each_line(path, |number, line| {
@@ -56,7 +56,8 @@ pub fn read_qrels(path: &Path) -> Result<Qrels> {
     Ok(qrels)
 }
 
-/// Reads a run: `query Q0 document rank score tag`. Documents are sorted by score, as in trec_eval; the rank column is ignored.
+/// Reads a run: `query Q0 document rank score tag`. Documents are sorted by score, as in trec_eval; the rank column
+/// is ignored.
 pub fn read_run(path: &Path) -> Result<Run> {
     let mut run = Run::default();
     let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();

@@ -35,8 +35,8 @@ fn deleted_response(deleted: usize) -> Response<Body> {
     body::json(StatusCode::OK, &json!({ "deleted": deleted }))
 }
 
-/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait for each
-/// other.
+/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Writers wait
+/// for each other.
 async fn removed(call: Call, selection: Selection) -> Outcome<usize> {
     let index = call.asked("index");
     let hosted = call.asker.index(&call.app, index.as_deref())?.clone();

@@ -1,5 +1,5 @@
-//! `/v1/dialogues`: lists the dialogues that match a filter, in the engine's order (for a local index, the order of ingest).
-//! `/v1/dialogues/{id}`: reads one dialogue.
+//! `/v1/dialogues`: lists the dialogues that match a filter, in the engine's order (for a local index, the order of
+//! ingest). `/v1/dialogues/{id}`: reads one dialogue.
 
 use std::{sync::Arc, time::Duration};
 

@@ -91,8 +91,8 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
     pool.run(move || answer(&request, encoder.as_ref(), prompt)).await
 }
 
-/// Finds the encoder with this name among the indexes, with the prompt of its vectors. If there is only one model, any name
-/// selects it, because clients often send a fixed name.
+/// Finds the encoder with this name among the indexes, with the prompt of its vectors. If there is only one model,
+/// any name selects it, because clients often send a fixed name.
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
     let all = allowed_indexes(call, &call.asker);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));

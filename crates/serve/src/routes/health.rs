@@ -19,7 +19,7 @@ pub(super) async fn live(_: Call) -> Outcome<Response<Body>> {
 pub(super) async fn ready(call: Call) -> Outcome<Response<Body>> {
     let count = |is: fn(&Hosted) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
     let unavailable = count(|hosted| hosted.unavailable().is_some());
-    let missing = count(|hosted| hosted.now().without_encoder.is_some());
+    let missing = count(|hosted| hosted.current().without_encoder.is_some());
     let (status, mut report) = match unavailable + missing {
         0 => (StatusCode::OK, json!({"status": "ready"})),
         _ => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready"})),
@@ -41,7 +41,7 @@ pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
             call.asker.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
         })
         .collect();
-    let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.now())).collect();
+    let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.current())).collect();
     let of = |name, about, value: &dyn Fn(&crate::Opened) -> f64| Gauge {
         name,
         about,

@@ -29,7 +29,7 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
 }
 
 fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
-    let opened = &hosted.now();
+    let opened = &hosted.current();
     let engine = opened.searcher.engine();
     let (dialogues, turns) = seen(engine, asker)?.unzip();
     let model = engine.recipe().map(|recipe| {
@@ -46,8 +46,8 @@ fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
     }))
 }
 
-/// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the engine's
-/// totals would include hidden dialogues.
+/// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
+/// engine's totals would include hidden dialogues.
 fn seen(engine: &dyn Engine, asker: &Asker) -> Result<Option<(u64, u64)>> {
     let Some(filter) = asker.filter() else {
         let totals = engine.totals();

@@ -125,8 +125,8 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Forwards the body to the ingest, and returns its digest if it was complete. If the client disconnects or stalls, complete
-/// records are stored and the write lock is released.
+/// Forwards the body to the ingest, and returns its digest if it was complete. If the client disconnects or stalls,
+/// complete records are stored and the write lock is released.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,

@@ -171,8 +171,8 @@ where
     }
 }
 
-/// Rejects unknown query parameters, because a misspelled filter would match everything. Routes without parameters accept any,
-/// because some clients add their own.
+/// Rejects unknown query parameters, because a misspelled filter would match everything. Routes without parameters
+/// accept any, because some clients add their own.
 fn only_known_parameters(request: &Request) -> Outcome<()> {
     let (Some(query), Some(path)) = (request.uri().query(), request.extensions().get::<MatchedPath>()) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Dialogues in a Milvus server. Changes are detected by polling. New dialogues are written together with their vectors.
+//! Dialogues in a Milvus server. Changes are detected by polling. New dialogues are written together with their
+//! vectors.
 
 use std::{
     path::Path,

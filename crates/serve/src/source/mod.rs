@@ -60,7 +60,8 @@ pub(super) trait Source: Send + Sync {
     /// Paths and addresses of the source as they may occur in messages, the usual one first.
     fn places(&self) -> Vec<String>;
 
-    /// Folder of an index whose derived data must be updated after a write; `None` if new records are searchable at once.
+    /// Folder of an index whose derived data must be updated after a write; `None` if new records are searchable at
+    /// once.
     fn folder(&self) -> Option<&Path>;
 
     /// Current change token. An error means that the open state can no longer be searched.

@@ -36,18 +36,19 @@ pub(super) fn categorization(
         clusters.push(of.iter().map(|cluster| *cluster as usize).collect::<Vec<usize>>());
         watch.done(Step::Clustering, run + 1, runs(task));
     }
-    let by_chance = (0..DRAWS as u64).map(|draw| {
+    let random_clusters = (0..DRAWS as u64).map(|draw| {
         let mut random = Random::new(task.seed, draw);
         task.labels.iter().map(|_| random.below(task.domains.len())).collect::<Vec<usize>>()
     });
-    let by_chance: Vec<Table> = by_chance.map(|clusters| Table::new(&clusters, &task.labels)).collect();
+    let random_tables: Vec<Table> =
+        random_clusters.map(|clusters| Table::new(&clusters, &task.labels)).collect();
     let tables: Vec<Table> = clusters.iter().map(|clusters| Table::new(clusters, &task.labels)).collect();
     let measures: [(&str, OfTable); 4] =
         [("purity", Table::purity), ("NMI", Table::nmi), ("ARI", Table::ari), ("accuracy", Table::accuracy)];
     let value = |(name, measure): (&str, OfTable)| {
         let each: Vec<f64> = tables.iter().map(measure).collect();
         let (value, deviation) = mean_and_deviation(&each);
-        let (floor, _) = mean_and_deviation(&by_chance.iter().map(measure).collect::<Vec<f64>>());
+        let (floor, _) = mean_and_deviation(&random_tables.iter().map(measure).collect::<Vec<f64>>());
         Value { measure: name.to_owned(), value, deviation: Some(deviation), floor: Some(floor), each }
     };
     let values = measures.into_iter().map(value).collect();

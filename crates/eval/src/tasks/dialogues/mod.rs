@@ -26,7 +26,8 @@ use turnwise_measures::{plane::plane, space::space};
 pub enum Profile {
     /// Paper: ten k-means runs, and the correlation over random pairs.
     Paper,
-    /// Code: max(3, 10 − n/500) k-means runs, and each dialogue's correlation with all others, averaged over the dialogues.
+    /// Code: max(3, 10 − n/500) k-means runs, and each dialogue's correlation with all others, averaged over the
+    /// dialogues.
     Code,
 }
 
@@ -94,7 +95,7 @@ impl DialogueTask {
         let labels: Vec<usize> = kept.iter().map(|dialogue| numbers[dialogue.domains[0].as_str()]).collect();
         let domains = members.keys().map(|domain| (*domain).to_owned()).collect();
         let mut judged = Vec::new();
-        let mut places = Vec::new();
+        let mut pool_indices = Vec::new();
         for (n, dialogue) in kept.iter().enumerate() {
             let same = &members[dialogue.domains[0].as_str()];
             if same.len() < 2 {
@@ -104,15 +105,15 @@ impl DialogueTask {
                 continue;
             }
             judged.push(same.iter().filter(|other| **other != n as u32).map(|other| (*other, 1)).collect());
-            places.push(n as u32);
+            pool_indices.push(n as u32);
         }
         let documents: Vec<String> = kept.iter().map(|dialogue| dialogue.id.to_string()).collect();
         let retrieval = ListTask {
             name: "dialogues",
             about: "dialogue retrieval, semantic relatedness and domain categorization (dial2vec)",
-            queries: places.iter().map(|n| documents[*n as usize].clone()).collect(),
+            queries: pool_indices.iter().map(|n| documents[*n as usize].clone()).collect(),
             documents,
-            places,
+            pool_indices,
             candidates: Candidates::All { judged, depth: usize::MAX },
             pool: Pool::of(Items::Dialogues(kept)),
             measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{Columns, DRAWS, DialogueTask, Profile, Value};
 use crate::{
-    rank::{Scorer, must_be_numbers},
+    rank::{Scorer, ensure_finite},
     significance::mean_and_deviation,
 };
 use turnwise_core::{error::Result, random::Random};
@@ -57,7 +57,7 @@ fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair
         // Any dialogue except itself.
         let b = (a + 1 + random.below(n - 1)) % n;
         scorer.scores(a, &[b as u32], &mut one)?;
-        must_be_numbers("the ranker", &task.retrieval.documents[a], &one)?;
+        ensure_finite("the ranker", &task.retrieval.documents[a], &one)?;
         Ok(Pair { a, b, same: task.labels[a] == task.labels[b], score: f64::from(one[0]) })
     };
     (0..n).map(pair).collect()
@@ -68,7 +68,7 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     let others: Vec<u32> = (0..task.labels.len() as u32).filter(|b| *b != a as u32).collect();
     let mut scores = Vec::new();
     scorer.scores(a, &others, &mut scores)?;
-    must_be_numbers("the ranker", &task.retrieval.documents[a], &scores)?;
+    ensure_finite("the ranker", &task.retrieval.documents[a], &scores)?;
     let pair = |(b, score): (&u32, &f32)| {
         let b = *b as usize;
         Pair { a, b, same: task.labels[a] == task.labels[b], score: f64::from(*score) }
@@ -76,8 +76,8 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Spearman correlation of scores and shared domains. It is 0 if no pair or every pair shares its domain, as in the released
-/// code.
+/// Spearman correlation of scores and shared domains. It is 0 if no pair or every pair shares its domain, as in the
+/// released code.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();
