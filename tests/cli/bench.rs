@@ -102,7 +102,7 @@ fn two_results_are_compared_query_by_query() {
         std::fs::read_dir(t.path("others")).unwrap().next().unwrap().unwrap().path().display().to_string();
     t.run(&format!("bench compare {} {other}", files[0]))
         .says(2, &["only results of one task on the same data can be compared"]);
-    t.run("bench compare select.txt select.txt").says(3, &["select.txt is no result of `turnwise bench`"]);
+    t.run("bench compare select.txt select.txt").says(3, &["select.txt is not a result of `turnwise bench`"]);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn bad_input_is_told_or_counted() {
     let t = Turnwise::new();
     t.write("columns.txt", "0\tlost card\tx\t1\n");
     t.run("bench sr columns.txt")
-        .says(3, &["columns.txt:1: a line of select.txt has 5 columns", "this has 4"]);
+        .says(3, &["columns.txt:1: a line of select.txt has 5 columns", "this one has 4"]);
     t.write("twice.txt", "0\ta\tx\t1\t2\n0\tb\tx\t1\t2\n");
     t.run("bench sr twice.txt").says(3, &["twice.txt:2: duplicate id `0`"]);
     t.write("both.txt", "0\ta\tx\t1\t1\n1\tb\tx\t0\t\n");

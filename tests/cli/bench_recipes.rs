@@ -86,7 +86,7 @@ fn a_report_tells_at_a_glance_what_is_reproduced() {
 fn a_wrong_recipe_is_told_with_its_line() {
     let t = Turnwise::new();
     t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
-    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "in line 10"]);
+    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "on line 10"]);
     t.write("recipes/x.toml", recipe(80.6).replace("kind = \"sr\"", "kind = \"rs\""));
     t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
     t.write("recipes/x.toml", b"about = \"\xff\"");

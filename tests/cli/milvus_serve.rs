@@ -226,7 +226,7 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
     let wider = json!({"query": "parcel", "filter": "corpus=theirs or corpus=ours"}).to_string();
     assert!(ids(&ask("POST", "/v1/search", &wider).json(200)).iter().all(|id| id.starts_with("ours#")));
     ask("POST", "/v1/similar", "{\"like\": \"theirs\"}").says(404, &["`theirs` does not exist"]);
-    ask("GET", "/v1/dialogues/theirs", "").says(404, &["there is no dialogue"]);
+    ask("GET", "/v1/dialogues/theirs", "").says(404, &["does not exist"]);
     assert_eq!(ask("GET", "/v1/dialogues/ours", "").json(200)["id"], "ours");
     let listed = ask("GET", "/v1/dialogues", "").json(200);
     assert_eq!(
@@ -248,7 +248,7 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
     let taken = ask("POST", "/v1/ingest", &over).json(200);
     assert_eq!((&taken["taken"]["rejected"], &taken["taken"]["added"]), (&json!(2), &json!(1)), "{taken}");
     assert_eq!(ask("POST", "/v1/ingest", &of("ours", "ours", "another")).json(200)["taken"]["replaced"], 1);
-    ask("DELETE", "/v1/dialogues/theirs", "").says(404, &["there is no dialogue"]);
+    ask("DELETE", "/v1/dialogues/theirs", "").says(404, &["does not exist"]);
     assert_eq!(ask("DELETE", "/v1/dialogues?filter=turns%3E0", "").json(200)["deleted"], 2);
     assert_eq!(ask("GET", "/v1/dialogues", "").json(200)["dialogues"], json!([]));
     let kept = t.ok(&format!("corpus show {engine} theirs"));
@@ -319,9 +319,7 @@ fn the_page_bears_with_what_milvus_cannot() {
         "[...document.querySelectorAll('#views button')].filter((b) => b.checkVisibility()).length === 2",
     );
     browser.keys("body", "s");
-    browser.until(
-        "document.getElementById('state').textContent.includes('need an index on the machine that serves')",
-    );
+    browser.until("document.getElementById('state').textContent.includes('need a local index')");
     browser.click("#views [data-view='']");
     // What is shown is drawn anew, and the fields with it.
     browser.until("document.querySelectorAll('.hit').length === 10");
