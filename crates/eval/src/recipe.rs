@@ -82,9 +82,9 @@ pub struct Recipe {
 pub enum TaskSpec {
     /// Semantic retrieval.
     Sr {
-        /// A file in the format of select.txt; with `build`, labelled sentences.
+        /// A file in the format of select.txt; with `build`, labeled sentences.
         data: PathBuf,
-        /// How to build the set from labelled sentences.
+        /// How to build the set from labeled sentences.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         build: Option<build::Recipe>,
     },

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_randomisation_test_agrees_with_exact_enumeration() {
+    fn the_randomization_test_agrees_with_exact_enumeration() {
         // Two of the 2^10 possible swaps give a difference this large: 1/512.
         let (a, b): (Vec<f64>, Vec<f64>) = ((1..=10).map(f64::from).collect(), vec![0.0; 10]);
         let p = randomisation(&a, &b, 100_000, 3);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_rejects_requests_and_a_cancelled_request_frees_its_place() {
+    fn a_full_queue_rejects_requests_and_a_canceled_request_frees_its_place() {
         on_tokio(async {
             let pool = Pool::new(1, 1);
             let (release, held) = mpsc::channel::<()>();

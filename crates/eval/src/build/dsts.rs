@@ -65,7 +65,7 @@ impl Drawing {
             return Err(Error::Data {
                 message: format!("{} different sentences: no pairs are possible", texts.len()),
                 hint: Some(
-                    "pairs are drawn from the utterances of dialogues or from labelled sentences".to_owned(),
+                    "pairs are drawn from the utterances of dialogues or from labeled sentences".to_owned(),
                 ),
             });
         }
@@ -79,10 +79,10 @@ impl Drawing {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
         let all = pool.documents.len();
-        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all };
+        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all };
         let of_one = |random: &mut Random| {
             let a = random.below(all);
-            Ok(neighbours.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
+            Ok(search.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
         };
         let drawn = self.draw(&ranker.name(), &pool, watch, of_one);
         drop(scorer);
@@ -136,13 +136,13 @@ impl Drawing {
 }
 
 /// Nearest-neighbor search over sentences.
-struct Neighbours<'s> {
+struct NeighborSearch<'s> {
     scorer: &'s dyn Scorer,
     scores: Vec<f32>,
     all: usize,
 }
 
-impl Neighbours<'_> {
+impl NeighborSearch<'_> {
     /// Returns the nearest sentences, best first. Sentences with a score of 0 or less are left out.
     fn of(&mut self, sentence: usize) -> Result<Vec<usize>> {
         let all: Vec<u32> = (0..self.all as u32).collect();
@@ -207,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_among_the_nearest() {
+    fn a_neighbor_is_among_the_nearest() {
         let bm25 = Bm25::default();
         let texts: Vec<String> = sentences().into_iter().map(|s| s.text).collect();
         let pool = Pool::of(Items::Texts(texts));
         let scorer = bm25.prepare(&pool, &()).unwrap();
-        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
+        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
         let all: Vec<u32> = (0..80).collect();
         for sentence in [0, 17, 79] {
-            let nearest = neighbours.of(sentence).unwrap();
+            let nearest = search.of(sentence).unwrap();
             let mut scores = Vec::new();
             scorer.scores(sentence, &all, &mut scores).unwrap();
             let mut naive: Vec<usize> = (0..80).filter(|n| *n != sentence && scores[*n] > 0.0).collect();

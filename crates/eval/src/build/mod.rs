@@ -1,4 +1,4 @@
-//! Builders of the tasks' data sets from labelled corpora.
+//! Builders of the tasks' data sets from labeled corpora.
 
 mod dial;
 mod dsts;

@@ -1,4 +1,4 @@
-//! Labelled sentences: `text,label` tables, `text ⇥ label` lines, or a folder with the files `seq.in` and `label`.
+//! Labeled sentences: `text,label` tables, `text ⇥ label` lines, or a folder with the files `seq.in` and `label`.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub struct Sentence {
     pub intent: Option<String>,
 }
 
-/// Whether a path contains labelled sentences rather than dialogues: a table, by its extension, or a folder with
+/// Whether a path contains labeled sentences rather than dialogues: a table, by its extension, or a folder with
 /// `seq.in`.
 pub fn is_labelled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
@@ -38,7 +38,7 @@ pub fn is_labelled(path: &Path) -> bool {
 /// Whether a table is a dialogue corpus in a recognizable format, and its first two columns are not text and label.
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
-    // Any table also matches the CSV corpus format, but here it is more likely labelled sentences.
+    // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
     matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
 }
 
@@ -65,7 +65,7 @@ pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
         table(path)?
     };
     if sentences.is_empty() {
-        return Err(Error::data(format!("{} contains no labelled sentences", path.display())));
+        return Err(Error::data(format!("{} contains no labeled sentences", path.display())));
     }
     Ok(sentences)
 }

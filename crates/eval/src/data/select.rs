@@ -24,7 +24,7 @@ pub fn sentences(path: &Path) -> Result<Vec<String>> {
     Ok(sentences)
 }
 
-/// Reads a semantic retrieval task: positive and negative candidates are ranked for each labelled sentence.
+/// Reads a semantic retrieval task: positive and negative candidates are ranked for each labeled sentence.
 pub fn semantic_retrieval(path: &Path) -> Result<ListTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)

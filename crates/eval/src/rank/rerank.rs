@@ -17,7 +17,7 @@ const RERANKED_OFFSET: f32 = 2.0;
 pub enum Tokens {
     /// MaxSim: compares each query token with the most similar document token. The query is the last turn of a context.
     Maxsim,
-    /// DialogueCSE's matching-guided embedding: the document is weighted by its match with each turn of the context.
+    /// DialogueCSE's matching-guided similarity of the document and the turns of the context.
     Matching,
 }
 
