@@ -102,7 +102,7 @@ fn two_results_are_compared_query_by_query() {
         std::fs::read_dir(t.path("others")).unwrap().next().unwrap().unwrap().path().display().to_string();
     t.run(&format!("bench compare {} {other}", files[0]))
         .says(2, &["only results of one task on the same data can be compared"]);
-    t.run("bench compare select.txt select.txt").says(3, &["select.txt is no result of `turnwise bench`"]);
+    t.run("bench compare select.txt select.txt").says(3, &["select.txt is not a result of `turnwise bench`"]);
 }
 
 #[test]
@@ -171,7 +171,10 @@ fn a_folder_of_beir_is_searched_whole() {
     assert_eq!((value(&results, 0, "nDCG@10"), value(&results, 0, "R@100")), (1.0, 1.0));
     let skipped: Vec<&str> =
         results[0]["skipped"].as_array().unwrap().iter().map(|s| s["what"].as_str().unwrap()).collect();
-    assert_eq!(skipped, ["judged documents that there are not", "judged queries that there are not"]);
+    assert_eq!(
+        skipped,
+        ["judged documents that are not in corpus.jsonl", "judged queries that are not in queries.jsonl"]
+    );
 }
 
 #[test]
@@ -179,9 +182,9 @@ fn bad_input_is_told_or_counted() {
     let t = Turnwise::new();
     t.write("columns.txt", "0\tlost card\tx\t1\n");
     t.run("bench sr columns.txt")
-        .says(3, &["columns.txt:1: a line of select.txt has 5 columns", "this has 4"]);
+        .says(3, &["columns.txt:1: a line of select.txt has 5 columns", "this one has 4"]);
     t.write("twice.txt", "0\ta\tx\t1\t2\n0\tb\tx\t1\t2\n");
-    t.run("bench sr twice.txt").says(3, &["twice.txt:2: the id `0` stands here for the second time"]);
+    t.run("bench sr twice.txt").says(3, &["twice.txt:2: duplicate id `0`"]);
     t.write("both.txt", "0\ta\tx\t1\t1\n1\tb\tx\t0\t\n");
     t.run("bench sr both.txt").says(3, &["both.txt:1: the id `1` is both positive and negative"]);
     t.write(
@@ -193,19 +196,19 @@ fn bad_input_is_told_or_counted() {
         ),
     );
     let out = t.ok("bench sr range.txt -r bm25");
-    assert!(out.contains("left out: 1 candidates whose id no line has (99 of line 1)"), "{out}");
+    assert!(out.contains("left out: 1 candidates with an unknown id (99 on line 1)"), "{out}");
     assert!(out.contains("left out: 1 queries without a positive candidate (2)"), "{out}");
     t.write("sts.txt", "5\ta\tb\nhigh\ta\tb\n");
-    t.run("bench dsts sts.txt").says(3, &["sts.txt:2: the score `high` is no finite number"]);
+    t.run("bench dsts sts.txt").says(3, &["sts.txt:2: the score `high` is not a finite number"]);
     t.write("same.txt", "5\ta b\ta b\n5\tc d\tc d\n");
     t.run("bench dsts same.txt -r tfidf")
-        .says(3, &["all pairs have one score, so that nothing can be told of it"]);
+        .says(3, &["all pairs have the same score, and a correlation cannot be computed"]);
     t.write(
         "answer.jsonl",
         "{\"id\": \"s\", \"context\": [{\"text\": \"a\"}], \"candidates\": [\"b\"], \"answer\": 4}\n",
     );
     t.run("bench response answer.jsonl")
-        .says(3, &["answer.jsonl:1: the answer is 4, and there are 1 candidates"]);
+        .says(3, &["answer.jsonl:1: the answer is 4, but there are only 1 candidates, counted from 0"]);
     t.write("select.txt", select());
     t.run("bench sr select.txt -r bm52").says(2, &["unknown ranker `bm52`", "did you mean `bm25`?"]);
     t.run("bench sr select.txt -r lda:x").says(2, &["`x` in the ranker `lda:x` is no number from 2 to 4096"]);
@@ -225,8 +228,8 @@ fn vectors_of_others_are_ranked_by() {
     let results = t.json(&format!("bench sr select.txt -r vectors:v.npy -r model --model {model}"));
     assert_eq!(results[0]["values"], results[1]["values"]);
     t.write("other.txt", "0\ta\tx\t1\t2\n1\tb\tx\t0\t2\n2\tc\ty\t\t0,1\n");
-    t.run("bench sr other.txt -r vectors:v.npy").says(3, &["v.npy has 6 rows; the task has 3 documents"]);
-    t.run("bench sr other.txt -r vectors:other.txt").says(3, &["other.txt: this is no file of NumPy"]);
+    t.run("bench sr other.txt -r vectors:v.npy").says(3, &["v.npy has 6 rows, but the task has 3 documents"]);
+    t.run("bench sr other.txt -r vectors:other.txt").says(3, &["other.txt: not a NumPy file"]);
 }
 
 #[test]

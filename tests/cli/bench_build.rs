@@ -14,10 +14,11 @@ fn sets_are_built_and_used() {
     t.ok("bench sr select.txt -r bm25");
     t.write("one.tsv", "a\tx\nb\tx\n");
     t.run("bench build sr one.tsv -o out.txt")
-        .says(3, &["2 sentences of 1 intents: there is nothing to tell apart"]);
+        .says(3, &["2 sentences with 1 intents: at least two intents are needed"]);
     assert!(!t.path("out.txt").exists());
     t.write("short.tsv", "a\tx\nb\n");
-    t.run("bench build sr short.tsv -o out.txt").says(3, &["short.tsv:2: this row has no text and label"]);
+    t.run("bench build sr short.tsv -o out.txt")
+        .says(3, &["short.tsv:2: this row needs both a text and a label"]);
     let built = t.run(&format!("bench build response {SAMPLES} -o samples.jsonl"));
     assert_eq!(built.code, 0, "{built:?}");
     assert!(
@@ -104,7 +105,7 @@ fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
     let out = t.run("bench build dial right.jsonl -o dev.jsonl --paper bitod/dev");
     assert_eq!(out.code, 0, "{out:?}");
     assert!(out.err.contains("70 dialogues of 2 domains written"), "{out:?}");
-    assert!(out.err.contains("left out: 1 dialogues of several domains (d70)"), "{out:?}");
+    assert!(out.err.contains("left out: 1 dialogues with several domains (d70)"), "{out:?}");
     assert_eq!(t.read("dev.jsonl").lines().count(), 70);
     t.json("bench dialogues dev.jsonl -r bm25");
     t.write("wrong.jsonl", of(68));

@@ -39,7 +39,7 @@ fn recipes_tell_what_holds_and_what_does_not() {
     assert_eq!(t.json(&format!("{line} --only good"))[0]["rows"][0]["checked"][0]["holds"], true);
     t.write("recipes/good.toml", recipe(80.6).replace("expected = { MAP", "expected = { purity = 1, MAP"));
     t.run(&format!("{line} --only good"))
-        .says(3, &["BM25 has no purity, of which a recipe expects something", "it has MAP, MRR"]);
+        .says(3, &["the recipe expects a value of purity, but BM25 has none", "its measures are MAP, MRR"]);
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn a_report_tells_at_a_glance_what_is_reproduced() {
 fn a_wrong_recipe_is_told_with_its_line() {
     let t = Turnwise::new();
     t.write("recipes/x.toml", recipe(80.6).replace("ranker =", "rankr ="));
-    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "in line 10"]);
+    t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: unknown field `rankr`", "on line 10"]);
     t.write("recipes/x.toml", recipe(80.6).replace("kind = \"sr\"", "kind = \"rs\""));
     t.run("bench list --recipes recipes").says(3, &["unknown variant `rs`"]);
     t.write("recipes/x.toml", b"about = \"\xff\"");
     t.run("bench list --recipes recipes").says(3, &["recipes/x.toml: invalid UTF-8 at byte 9"]);
     t.write("recipes/x.toml", recipe(80.6).replace("ranker = \"bm25\"", "name = \"x\""));
     t.run("bench list --recipes recipes")
-        .says(3, &["the recipe x: a row has a `ranker`, or a `name` and why it is `missing`; x has not"]);
+        .says(3, &["the recipe x: a row needs `ranker`, or both `name` and `missing`; check x"]);
     // Without a folder those that come with the program are taken.
     assert!(t.ok("bench list").contains("dial2vec-sgd"));
     let listed = t.json("bench list --paper dialoguecse");
@@ -102,7 +102,7 @@ fn a_wrong_recipe_is_told_with_its_line() {
         .says(2, &["unknown paper `dialoguese`", "did you mean `dialoguecse`?"]);
     t.write("empty/readme", "");
     t.run("bench list --recipes empty")
-        .says(2, &["there are no recipes in empty", "those that come with turnwise are taken"]);
+        .says(2, &["empty contains no recipes", "the built-in recipes are used"]);
 }
 
 #[test]

@@ -52,13 +52,13 @@ fn what_is_wrong_is_told_with_its_place() {
     t.write("twice", "a Q0 x 1 1.0 mine\na Q0 x 2 0.5 mine\n");
     t.write("other", "z Q0 x 1 1.0 mine\n");
     t.write("empty", "\n");
-    t.run("eval qrels nan").says(3, &["nan:2: the score `NaN` is no finite number"]);
-    t.run("eval qrels twice").says(3, &["twice:2: query a has document x twice, first in line 1"]);
+    t.run("eval qrels nan").says(3, &["nan:2: the score `NaN` is not a finite number"]);
+    t.run("eval qrels twice").says(3, &["twice:2: document x of query a is already on line 1"]);
     t.run("eval qrels other")
         .says(3, &["no query of other is judged in qrels", "the run's first query is `z`"]);
-    t.run("eval qrels empty").says(3, &["empty has no rankings"]);
+    t.run("eval qrels empty").says(3, &["empty contains no rankings"]);
     t.run("eval qrels none").says(2, &["cannot read none"]);
     t.run("eval qrels run -m mapp").says(2, &["unknown measure `mapp`", "did you mean `map`?"]);
     t.run("eval run qrels")
-        .says(3, &["run:1: judgments have 4 columns (query 0 document grade), this has 6"]);
+        .says(3, &["run:1: a line of judgments has 4 columns (query 0 document grade), this one has 6"]);
 }

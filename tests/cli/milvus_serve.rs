@@ -100,7 +100,7 @@ fn the_same_requests_have_the_same_answers_as_over_an_index_here() {
     assert_eq!((replies("chats"), replies("x")), (3, 3));
     let dialogue = |index: &str| server.get(&format!("/v1/dialogues/deliveries-001?index={index}")).json(200);
     assert_eq!(dialogue("chats"), dialogue("x"));
-    server.get("/v1/dialogues/nobody?index=chats").says(404, &["there is no dialogue `nobody`"]);
+    server.get("/v1/dialogues/nobody?index=chats").says(404, &["dialogue `nobody` does not exist"]);
 
     // All of them, in an order of Milvus' own.
     let here = listed(&server, "/v1/dialogues?index=x&limit=99");
@@ -170,12 +170,12 @@ fn what_is_taken_in_is_found_and_what_is_removed_is_not() {
         (again.header("idempotency-replayed").as_deref(), again.json(200)["taken"]["added"].as_u64()),
         (Some("true"), Some(2))
     );
-    ingest(&record("light-3", "x"), &key).says(422, &["another body"]);
+    ingest(&record("light-3", "x"), &key).says(422, &["different body"]);
     assert_eq!(ingest(&new, &[]).json(200)["taken"]["unchanged"], 2);
     assert_eq!(ingest(&record("light-1", "he has found it again"), &[]).json(200)["taken"]["replaced"], 1);
     let found = server.post("/v1/search", &json!({"query": heard, "mode": "bm25"})).json(200);
     assert!(!ids(&found).contains(&"light-1#1"), "{found}");
-    ingest("no dialogue", &[]).says(422, &["nothing of it is a dialogue"]);
+    ingest("no dialogue", &[]).says(422, &["no valid dialogue"]);
 
     // What others bring is counted soon.
     t.write("more.jsonl", record("light-4", "a foghorn is heard"));
@@ -184,7 +184,7 @@ fn what_is_taken_in_is_found_and_what_is_removed_is_not() {
 
     let delete = |path: &str| server.ask("DELETE", path, &[], b"");
     assert_eq!(delete("/v1/dialogues/light-1").json(200)["deleted"], 1);
-    delete("/v1/dialogues/light-1").says(404, &["there is no dialogue `light-1`"]);
+    delete("/v1/dialogues/light-1").says(404, &["dialogue `light-1` does not exist"]);
     server.get("/v1/dialogues/light-1").says(404, &["light-1"]);
     assert_eq!(delete("/v1/dialogues?filter=corpus%3Dtest").json(200)["deleted"], 2);
     assert_eq!(delete("/v1/dialogues?filter=corpus%3Dtest").json(200)["deleted"], 0);
@@ -215,7 +215,7 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
     let ask = |method: &str, path: &str, body: &str| {
         server.ask(method, path, &["Authorization: Bearer ours-ours"], body.as_bytes())
     };
-    server.post("/v1/search", &json!({"query": "parcel"})).says(401, &["a key is needed"]);
+    server.post("/v1/search", &json!({"query": "parcel"})).says(401, &["an API key is required"]);
     for mode in ["bm25", "dense", "hybrid"] {
         let found =
             ask("POST", "/v1/search", &json!({"query": "the parcel", "mode": mode, "k": 50}).to_string())
@@ -225,15 +225,15 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
     // Not by a filter of one's own either.
     let wider = json!({"query": "parcel", "filter": "corpus=theirs or corpus=ours"}).to_string();
     assert!(ids(&ask("POST", "/v1/search", &wider).json(200)).iter().all(|id| id.starts_with("ours#")));
-    ask("POST", "/v1/similar", "{\"like\": \"theirs\"}").says(404, &["there is no `theirs`"]);
-    ask("GET", "/v1/dialogues/theirs", "").says(404, &["there is no dialogue"]);
+    ask("POST", "/v1/similar", "{\"like\": \"theirs\"}").says(404, &["`theirs` does not exist"]);
+    ask("GET", "/v1/dialogues/theirs", "").says(404, &["does not exist"]);
     assert_eq!(ask("GET", "/v1/dialogues/ours", "").json(200)["id"], "ours");
     let listed = ask("GET", "/v1/dialogues", "").json(200);
     assert_eq!(
         (listed["dialogues"].as_array().unwrap().len(), &listed["dialogues"][0]["id"]),
         (1, &json!("ours"))
     );
-    ask("GET", "/v1/dialogues?after=theirs", "").says(400, &["to go on behind"]);
+    ask("GET", "/v1/dialogues?after=theirs", "").says(400, &["does not exist"]);
     let replies =
         ask("POST", "/v1/respond", "{\"context\": [\"the parcel is theirs\"], \"k\": 50}").json(200);
     assert!(!replies.to_string().contains("theirs#"), "{replies}");
@@ -248,7 +248,7 @@ fn a_key_sees_takes_in_and_removes_nothing_but_its_own() {
     let taken = ask("POST", "/v1/ingest", &over).json(200);
     assert_eq!((&taken["taken"]["rejected"], &taken["taken"]["added"]), (&json!(2), &json!(1)), "{taken}");
     assert_eq!(ask("POST", "/v1/ingest", &of("ours", "ours", "another")).json(200)["taken"]["replaced"], 1);
-    ask("DELETE", "/v1/dialogues/theirs", "").says(404, &["there is no dialogue"]);
+    ask("DELETE", "/v1/dialogues/theirs", "").says(404, &["does not exist"]);
     assert_eq!(ask("DELETE", "/v1/dialogues?filter=turns%3E0", "").json(200)["deleted"], 2);
     assert_eq!(ask("GET", "/v1/dialogues", "").json(200)["dialogues"], json!([]));
     let kept = t.ok(&format!("corpus show {engine} theirs"));
@@ -319,9 +319,7 @@ fn the_page_bears_with_what_milvus_cannot() {
         "[...document.querySelectorAll('#views button')].filter((b) => b.checkVisibility()).length === 2",
     );
     browser.keys("body", "s");
-    browser.until(
-        "document.getElementById('state').textContent.includes('need an index on the machine that serves')",
-    );
+    browser.until("document.getElementById('state').textContent.includes('need a local index')");
     browser.click("#views [data-view='']");
     // What is shown is drawn anew, and the fields with it.
     browser.until("document.querySelectorAll('.hit').length === 10");

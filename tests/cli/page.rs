@@ -69,7 +69,7 @@ fn people_find_read_and_look_around() {
     browser.keys("#thread", ESCAPE);
     browser.until("document.getElementById('thread').hidden");
     browser.keys(".hit.here", "m");
-    browser.until("document.getElementById('state').textContent.includes('more like')");
+    browser.until("document.getElementById('state').textContent.includes('similar to')");
 
     // A facet narrows, and is taken back.
     browser.run("[...document.querySelectorAll('#facets .tag')].find((b) => b.textContent.startsWith('deliveries')).click()");
@@ -120,7 +120,7 @@ fn people_find_read_and_look_around() {
     std::fs::remove_dir_all(t.path("benchmark-results")).unwrap();
     browser.click("#views [data-view='']");
     browser.click("#views [data-view=benchmarks]");
-    browser.until("document.getElementById('state').textContent.includes('nothing was measured here yet')");
+    browser.until("document.getElementById('state').textContent.includes('no benchmark results yet')");
 
     // Two colours, and a telephone, on which nothing hangs over the side.
     let paper = "return getComputedStyle(document.body).backgroundColor";
@@ -148,7 +148,7 @@ fn people_find_read_and_look_around() {
     browser
         .run("document.getElementById('filter').value = ''; document.getElementById('ask').requestSubmit()");
     browser
-        .until("document.getElementById('filter-wrong').textContent.includes('the server does not answer')");
+        .until("document.getElementById('filter-wrong').textContent.includes('the server does not respond')");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_key_is_asked_for_and_of_several_indexes_one_is_chosen() {
     browser.open(&format!("http://{}/ui/", server.address));
     browser.until("document.getElementById('enter').open");
     browser.keys("#key", &format!("let-me-in{ENTER}"));
-    browser.until("document.getElementById('key-wrong').textContent === 'this key is not known'");
+    browser.until("document.getElementById('key-wrong').textContent === 'unknown API key'");
     assert_eq!(browser.run("return document.getElementById('key').value"), "");
     browser.keys("#key", &format!("let-me-in-please{ENTER}"));
     browser.until("document.querySelectorAll('.hit').length === 10");

@@ -95,7 +95,7 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     let deliveries = server.get("/v1/facets?filter=domain%3Ddeliveries").json(200)["dialogues"].clone();
     assert_eq!(chosen["dialogues"], deliveries);
     assert!(deliveries.as_u64().unwrap() > 0 && chosen["map"].is_null());
-    server.get("/v1/clusters?k=0").says(400, &["`k` is `0`", "from 1 to"]);
+    server.get("/v1/clusters?k=0").says(400, &["invalid value `0` for `k`", "from 1 to"]);
     server.get("/v1/clusters?map=many").says(400, &["`map`"]);
     server.get("/v1/clusters?filter=domian%3Dx").says(400, &["did you mean `domain`?"]);
 
@@ -150,8 +150,8 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
         assert_eq!(&serde_json::from_str::<Value>(data).unwrap(), dialogue);
     }
     assert_eq!(events[5], "event: done\ndata: {\"dialogues\":5}");
-    server.get("/v1/dialogues?after=nobody").says(400, &["no dialogue `nobody` to go on behind"]);
-    server.get("/v1/dialogues?limit=0").says(400, &["`limit` is `0`", "from 1 to 1000"]);
+    server.get("/v1/dialogues?after=nobody").says(400, &["dialogue `nobody` does not exist"]);
+    server.get("/v1/dialogues?limit=0").says(400, &["invalid value `0` for `limit`", "from 1 to 1000"]);
     assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
 
     // A search: its hits, and then what is said of them.
@@ -220,8 +220,8 @@ fn what_is_wrong_is_told_as_an_answer() {
     assert_eq!((error["param"].as_str(), error["hint"].as_str()), (Some("filter"), None));
     let error = post("{\"query\": \"x\", \"mode\": \"bm52\"}").says(400, &["did you mean `bm25`?"]);
     assert!(error["param"].is_null(), "{error}");
-    post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a whole number from 0 on"]);
-    post("[\"refund\"]").says(400, &["the body is a list"]);
+    post("{\"query\": \"x\", \"k\": -1}").says(400, &["expected a non-negative integer"]);
+    post("[\"refund\"]").says(400, &["the body is an array"]);
     // A filter that is misspelt lets nothing through unseen.
     let error =
         server.get("/v1/stats?fliter=domain%3Dbanking").says(400, &["`fliter`", "did you mean `filter`?"]);
@@ -230,21 +230,23 @@ fn what_is_wrong_is_told_as_an_answer() {
     let sent = |kind: &str, body: &str| {
         server.ask("POST", "/v1/ingest", &[&format!("Content-Type: {kind}")], body.as_bytes())
     };
-    sent("application/x-ndjson", "hello").says(422, &["nothing of it is a dialogue", "--data-binary @FILE"]);
-    sent("application/x-ndjson", "").says(422, &["holds no dialogue"]);
+    sent("application/x-ndjson", "hello").says(422, &["no valid dialogue", "--data-binary @FILE"]);
+    sent("application/x-ndjson", "").says(422, &["contains no dialogue"]);
     sent("multipart/form-data; boundary=x", "--x").says(415, &["a form", "-T FILE"]);
     post("").says(400, &["the body is empty"]);
     post(&format!("{{\"query\": \"{}\"}}", "x".repeat(2 << 20))).says(413, &["1048576 bytes"]);
     post("{\"query\": \"x\", \"mode\": \"bm25\", \"exact\": true}")
         .says(400, &["--exact requires a dense search"]);
-    server.post("/v1/search?index=y", &json!({"query": "x"})).says(404, &["no index `y`", "there are: x"]);
+    server
+        .post("/v1/search?index=y", &json!({"query": "x"}))
+        .says(404, &["index `y` does not exist", "available indexes: x"]);
     server.post("/v1/similar", &json!({"query": "x"})).says(400, &["`like`"]);
     server.post("/v1/similar", &json!({"like": "nobody-001"})).says(404, &["nobody-001"]);
     server.get("/v1/dialogues/nobody-001").says(404, &["nobody-001"]);
-    server.get("/v1/search").says(405, &["/v1/search has no GET", "it has POST"]);
+    server.get("/v1/search").says(405, &["/v1/search does not support GET", "use POST"]);
     server.get("/v1/serch").says(404, &["did you mean /v1/search?"]);
     // Another site's page, and another name for this machine, which such a page may have made up.
-    server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["other sites"]);
+    server.ask("GET", "/info", &["Origin: https://evil.example"], b"").says(403, &["cross-origin"]);
     server.ask("GET", "/info", &["Host: evil.example"], b"").says(403, &["localhost"]);
     let own = format!("Origin: http://{}", server.address);
     server.ask("GET", "/info", &[&own], b"").json(200);
@@ -256,17 +258,18 @@ fn what_is_wrong_is_told_as_an_answer() {
     assert!(counted.contains("turnwise_index_dialogues{index=\"x\"} 280"), "{counted}");
 
     t.run("serve -i y").says(2, &["there is no index at"]);
-    t.run("serve -i x --host 0.0.0.0").says(2, &["nobody needs a key", "--keys FILE"]);
+    t.run("serve -i x --host 0.0.0.0").says(2, &["no API keys are configured", "--keys FILE"]);
     let port = server.address.rsplit(':').next().unwrap().to_owned();
-    t.run(&format!("serve -i x --port {port}")).says(6, &["is in use", "--port"]);
+    t.run(&format!("serve -i x --port {port}")).says(6, &["is already in use", "--port"]);
     t.write("none.pem", "nothing");
     t.run("serve -i x --tls-cert none.pem --tls-key none.pem")
-        .says(3, &["none.pem: holds no certificate", "PEM"]);
+        .says(3, &["none.pem: contains no certificate", "PEM"]);
     t.run("serve -i x --tls-cert nowhere.pem --tls-key none.pem").says(2, &["cannot read nowhere.pem"]);
     t.write("bad.toml", "[[key]]\nname = \"a\"\nsecret = \"short\"\n");
-    t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight letters"]);
+    t.run("serve -i x --keys bad.toml").says(3, &["bad.toml", "eight characters"]);
     t.write("other.toml", "[[key]]\nname = \"a\"\nsecret = \"long-enough\"\nindexes = [\"chat\"]\n");
-    t.run("serve -i x --keys other.toml").says(2, &["the key `a` is for an index `chat`", "served are: x"]);
+    t.run("serve -i x --keys other.toml")
+        .says(2, &["the key `a` names an index `chat`", "served indexes: x"]);
 }
 
 #[test]
@@ -293,15 +296,16 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
     let search = json!({"query": "red parcel"}).to_string();
 
     let refused = server.ask("POST", "/v1/search?index=x", &[], search.as_bytes());
-    refused.says(401, &["a key is needed"]);
+    refused.says(401, &["an API key is required"]);
     assert!(refused.header("www-authenticate").unwrap().starts_with("Bearer"));
-    with("all-of-i", "POST", "/v1/search?index=x", &search).says(401, &["not known"]);
+    with("all-of-i", "POST", "/v1/search?index=x", &search).says(401, &["unknown API key"]);
     // Who has no key learns nothing: not even which indexes there are.
     assert!(
         with("none", "POST", "/v1/search?index=zzz", &search).text()
             == with("none", "POST", "/v1/search?index=x", &search).text()
     );
-    with("just-reading", "DELETE", "/v1/dialogues/a1?index=x", "").says(403, &["not for that"]);
+    with("just-reading", "DELETE", "/v1/dialogues/a1?index=x", "")
+        .says(403, &["does not have the required scope"]);
     assert_eq!(server.get("/health/live").status, 200);
 
     let of = |key: &str| {
@@ -331,13 +335,15 @@ fn a_key_opens_what_it_is_for_and_shows_what_it_may() {
         (listed["dialogues"][0]["id"].as_str(), listed["dialogues"].as_array().unwrap().len()),
         (Some("a1"), 1)
     );
-    with("team-only", "GET", "/v1/dialogues?index=x&after=b1", "").says(400, &["no dialogue `b1`"]);
+    with("team-only", "GET", "/v1/dialogues?index=x&after=b1", "")
+        .says(400, &["dialogue `b1` does not exist"]);
     let around = json!({"query": "red parcel", "filter": "corpus=theirs or id=b1"}).to_string();
     assert!(ids(&with("team-only", "POST", "/v1/search", &around).json(200)).is_empty());
-    with("team-only", "POST", "/v1/similar", &json!({"like": "b1"}).to_string()).says(404, &["no `b1`"]);
-    with("team-only", "GET", "/v1/dialogues/b1", "").says(404, &["no dialogue `b1`"]);
+    with("team-only", "POST", "/v1/similar", &json!({"like": "b1"}).to_string())
+        .says(404, &["`b1` does not exist"]);
+    with("team-only", "GET", "/v1/dialogues/b1", "").says(404, &["dialogue `b1` does not exist"]);
     with("team-only", "GET", "/v1/dialogues/a1", "").json(200);
-    with("team-only", "POST", "/v1/search?index=other", &search).says(404, &["no index `other`"]);
+    with("team-only", "POST", "/v1/search?index=other", &search).says(404, &["index `other` does not exist"]);
     let info = with("team-only", "GET", "/info", "").json(200);
     assert_eq!(info["indexes"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -376,7 +382,7 @@ fn another_writer_is_told_of_and_no_path_of_the_disk() {
     let sent = || server.ask("POST", "/v1/ingest", &[], line.as_bytes());
     let refused = sent();
     assert_eq!(refused.header("retry-after").as_deref(), Some("1"));
-    let error = refused.says(409, &["x: another process writes to it", "wait until it ends"]);
+    let error = refused.says(409, &["x: another process is writing to this index", "wait until it ends"]);
     assert!(!error.to_string().contains("indexes") && !error.to_string().contains("secrets"), "{error}");
     own.close().unwrap();
     sent().json(200);
@@ -492,7 +498,7 @@ fn an_ingest_that_breaks_off_leaves_what_was_whole() {
     };
     // Of whom nothing more is heard.
     answer(begin())
-        .says(400, &["could not be read to its end", "nothing came for 1 second", "1 record of it is in"]);
+        .says(400, &["the body is incomplete", "no data received for 1 second", "1 record was stored"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
     // Who leaves.
     server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
@@ -538,7 +544,7 @@ fn an_ingest_that_is_sent_again_under_its_name_is_answered_the_same() {
     assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
     assert_eq!(t.ids("x"), ["a"]);
     // Something else under the same name, the same name of somebody else, and no name that can be kept.
-    let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["another body"]);
+    let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["different body"]);
     assert_eq!(error["code"], "idempotency_key_reused");
     assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);
     send(&server, "two-and-more", &"x".repeat(300), &body).says(400, &["1 to 255"]);
@@ -580,7 +586,7 @@ fn what_benchmarks_came_to_is_a_page_for_who_sees_everything() {
     let server = Server::start(&t, "-i x --keys keys.toml --results measured");
     let ask =
         |key: &str| server.ask("GET", "/v1/benchmarks", &[&format!("Authorization: Bearer {key}")], b"");
-    ask("all-of-it-and-more").says(404, &["nothing was measured", "turnwise bench"]);
+    ask("all-of-it-and-more").says(404, &["no benchmark results", "turnwise bench"]);
     t.write("select.txt", crate::bench::select());
     t.ok("bench sr select.txt -r bm25 --results measured");
     let page = ask("all-of-it-and-more");
@@ -590,7 +596,7 @@ fn what_benchmarks_came_to_is_a_page_for_who_sees_everything() {
     );
     t.ok("bench report --results measured -o report.html");
     assert_eq!(page.text(), t.read("report.html"));
-    ask("only-some-of-it-all").says(403, &["a part only"]);
+    ask("only-some-of-it-all").says(403, &["has restrictions"]);
     // What lies there and is none is told.
     t.write("measured/table-x.json", "{");
     assert!(ask("all-of-it-and-more").status >= 400);
@@ -622,15 +628,14 @@ fn embeddings_are_answered_as_openais_clients_expect() {
     let short: Vec<f32> = serde_json::from_value(short["data"][0]["embedding"].clone()).unwrap();
     assert_eq!(short.len(), 4);
     assert!((short.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
-    let error =
-        ask(json!({"input": texts, "model": "x", "dimensions": 17})).says(400, &["1 to 16 dimensions"]);
+    let error = ask(json!({"input": texts, "model": "x", "dimensions": 17})).says(400, &["between 1 and 16"]);
     assert_eq!(
         (error["param"].as_str(), error["type"].as_str()),
         (Some("dimensions"), Some("invalid_request_error"))
     );
-    ask(json!({"input": [], "model": "x"})).says(400, &["1 to 2048 inputs"]);
+    ask(json!({"input": [], "model": "x"})).says(400, &["between 1 and 2048"]);
     ask(json!({"input": ["a", ""], "model": "x"})).says(400, &["input[1] is empty"]);
-    ask(json!({"input": 7, "model": "x"})).says(400, &["`input` is a text"]);
+    ask(json!({"input": 7, "model": "x"})).says(400, &["`input` must be a string"]);
     ask(json!({"input": [1, 2], "model": "x"})).says(400, &["not numbers of tokens"]);
     let models = server.get("/v1/models").json(200);
     assert_eq!(models["data"].as_array().unwrap().len(), 1);
@@ -682,7 +687,7 @@ fn replies_are_what_was_said_or_the_best_of_what_may_be() {
     assert_eq!((results.len(), results[0]["index"].as_u64()), (2, Some(1)));
     assert!((results[0]["relevance_score"].as_f64().unwrap() - 1.0).abs() < 1e-5, "{ranked}");
     assert_eq!(results[0]["document"]["text"], "my parcel never came");
-    server.post("/v1/rerank", &json!({"query": "x", "documents": []})).says(400, &["1 to 1000 documents"]);
+    server.post("/v1/rerank", &json!({"query": "x", "documents": []})).says(400, &["between 1 and 1000"]);
 }
 
 #[test]
@@ -750,7 +755,7 @@ fn a_model_that_is_missing_is_told_and_words_are_searched_all_the_same() {
     let hybrid = json!({"query": "my parcel never came"});
     server
         .post("/v1/search", &hybrid)
-        .says(503, &["the model of this index is missing", "\"mode\\\": \\\"bm25\\\""]);
+        .says(503, &["the model of this index is not available", "\"mode\\\": \\\"bm25\\\""]);
     let words =
         server.post("/v1/search", &json!({"query": "my parcel never came", "mode": "bm25"})).json(200);
     assert!(!ids(&words).is_empty());
@@ -779,7 +784,7 @@ fn it_ends_in_good_order_and_its_description_and_page_are_whole() {
             assert!(
                 ![404, 405].contains(&answer.status)
                     || path.contains("deliveries")
-                    || String::from_utf8_lossy(&answer.body).contains("nothing was measured"),
+                    || String::from_utf8_lossy(&answer.body).contains("no benchmark results"),
                 "{method} {path}: {}",
                 answer.status
             );

@@ -1,4 +1,4 @@
-//! Recall against speed of a graph over vectors: what is found of the nearest, how fast, and what building it takes.
+//! Benchmark of approximate nearest neighbor search: recall, speed and build cost of graphs over vectors.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,124 +26,125 @@ use turnwise_core::{
 use turnwise_encoder::Vectors;
 
 const SCHEMA: &str = "turnwise/bench-ann/1";
-/// All queries are asked so many times; of each setting the fastest time through counts.
+/// Number of passes over all queries; the fastest pass of each setting counts.
 const PASSES: usize = 3;
-/// All vectors are looked at for so many queries, at most: it takes the same for each.
+/// Largest number of queries for timing exact search. Its time is the same for each query.
 const EXACT: usize = 200;
-/// Scores that differ by less are the same: sums in another order are as far apart.
+/// Smallest difference between scores that counts. The order of summation changes scores by as much.
 const SAME: f32 = 1e-6;
 
-/// What is measured.
+/// Parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub struct Sweep {
-    /// How many nearest are asked for.
+    /// Number of nearest neighbors to find.
     pub k: usize,
-    /// How many candidates a walk keeps, setting by setting.
+    /// Search beam widths (ef), one per setting.
     pub efs: Vec<usize>,
-    /// The graphs.
+    /// Build options, one per graph.
     pub graphs: Vec<BuildOptions>,
 }
 
-/// What was measured.
+/// Results of the benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     schema: String,
-    /// Where the vectors are from.
+    /// Source of the vectors.
     pub data: String,
-    /// Their hash.
+    /// Hash of the vectors.
     pub hash: String,
-    /// How many were searched, and of how many numbers each.
+    /// Number of vectors searched.
     pub vectors: usize,
-    /// Of how many numbers each.
+    /// Dimension of the vectors.
     pub dim: usize,
-    /// How many were asked for; none of them is among those that are searched.
+    /// Number of queries. They are not among the vectors searched.
     pub queries: usize,
-    /// How many nearest.
+    /// Number of nearest neighbors.
     pub k: usize,
-    /// The version of turnwise.
+    /// Version of turnwise.
     pub turnwise: String,
-    /// The machine, in words.
+    /// Description of the machine.
     pub machine: String,
-    /// By which queries were drawn, where they were.
+    /// Seed of the query sample, if the queries were drawn.
     pub seed: u64,
-    /// Threads that built, and that asked where it says so.
+    /// Number of threads for building and for multi-threaded search.
     pub threads: usize,
-    /// Looking at all vectors, which finds everything.
+    /// Exact search over all vectors.
     pub exact: Setting,
-    /// Each graph.
+    /// Results of each graph.
     pub graphs: Vec<Graph>,
 }
 
-/// A graph.
+/// Build cost and search results of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Who builds it.
+    /// Builder.
     pub builder: String,
-    /// Neighbours of a node.
+    /// Neighbors per node (M).
     pub m: usize,
-    /// Candidates while building.
+    /// Beam width during the build (ef_construction).
     pub ef_construction: usize,
-    /// Bits of a number of the stored vectors.
+    /// Bits per component of the stored vectors.
     pub bits: usize,
-    /// What building took.
+    /// Build time in seconds.
     pub build_seconds: f64,
-    /// Memory of the whole process while it was built, the vectors among it, at most; nothing where the system does not tell.
+    /// Peak memory of the process during the build, including the vectors; `None` if the system does not report it.
     pub build_bytes: Option<u64>,
-    /// The file's size.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// What of it a walk reads: all but the vectors, which are read for the last candidates alone.
+    /// Size of the part that a search traverses: everything except the vectors. Vectors are only read for the last
+    /// candidates.
     pub walked_bytes: u64,
-    /// Setting by setting.
+    /// Results of each setting.
     pub settings: Vec<Setting>,
 }
 
-/// How searches did with one setting.
+/// Search performance with one setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Candidates of a walk; 0 where all are looked at.
+    /// Search beam width (ef); 0 for exact search.
     pub ef: usize,
-    /// What of the nearest was found, from 0 to 1.
+    /// Recall, from 0 to 1.
     pub recall: f64,
-    /// Queries a second, one after the other on one thread.
+    /// Queries per second on one thread.
     pub qps: f64,
-    /// Queries a second on all threads.
+    /// Queries per second on all threads.
     pub qps_all: f64,
-    /// What a query takes on one thread.
+    /// Latency of a query on one thread.
     #[serde(flatten)]
     pub latency: Latency,
 }
 
 impl Graph {
-    /// Its name, for people.
+    /// Display name.
     pub fn name(&self) -> String {
         format!("{}, m {}, ef {}, {} bits", self.builder, self.m, self.ef_construction, self.bits)
     }
 
-    /// The fastest setting that finds so much.
-    pub fn reaching(&self, recall: f64) -> Option<&Setting> {
+    /// The fastest setting with at least this recall.
+    pub fn fastest_with_recall(&self, recall: f64) -> Option<&Setting> {
         self.settings.iter().filter(|s| s.recall >= recall).max_by(|a, b| a.qps.total_cmp(&b.qps))
     }
 }
 
-/// Where vectors come from, for the report.
+/// Source of the vectors, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// In words.
+    /// Description.
     pub data: String,
-    /// The hash of the vectors.
+    /// Hash of the vectors.
     pub hash: String,
-    /// By which queries were drawn.
+    /// Seed of the query sample.
     pub seed: u64,
 }
 
-/// Those that point anywhere: zeros are near to nothing, and no search finds them.
+/// Returns the vectors that are not zero. Zero vectors have no direction, and no search finds them.
 pub fn pointing(vectors: &Vectors) -> Vectors {
     let mut some = Vectors::new(vectors.dim());
     vectors.rows().filter(|row| row.iter().any(|v| *v != 0.0)).for_each(|row| some.push(row));
     some
 }
 
-/// Draws queries from vectors: what remains, and what was drawn.
+/// Draws queries from vectors. Returns the remaining vectors and the queries.
 pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, Vectors) {
     let mut drawn: Vec<usize> = (0..vectors.len()).collect();
     Random::new(seed, 0).shuffle(&mut drawn);
@@ -158,7 +159,7 @@ pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, V
     (taken(of_rest), taken(of_queries))
 }
 
-/// Measures. Graphs are built into a folder and removed from it.
+/// Runs the benchmark. Graphs are temporary files in `folder`.
 pub fn measure(
     base: &Vectors,
     queries: &Vectors,
@@ -170,14 +171,17 @@ pub fn measure(
     if queries.is_empty() || base.len() < sweep.k || base.dim() != queries.dim() {
         return Err(Error::Data {
             message: format!(
-                "{} vectors of {} numbers and {} queries of {}: {} nearest cannot be looked for",
+                "cannot search {} vectors of dimension {} with {} queries of dimension {} for the {} nearest",
                 base.len(),
                 base.dim(),
                 queries.len(),
                 queries.dim(),
                 sweep.k
             ),
-            hint: Some("there must be queries, as wide as the vectors, and at least k vectors".to_owned()),
+            hint: Some(
+                "needed are at least one query, at least k vectors, and the same dimension for both"
+                    .to_owned(),
+            ),
         });
     }
     let mut points = Points::new(Metric::Cosine, base.dim())?;
@@ -189,8 +193,8 @@ pub fn measure(
     let mut exact = None;
     std::fs::create_dir_all(folder).at("create", folder)?;
     for options in &sweep.graphs {
-        let path = Removed(files::beside(&folder.join("ann.graph")));
-        let building = Building { watch, most: AtomicU64::new(0) };
+        let path = TemporaryFile(files::beside(&folder.join("ann.graph")));
+        let building = Building { watch, peak: AtomicU64::new(0) };
         let started = Instant::now();
         freeze(&points, options, &path.0, &building)?;
         let build_seconds = started.elapsed().as_secs_f64();
@@ -222,13 +226,13 @@ pub fn measure(
             ef_construction: options.ef,
             bits,
             build_seconds,
-            build_bytes: Some(building.most.into_inner()).filter(|most| *most > 0),
+            build_bytes: Some(building.peak.into_inner()).filter(|peak| *peak > 0),
             file_bytes: info.bytes as u64,
             walked_bytes: (info.bytes - info.nodes * base.dim() * bits / 8) as u64,
             settings,
         });
     }
-    let exact = exact.ok_or_else(|| Error::input("no graph was asked for"))?;
+    let exact = exact.ok_or_else(|| Error::input("no graph was requested"))?;
     Ok(Measured {
         schema: SCHEMA.to_owned(),
         data: source.data,
@@ -246,8 +250,8 @@ pub fn measure(
     })
 }
 
-/// The score of each query's k-th nearest, by looking at all: what is as near counts as found, so that which of equally near
-/// ones is found does not matter.
+/// Exact score of each query's k-th nearest neighbor. Every hit with at least this score counts as correct, and the
+/// choice between ties does not matter.
 fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress) -> Result<Vec<f32>> {
     let kth = |n: usize| {
         let mut scores = Vec::new();
@@ -259,7 +263,7 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Asks all queries, one after the other and then on all threads.
+/// Runs all queries on one thread and then on all threads.
 fn timed(
     frozen: &Frozen,
     queries: &Vectors,
@@ -277,7 +281,7 @@ fn timed(
             let started = Instant::now();
             frozen.search(query, ask, &mut scratch, &mut hits)?;
             of_pass.push(started.elapsed());
-            // A node stands for all rows that have its vector.
+            // A node represents all rows with the same vector.
             let rows = hits.iter().flat_map(|hit| frozen.rows(hit.node).iter().map(|_| hit.score));
             found += rows.take(ask.k).filter(|score| *score >= least - SAME).count();
         }
@@ -286,13 +290,13 @@ fn timed(
             (best, times) = (all, of_pass);
         }
     }
-    let asked = |scratch: &mut (Scratch, Vec<Hit>), n: usize| {
+    let search = |scratch: &mut (Scratch, Vec<Hit>), n: usize| {
         frozen.search(queries.row(n), ask, &mut scratch.0, &mut scratch.1)
     };
     let mut together = Duration::MAX;
     for _ in 0..passes {
         let started = Instant::now();
-        (0..queries.len()).into_par_iter().map_init(Default::default, asked).collect::<Result<(), _>>()?;
+        (0..queries.len()).into_par_iter().map_init(Default::default, search).collect::<Result<(), _>>()?;
         together = together.min(started.elapsed());
     }
     Ok(Setting {
@@ -304,24 +308,24 @@ fn timed(
     })
 }
 
-/// A file that goes when it is no longer needed, whatever happened.
-struct Removed(PathBuf);
+/// Temporary file, removed on drop.
+struct TemporaryFile(PathBuf);
 
-impl Drop for Removed {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Shows how far building is, and keeps the most memory that it had.
+/// Forwards the build's progress and records its peak memory.
 struct Building<'a> {
     watch: &'a dyn Progress,
-    most: AtomicU64,
+    peak: AtomicU64,
 }
 
 impl turnwise_nearest::Progress for Building<'_> {
     fn stop(&self) -> bool {
-        self.most.fetch_max(own_bytes().unwrap_or(0), Ordering::Relaxed);
+        self.peak.fetch_max(own_bytes().unwrap_or(0), Ordering::Relaxed);
         self.watch.stop()
     }
 
@@ -330,7 +334,7 @@ impl turnwise_nearest::Progress for Building<'_> {
     }
 }
 
-/// The memory of this process that is no file's, where the system tells.
+/// Anonymous resident memory of this process in bytes; `None` if the system does not report it.
 pub fn own_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -338,19 +342,19 @@ pub fn own_bytes() -> Option<u64> {
 }
 
 impl Measured {
-    /// The name of its file among results.
+    /// Name of the file in the results folder.
     pub fn file_name(&self) -> String {
         let short = |text: &str| text.chars().take(8).collect::<String>();
         let stem = Path::new(&self.data).file_stem().unwrap_or_default().to_string_lossy();
         format!("ann-{}-{}.json", file_name(&stem), short(&self.hash))
     }
 
-    /// Reads one.
+    /// Reads results from their file.
     pub fn read(path: &Path) -> Result<Self> {
         result_store::read(path, SCHEMA)
     }
 
-    /// Writes it among results; the file appears whole or not at all.
+    /// Writes the results to the results folder, atomically.
     pub fn write(&self, folder: &Path) -> Result<()> {
         result_store::write(&folder.join(self.file_name()), self)
     }
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_drawn_out_of_what_is_searched() {
+    fn drawn_queries_are_not_among_the_vectors_searched() {
         let all = vectors(50);
         let (base, queries) = draw_queries(&all, 10, 3);
         assert_eq!((base.len(), queries.len()), (40, 10));
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_walk_finds_more_and_looking_at_all_finds_everything() {
+    fn a_larger_ef_has_higher_recall_and_exact_search_finds_everything() {
         let (base, queries) = draw_queries(&vectors(3_000), 200, 1);
         let folder = tempfile::tempdir().unwrap();
         let sweep = Sweep { k: 10, efs: vec![10, 200], graphs: vec![BuildOptions::default()] };
@@ -405,9 +409,9 @@ mod tests {
             assert!(setting.qps > 0.0 && setting.qps_all > 0.0);
         }
         assert!(graph.walked_bytes < graph.file_bytes);
-        assert_eq!(graph.reaching(0.99).unwrap().ef, 200);
-        assert_eq!(graph.reaching(1.1), None);
-        // The graph is gone, and what was measured can be kept.
+        assert_eq!(graph.fastest_with_recall(0.99).unwrap().ef, 200);
+        assert_eq!(graph.fastest_with_recall(1.1), None);
+        // The graph file is removed, and the results can be stored.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         measured.write(folder.path()).unwrap();
         let kept = Measured::read(&folder.path().join("ann-b-01234567.json")).unwrap();
@@ -415,14 +419,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_searched_is_told() {
+    fn too_few_vectors_are_an_error() {
         let (base, queries) = draw_queries(&vectors(5), 1, 1);
         let sweep = Sweep { k: 10, efs: vec![10], graphs: vec![BuildOptions::default()] };
         let source = Source { data: String::new(), hash: String::new(), seed: 1 };
         let e = measure(&base, &queries, &sweep, source, Path::new("."), &()).unwrap_err();
         assert_eq!(
             e.to_string(),
-            "4 vectors of 16 numbers and 1 queries of 16: 10 nearest cannot be looked for"
+            "cannot search 4 vectors of dimension 16 with 1 queries of dimension 16 for the 10 nearest"
         );
     }
 }

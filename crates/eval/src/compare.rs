@@ -1,4 +1,4 @@
-//! Two results side by side.
+//! Paired comparison of two results.
 
 use serde::Serialize;
 
@@ -7,28 +7,27 @@ use super::{
     significance::{DRAWS, bootstrap, holm, randomisation},
 };
 
-/// What of the draws an interval holds.
+/// Confidence level of the intervals.
 const WITHIN: f64 = 0.95;
 
-/// How far one result is from another in a measure that has a value for each query.
+/// Difference between two results in a measure that has a value for each query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// The measure.
     pub measure: String,
-    /// The first one's value.
+    /// Mean of the first result over the shared queries.
     pub a: f64,
-    /// The second one's.
+    /// Mean of the second result over the shared queries.
     pub b: f64,
-    /// Between which numbers the difference (b − a) lies with 95% (bootstrap over the queries).
+    /// 95% confidence interval of the difference b − a (bootstrap over the queries).
     pub interval: (f64, f64),
-    /// How probable so great a difference is if there is none: the paired randomisation test, two-sided, corrected for
-    /// the number of measures (Holm).
+    /// Two-sided p-value of the paired randomization test, corrected for the number of measures (Holm).
     pub p: f64,
-    /// Queries that both have.
+    /// Number of queries that both results have.
     pub queries: usize,
 }
 
-/// Compares what two results have in common, query by query.
+/// Compares two results query by query, for each measure that both have. Queries that only one of them has are ignored.
 pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     let mut differences = Vec::new();
     for value in &a.values {
@@ -53,12 +52,12 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     differences
 }
 
-/// The values of the queries that both have, in the order of the first.
+/// Values of the queries that both results have, in the order of the first.
 fn paired(a: &Done, of_a: &[f64], b: &Done, of_b: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if of_a.len() != a.queries.len() || of_b.len() != b.queries.len() {
         return (Vec::new(), Vec::new());
     }
-    let places: std::collections::HashMap<&str, f64> =
+    let values_of_b: std::collections::HashMap<&str, f64> =
         b.queries.iter().map(String::as_str).zip(of_b.iter().copied()).collect();
-    a.queries.iter().zip(of_a).filter_map(|(query, a)| Some((*a, *places.get(query.as_str())?))).unzip()
+    a.queries.iter().zip(of_a).filter_map(|(query, a)| Some((*a, *values_of_b.get(query.as_str())?))).unzip()
 }

@@ -1,4 +1,4 @@
-//! All recipes: those that come with the program, or those of a folder.
+//! Collection of recipes: the built-in ones, or those of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use turnwise_core::error::{Error, IoContext, Result, nearest};
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
-        /// The recipes that come with the program: name and text.
+        /// Built-in recipes: name and TOML text.
         const BUILT_IN: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../benchmarks/", $name, ".toml")))),*];
     };
@@ -43,42 +43,42 @@ built_in!(
     "response-ubuntu",
 );
 
-/// A recipe and its name, which is that of its file.
+/// Recipe with its name. The name is the file name without its extension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
-    /// The name.
+    /// Name.
     pub name: String,
-    /// The recipe.
+    /// Recipe.
     pub recipe: Recipe,
 }
 
 impl Named {
-    /// The first of its files that is not there.
+    /// First data file of the recipe that does not exist.
     pub fn missing(&self, data: &Path) -> Option<PathBuf> {
         self.recipe.task.files().into_iter().map(|file| data.join(file)).find(|path| !path.exists())
     }
 
-    /// Whether it has the name of one that comes with the program, and is another.
+    /// Whether the recipe has the name of a built-in recipe but differs from it.
     pub fn is_changed(&self) -> Result<bool> {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
         built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
     }
 
-    /// Out of a text; `from` is for messages.
+    /// Parses a recipe; `from` is only used in messages.
     fn parse(name: &str, text: &str, from: &str) -> Result<Self> {
         let recipe: Recipe = toml::from_str(text).map_err(|e| Error::Data {
             message: format!("{from}: {}", e.message()),
-            // What is not there is in no line.
+            // A missing key has no position.
             hint: e
                 .span()
                 .filter(|span| span.start > 0)
-                .map(|span| format!("in line {}", text[..span.start].matches('\n').count() + 1)),
+                .map(|span| format!("on line {}", text[..span.start].matches('\n').count() + 1)),
         })?;
         recipe.check(name)?;
         Ok(Named { name: name.to_owned(), recipe })
     }
 
-    /// Out of a file.
+    /// Reads a recipe from a file.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let from = path.display().to_string();
@@ -89,7 +89,7 @@ impl Named {
     }
 }
 
-/// Recipes by name: those of a folder, else those that come with the program.
+/// Reads all recipes, sorted by name: those of a folder if given, otherwise the built-in ones.
 pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     let Some(folder) = folder else {
         return BUILT_IN.iter().map(|(name, text)| Named::parse(name, text, name)).collect();
@@ -104,20 +104,21 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     match files.is_empty() {
         false => files.iter().map(|path| Named::read(path)).collect(),
         true => Err(Error::Input {
-            message: format!("there are no recipes in {}", folder.display()),
-            hint: Some("without --recipes those that come with turnwise are taken".to_owned()),
+            message: format!("{} contains no recipes (*.toml)", folder.display()),
+            hint: Some("without --recipes, the built-in recipes are used".to_owned()),
         }),
     }
 }
 
-/// Those of some papers (of none: of all) with one of some texts in their names (of none: all).
+/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. An empty list selects
+/// all.
 pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<Vec<Named>> {
     if let Some(unknown) =
         only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))
     {
         let names = recipes.iter().map(|named| named.name.as_str());
         let hint = nearest(unknown, names).map_or_else(
-            || "`turnwise bench list` names them".to_owned(),
+            || "`turnwise bench list` shows all recipes".to_owned(),
             |name| format!("did you mean `{name}`?"),
         );
         return Err(Error::Input {
@@ -137,13 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipes_of_the_folder_come_with_the_program() {
+    fn every_recipe_of_the_folder_is_built_in() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks");
         assert_eq!(all(Some(&folder)).unwrap(), all(None).unwrap());
     }
 
     #[test]
-    fn recipes_are_chosen_by_paper_and_name() {
+    fn recipes_are_selected_by_paper_and_name() {
         let names = |papers: &[Paper], only: &[&str]| -> Vec<String> {
             let only: Vec<String> = only.iter().map(|o| (*o).to_owned()).collect();
             chosen(all(None).unwrap(), papers, &only).unwrap().into_iter().map(|n| n.name).collect()

@@ -1,10 +1,10 @@
-//! What an encoder is worth for some dialogues, told without labels: whether either half of a dialogue has the same
-//! neighbours.
+//! Label-free quality of an encoder: how far the two halves of a dialogue have the same nearest neighbors.
 //!
-//! The halves are every other exchange of two turns, so that both have all speakers and all of a dialogue's course. Who
-//! is near one half among the first halves, and who is near the other among the second, is told by different words: what
-//! both tell is what the dialogue is about. An encoder that only knows which half belongs to which gains nothing by it,
-//! nor does one whose vectors all lie together.
+//! The turns are grouped into exchanges of two turns, and exchanges go to the halves alternately. Both halves therefore
+//! have all speakers and cover the whole dialogue, but share no turns. The neighbors of a first half are searched among
+//! the first halves, and those of a second half among the second halves. If both halves have the same neighbors, the
+//! vectors represent the topic of the dialogue. An encoder that only recognizes matching halves gets no credit for it,
+//! and neither does an encoder with collapsed vectors.
 
 use rayon::prelude::*;
 
@@ -13,53 +13,54 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_train::{neighbors, run::evaluations::FEWEST_ASIDE};
 
-/// How many neighbours are looked at, and of how many dialogues one of them is.
+/// Largest number of neighbors per dialogue, and least number of dialogues for each neighbor.
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 
-/// How many neighbours of each of so many dialogues are looked at.
+/// Number of neighbors compared for each of `count` dialogues.
 fn nearest_of(count: usize) -> usize {
     NEAR.min(count / SHARE)
 }
 
-/// What part of them two halves of so many dialogues share where anybody is as near as anybody.
+/// Random baseline: expected fraction of shared neighbors for `count` dialogues with random neighbors.
 pub fn by_chance(count: usize) -> f64 {
     nearest_of(count) as f64 / count.saturating_sub(1).max(1) as f64
 }
 
-/// Dialogues in halves.
+/// Dialogues split into halves.
 pub struct Halves {
-    /// The first halves, then the second ones.
+    /// All first halves, followed by all second halves.
     pool: Pool,
 }
 
 impl Halves {
-    /// Parts dialogues. `None` where too few are there to be neighbours.
+    /// Splits dialogues. Returns `None` if too few of them can be split.
     pub fn new(dialogues: &[Dialogue]) -> Option<Self> {
-        let parted: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_parted(dialogue)).collect();
-        if parted.len() < FEWEST_ASIDE {
+        let split: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_parted(dialogue)).collect();
+        if split.len() < FEWEST_ASIDE {
             return None;
         }
-        let half = |which: usize| parted.iter().map(move |dialogue| half_of(dialogue, which));
+        let half = |which: usize| split.iter().map(move |dialogue| half_of(dialogue, which));
         Some(Halves { pool: Pool::of(Items::Dialogues(half(0).chain(half(1)).collect())) })
     }
 
-    /// What there is to encode.
+    /// The halves to encode.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// How many dialogues there are.
+    /// Number of dialogues.
     pub fn len(&self) -> usize {
         self.pool.documents.len() / 2
     }
 
-    /// Whether there is none.
+    /// Whether there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Of each dialogue, what part of one half's nearest are the other's, too; of vectors of length 1, a row a half.
+    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves share. `vectors` has one
+    /// row of length 1 per half.
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
         let nearest = nearest_of(count);
@@ -70,25 +71,25 @@ impl Halves {
             let scores: Vec<f32> = (0..count).map(dot).collect();
             neighbors::best(&scores, n, nearest, f32::NEG_INFINITY)
         };
-        let alike = |n: usize| {
+        let shared = |n: usize| {
             let (one, other) = (near(n, 0), near(n, count));
             one.iter().filter(|found| other.contains(found)).count() as f64 / nearest as f64
         };
-        (0..count).into_par_iter().map(alike).collect()
+        (0..count).into_par_iter().map(shared).collect()
     }
 }
 
-/// Whether each half has an exchange.
+/// Whether a dialogue has enough turns with text for two halves.
 pub fn can_be_parted(dialogue: &Dialogue) -> bool {
     spoken(dialogue).nth(3).is_some()
 }
 
-/// The places of the turns that have words.
+/// Indices of the turns with text.
 fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Every other exchange, from the first or from the second.
+/// Half of a dialogue: every other exchange, starting from the first (`which` 0) or the second (`which` 1).
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
     let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, place)| place);
     Dialogue { turns: own.map(|place| dialogue.turns[place].clone()).collect(), ..dialogue.clone() }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_every_other_exchange_of_what_is_said() {
+    fn halves_are_every_other_exchange_of_turns_with_text() {
         let few: Vec<Dialogue> = (0..19).map(|n| dialogue(n, &["a", "b", "c", "d"])).collect();
         assert!(Halves::new(&few).is_none());
         let mut all: Vec<Dialogue> =
@@ -123,10 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_lie_by_the_same_topic_are_alike_and_others_are_not() {
+    fn halves_share_neighbors_only_if_their_vectors_agree() {
         let all: Vec<Dialogue> = (0..60).map(|n| dialogue(n, &["a", "b", "c", "d"])).collect();
         let halves = Halves::new(&all).unwrap();
-        // Sixty dialogues on a circle: the second halves where the first are, or elsewhere.
+        // Sixty dialogues on a circle; `second` maps a first half's position to that of the second half.
         let at = |second: fn(usize) -> usize| {
             let mut vectors = Vectors::new(2);
             for place in (0..60).chain((0..60).map(second)) {
@@ -137,7 +138,7 @@ mod tests {
             each.iter().sum::<f64>() / each.len() as f64
         };
         assert_eq!(at(|n| n), 1.0);
-        // Turned round, all lie as they did; shuffled by a step that 60 has no part of, nobody does.
+        // A rotation keeps all neighbors; a step that is coprime to 60 scatters them.
         assert_eq!(at(|n| (n + 17) % 60), 1.0);
         assert!(at(|n| n * 23 % 60) < 0.2);
         assert_eq!((by_chance(61), by_chance(301)), (0.1, 10.0 / 300.0));

@@ -1,8 +1,7 @@
-//! How well vectors lie, told without labels: whether what is near by its vectors is near by its words, too.
+//! Label-free quality of vectors: how far the nearest neighbors by vector agree with the nearest neighbors by BM25.
 //!
-//! Words are no judge of meaning, but they are another witness than the encoder: one that gets better at meaning agrees
-//! with them more, one that collapses, or that learns something beside the point, less. Compared with itself, step by
-//! step, and with nothing else.
+//! BM25 does not measure meaning, but it is independent of the encoder. An encoder that improves usually agrees with it
+//! more; an encoder that collapses agrees with it less. Compare an encoder only with earlier steps of its own training.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -13,28 +12,28 @@ use turnwise_encoder::Vectors;
 use turnwise_measures::space::space;
 use turnwise_train::neighbors;
 
-/// How many neighbours are looked at.
+/// Number of neighbors compared.
 const NEAR: usize = 10;
 
-/// What some vectors come to.
+/// Label-free measures of a set of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Looked {
-    /// The part of the ten nearest by words that are among the ten nearest by vectors.
+pub struct LabelFreeMeasures {
+    /// Fraction of the ten nearest by BM25 that are also among the ten nearest by vector.
     pub agreement: f64,
-    /// The mean squared distance of two that are near by words.
+    /// Mean squared distance between vectors of items that are neighbors by BM25.
     pub alignment: f64,
-    /// The logarithm of the mean of e^(−2 · squared distance) over all pairs.
+    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs.
     pub uniformity: f64,
 }
 
-/// Texts or dialogues, and who is near whom by their words (BM25).
+/// Texts or dialogues with their nearest neighbors by BM25.
 pub struct LabelFree {
     pool: Pool,
     near: Vec<Vec<u32>>,
 }
 
 impl LabelFree {
-    /// Looks at the words once. `None` where too few are there to be neighbours.
+    /// Computes the BM25 neighbors once. Returns `None` for fewer than 40 items.
     pub fn new(pool: Pool, watch: &dyn Progress) -> Result<Option<Self>> {
         let count = pool.documents.len();
         if count < 4 * NEAR {
@@ -54,13 +53,13 @@ impl LabelFree {
         Ok(Some(LabelFree { pool, near }))
     }
 
-    /// What there is to encode.
+    /// The items to encode.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// What vectors of length 1, a row each, come to.
-    pub fn look(&self, vectors: &Vectors) -> Looked {
+    /// Computes the measures from the items' vectors: one row per item, each of length 1.
+    pub fn look(&self, vectors: &Vectors) -> LabelFreeMeasures {
         let found = |n: usize| {
             let dot = |other: &[f32]| vectors.row(n).iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
             let scores: Vec<f32> = vectors.rows().map(dot).collect();
@@ -72,7 +71,7 @@ impl LabelFree {
         let near =
             |a: usize, b: usize| self.near[a].contains(&(b as u32)) || self.near[b].contains(&(a as u32));
         let space = space(vectors, near);
-        Looked {
+        LabelFreeMeasures {
             agreement: both as f64 / all.max(1) as f64,
             alignment: space.map_or(0.0, |space| space.alignment),
             uniformity: space.map_or(0.0, |space| space.uniformity),
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
     use crate::rank::Items;
 
-    /// Sixty texts of six topics, ten of each with the same word; and vectors, by which topics lie.
+    /// Sixty texts of six topics, ten texts per topic that share a word; and a vector for each text.
     fn texts(vector: impl Fn(usize) -> [f32; 2]) -> (Pool, Vectors) {
         let texts = (0..60).map(|n| format!("topic{} word{n}", n % 6)).collect();
         let mut vectors = Vectors::new(2);
@@ -100,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn topics_that_lie_together_agree_and_others_do_not() {
+    fn agreement_is_high_when_topics_cluster_and_low_otherwise() {
         let (pool, right) = texts(|n| on_a_circle((n % 6) as f32 / 6.0 + n as f32 * 1e-4));
         let (_, wrong) = texts(|n| on_a_circle((n / 10) as f32 / 6.0 + n as f32 * 1e-4));
-        let unlabelled = LabelFree::new(pool, &()).unwrap().unwrap();
-        let (right, wrong) = (unlabelled.look(&right), unlabelled.look(&wrong));
-        // Nine others have the word; all of them lie nearest.
+        let label_free = LabelFree::new(pool, &()).unwrap().unwrap();
+        let (right, wrong) = (label_free.look(&right), label_free.look(&wrong));
+        // The nine other texts with the same word are the nearest ones.
         assert_eq!(right.agreement, 1.0);
         assert!(wrong.agreement < 0.3, "{wrong:?}");
         assert!(right.alignment < 1e-3 && wrong.alignment > 1.0);
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_have_no_neighbours() {
+    fn too_few_texts_are_rejected() {
         let few = Pool::of(Items::Texts(vec!["a".to_owned(); 39]));
         assert!(LabelFree::new(few, &()).unwrap().is_none());
     }

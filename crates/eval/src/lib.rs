@@ -1,4 +1,4 @@
-//! How good a search is: the papers' tasks, whoever ranks, and measures that agree with the standard tools.
+//! Evaluation of rankers and encoders: the papers' tasks, the rankers, and measures that agree with trec_eval.
 
 pub mod ann;
 pub mod build;

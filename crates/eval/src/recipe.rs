@@ -1,4 +1,5 @@
-//! Recipes: a row of a paper's table, or a study, as a file. What is ranked, by whom, and what should come of it.
+//! Benchmark recipes: TOML files that reproduce a table of a paper or a study. A recipe has a task, rankers and
+//! expected values.
 
 use std::{
     collections::BTreeMap,
@@ -11,25 +12,25 @@ use serde::{Deserialize, Serialize};
 use super::{build, result::Done, tasks::Profile};
 use turnwise_core::error::{Error, Result};
 
-/// Whose table or study a recipe is of.
+/// Paper that a recipe reproduces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Paper {
-    /// DialogueCSE: sentence embeddings out of dialogues.
+    /// DialogueCSE: sentence embeddings from dialogues.
     Dialoguecse,
-    /// dial2vec: embeddings of dialogues.
+    /// dial2vec: dialogue embeddings.
     Dial2vec,
     /// Response selection by sentence embeddings.
     ResponseSelection,
-    /// None: something of one's own.
+    /// No paper: a custom recipe.
     Own,
 }
 
 impl Paper {
-    /// All of them.
+    /// All papers.
     pub const ALL: [Paper; 4] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection, Paper::Own];
 
-    /// Its short name, as it is typed.
+    /// Short name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "dialoguecse",
@@ -39,13 +40,13 @@ impl Paper {
         }
     }
 
-    /// Its name, for people.
+    /// Title for reports.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
             Paper::Dial2vec => "dial2vec (Liu et al., 2022)",
             Paper::ResponseSelection => "Response selection by sentence embeddings",
-            Paper::Own => "of one's own",
+            Paper::Own => "Custom recipes",
         }
     }
 }
@@ -59,60 +60,60 @@ impl FromStr for Paper {
     }
 }
 
-/// A recipe, as its file has it.
+/// Benchmark recipe, as in its file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What it is, for people.
+    /// Description.
     pub about: String,
-    /// The paper.
+    /// Paper.
     pub paper: Paper,
-    /// Its table, or what else of it.
+    /// Table or other part of the paper.
     pub table: String,
-    /// What is ranked.
+    /// Task.
     pub task: TaskSpec,
-    /// By whom, and what should come of it.
+    /// Rankers with their expected values.
     pub rows: Vec<Row>,
 }
 
-/// A task, by its files below the folder of the data.
+/// Task specification. Paths are relative to the data folder.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum TaskSpec {
     /// Semantic retrieval.
     Sr {
-        /// A file as select.txt, or, with a recipe for it, labelled sentences.
+        /// A file in the format of select.txt; with `build`, labeled sentences.
         data: PathBuf,
-        /// How the set is made of labelled sentences.
+        /// How to build the set from labeled sentences.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         build: Option<build::Recipe>,
     },
-    /// Similarity of sentences.
+    /// Sentence similarity.
     Dsts {
-        /// A file as sts.txt.
+        /// A file in the format of sts.txt.
         data: PathBuf,
-        /// Sentences by which words are weighed, too.
+        /// More sentences for computing term weights.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         background: Option<PathBuf>,
     },
-    /// dial2vec's three tasks.
+    /// The three dial2vec tasks.
     Dialogues {
-        /// Dialogues with a domain each.
+        /// Dialogues, each with one domain.
         data: PathBuf,
-        /// By the paper's text or by its code.
+        /// Protocol of the paper or of its released code.
         #[serde(default = "paper")]
         profile: Profile,
     },
     /// Response selection.
     Response {
-        /// Samples.
+        /// Response selection samples.
         data: PathBuf,
     },
     /// Ad-hoc retrieval.
     Adhoc {
-        /// A folder as BEIR has it.
+        /// A folder in BEIR's layout.
         data: PathBuf,
-        /// Other judgments than its own.
+        /// Judgments that replace the folder's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         qrels: Option<PathBuf>,
     },
@@ -122,32 +123,32 @@ fn paper() -> Profile {
     Profile::Paper
 }
 
-/// A ranker and what it should reach; or a row of the paper that cannot be run, and why.
+/// Row of a recipe: a ranker with its expected values, or a row of the paper that cannot be run, with the reason.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What the paper calls it, where it is in the paper.
+    /// Name in the paper, if it is in the paper.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// As `--ranker` has it.
+    /// Ranker, in the syntax of `--ranker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranker: Option<String>,
-    /// What is typed behind `turnwise train` to make its model.
+    /// Arguments of `turnwise train` that train the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train: Option<String>,
-    /// Why nobody can do it yet.
+    /// Why the row cannot be run yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// What should come of it, in hundredths, by measure.
+    /// Expected values in percent, by measure.
     #[serde(default)]
     pub expected: BTreeMap<String, f64>,
-    /// How far off it may be.
+    /// Tolerance of the expected values, in percentage points.
     #[serde(default = "within")]
     pub within: f64,
-    /// What the paper has in that place, in hundredths.
+    /// Values in the paper, in percent, by measure.
     #[serde(default)]
     pub paper: BTreeMap<String, f64>,
-    /// Where the numbers come from, and why ours may differ.
+    /// Source of the numbers, and why ours may differ.
     #[serde(default)]
     pub note: String,
 }
@@ -157,7 +158,7 @@ fn within() -> f64 {
 }
 
 impl TaskSpec {
-    /// What is typed to do it by hand, but for the rankers.
+    /// Command line that runs the task, without the rankers.
     pub fn command(&self, data: &Path) -> String {
         let file = |path: &Path| data.join(path).display().to_string();
         match self {
@@ -183,7 +184,7 @@ impl TaskSpec {
         }
     }
 
-    /// Its files, below the folder of the data.
+    /// Files of the task, relative to the data folder.
     pub fn files(&self) -> Vec<&Path> {
         match self {
             TaskSpec::Dsts { data, background } => {
@@ -198,62 +199,63 @@ impl TaskSpec {
 }
 
 impl Recipe {
-    /// Refuses what cannot be run or judged.
+    /// Checks that every row is complete and has valid numbers.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong =
             |why: String| Err(Error::Data { message: format!("the recipe {name}: {why}"), hint: None });
         if self.rows.is_empty() {
-            return wrong("it has no [[rows]]".to_owned());
+            return wrong("no [[rows]]".to_owned());
         }
         for row in &self.rows {
-            let who = row.who();
+            let who = row.label();
             if row.ranker.is_some() == row.missing.is_some() || who.is_empty() {
                 return wrong(format!(
-                    "a row has a `ranker`, or a `name` and why it is `missing`{}",
-                    if who.is_empty() { String::new() } else { format!("; {who} has not") }
+                    "a row needs `ranker`, or both `name` and `missing`{}",
+                    if who.is_empty() { String::new() } else { format!("; check {who}") }
                 ));
             }
             if !(row.within >= 0.0 && row.within.is_finite()) {
-                return wrong(format!("`within` of {who} is no number of 0 or more"));
+                return wrong(format!("`within` of {who} must be a finite number that is not negative"));
             }
             if let Some((measure, _)) = row.expected.iter().chain(&row.paper).find(|(_, v)| !v.is_finite()) {
-                return wrong(format!("what {who} should have of {measure} is no finite number"));
+                return wrong(format!("the value of {measure} for {who} is not a finite number"));
             }
         }
         Ok(())
     }
 }
 
-/// How a number came out.
+/// Comparison of a value with the expected value.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Checked {
     /// The measure.
     pub measure: String,
-    /// What came of it, in hundredths.
+    /// Measured value, in percent.
     pub value: f64,
-    /// What should have.
+    /// Expected value, in percent.
     pub expected: f64,
-    /// Whether it is near enough.
+    /// Whether the difference is within the tolerance.
     pub holds: bool,
 }
 
-/// How what came stands to what the paper has.
+/// Comparison of a value with the paper's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The same, but for a hundredth.
+    /// SizeDifference by at most one percentage point.
     Reproduced,
-    /// More.
+    /// Greater than in the paper.
     Better,
-    /// Less.
+    /// Less than in the paper.
     Below,
 }
 
-/// Numbers that are so near count as the same, in hundredths: other draws and other machines are as far apart.
+/// Largest difference that counts as reproduced, in percentage points. Other seeds and other machines differ by as
+/// much.
 const SAME: f64 = 1.0;
 
 impl Verdict {
-    /// Of two numbers in hundredths.
+    /// Compares two values in percent.
     pub fn of(value: f64, paper: f64) -> Self {
         match value - paper {
             apart if apart.abs() <= SAME => Verdict::Reproduced,
@@ -262,7 +264,7 @@ impl Verdict {
         }
     }
 
-    /// As a word.
+    /// Name of the verdict.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
@@ -273,23 +275,23 @@ impl Verdict {
 }
 
 impl Row {
-    /// Who it is of: as the paper calls it, else the ranker.
-    pub fn who(&self) -> &str {
+    /// Label of the row: the name in the paper, or else the ranker.
+    pub fn label(&self) -> &str {
         if self.name.is_empty() { self.ranker.as_deref().unwrap_or_default() } else { &self.name }
     }
 
-    /// Judges a result. An error where something is expected that the ranker does not have.
+    /// Compares a result with the expected values. Fails if the result lacks a measure that the recipe expects.
     pub fn check(&self, done: &Done) -> Result<Vec<Checked>> {
         let checked = |(measure, expected): (&String, &f64)| {
             let value = done.value(measure).ok_or_else(|| {
                 let has: Vec<&str> = done.values.iter().map(|value| value.measure.as_str()).collect();
                 Error::Data {
-                    message: format!("{} has no {measure}, of which a recipe expects something", done.ranker),
-                    hint: Some(format!("it has {}", has.join(", "))),
+                    message: format!("the recipe expects a value of {measure}, but {} has none", done.ranker),
+                    hint: Some(format!("its measures are {}", has.join(", "))),
                 }
             })?;
             let value = 100.0 * value.value;
-            // What is printed with one digit may be half of the last one off.
+            // Expected values have one decimal, and rounding changes them by up to 0.05.
             let holds = (value - expected).abs() <= self.within + 0.05;
             Ok(Checked { measure: measure.clone(), value, expected: *expected, holds })
         };
@@ -302,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_as_near_as_another_draw_is_the_same() {
+    fn small_differences_count_as_reproduced() {
         let verdict = |value| Verdict::of(value, 50.0);
         assert_eq!(
             [50.0, 51.0, 49.0, 51.1, 48.9].map(verdict),
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_can_be_done_by_hand() {
+    fn a_task_has_a_command_line() {
         let typed = |spec: TaskSpec| spec.command(Path::new("d"));
         assert_eq!(
             typed(TaskSpec::Dsts { data: "sts.txt".into(), background: Some("select.txt".into()) }),
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_run_or_says_why_not() {
+    fn a_row_has_a_ranker_or_says_why_it_is_missing() {
         let recipe = |row: &str| -> Recipe {
             let head = "about = \"a\"\npaper = \"dial2vec\"\ntable = \"Table 2\"\n[task]\nkind = \"sr\"\ndata = \"x\"\n";
             toml::from_str(&format!("{head}[[rows]]\n{row}")).unwrap()
@@ -337,9 +339,12 @@ mod tests {
             recipe(good).check("r").unwrap();
         }
         for (bad, why) in [
-            ("name = \"T5\"", "a row has a `ranker`, or a `name` and why it is `missing`; T5 has not"),
-            ("missing = \"x\"", "a row has a `ranker`, or a `name` and why it is `missing`"),
-            ("ranker = \"bm25\"\nwithin = -1.0", "`within` of bm25 is no number of 0 or more"),
+            ("name = \"T5\"", "a row needs `ranker`, or both `name` and `missing`; check T5"),
+            ("missing = \"x\"", "a row needs `ranker`, or both `name` and `missing`"),
+            (
+                "ranker = \"bm25\"\nwithin = -1.0",
+                "`within` of bm25 must be a finite number that is not negative",
+            ),
         ] {
             assert_eq!(recipe(bad).check("r").unwrap_err().to_string(), format!("the recipe r: {why}"));
         }

@@ -1,4 +1,5 @@
-//! What a ranker reached, as a file: with all that it depends on, so that it need not be done twice.
+//! Result of a ranker on a task, stored in a file. The file records everything that the result depends on, so that it
+//! can be reused.
 
 use std::path::{Path, PathBuf};
 
@@ -11,85 +12,85 @@ use super::{
 };
 use turnwise_core::error::Result;
 
-/// The shape of the file. Another number is another way to compute: results with it are not taken for these.
+/// Schema of the file. A new version number invalidates stored results.
 const SCHEMA: &str = "turnwise/bench/2";
 
-/// A task done by a ranker.
+/// Result of a ranker on a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// Names this shape.
+    /// Schema of the file.
     pub schema: String,
-    /// The task's short name.
+    /// Short name of the task.
     pub task: String,
-    /// What it is, with its paper.
+    /// Description of the task with the paper's name.
     pub about: String,
-    /// The task's options, in words.
+    /// Options of the task, in words.
     pub options: String,
-    /// What it was done on.
+    /// Data of the task.
     pub data: Data,
-    /// The ranker's name.
+    /// Name of the ranker.
     pub ranker: String,
-    /// Everything that changes its scores.
+    /// Identity of the ranker: every setting that affects its scores.
     pub identity: String,
-    /// The version of turnwise.
+    /// Version of turnwise.
     pub turnwise: String,
-    /// The seed of all that was drawn.
+    /// Random seed.
     pub seed: u64,
-    /// With several, what was reached is the mean over them, and its deviation.
+    /// Seeds, if the values are the means over several seeds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
-    /// The machine, in words.
+    /// Description of the machine.
     pub machine: String,
-    /// What it took.
+    /// Elapsed time in seconds.
     pub seconds: f64,
-    /// What was left out, and why.
+    /// What was left out, with reasons and counts.
     pub skipped: Vec<Skipped>,
-    /// By measure; each query's where there are queries.
+    /// One value per measure, with the values of each query if there are queries.
     pub values: Vec<Value>,
-    /// The queries, in the order of their values.
+    /// Query ids, in the order of the per-query values.
     pub queries: Vec<String>,
-    /// Where things lie, for tasks that have vectors and labels.
+    /// Two-dimensional map, for tasks with vectors and labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
 }
 
-/// What a task was done on.
+/// Data of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
-    /// The files, as they were named.
+    /// Paths of the files, as given.
     pub paths: Vec<String>,
-    /// The hash of what is in them.
+    /// Hash of their content.
     pub hash: String,
-    /// How many of what.
+    /// Size of the task in words.
     pub size: String,
 }
 
-/// What a result hangs on: the same of all three is the same result.
+/// Key of a result: task, data and ranker. Results with the same key are interchangeable.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
-    /// The task and its options.
+    /// Task with its options.
     pub task: &'a dyn Task,
-    /// The files.
+    /// Data of the task.
     pub data: &'a Data,
-    /// The ranker's name and identity.
+    /// Name and identity of the ranker.
     pub ranker: (&'a str, &'a str),
-    /// The seed; what hangs on it has it in its identity.
+    /// Random seed. It is part of the identity of everything that depends on it.
     pub seed: u64,
 }
 
 impl Of<'_> {
-    /// The file of the result in a folder of results.
+    /// Path of the result's file in a results folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         path(folder, self.task.name(), self.data, self.ranker.0, &[&self.task.identity(), self.ranker.1])
     }
 
-    /// The result, if it is there.
+    /// Reads the stored result, if there is one.
     pub fn known(&self, folder: &Path) -> Option<Done> {
         let done = Done::read(&self.path(folder)).ok()?;
         (done.data.hash == self.data.hash && done.identity == self.ranker.1).then_some(done)
     }
 
-    /// A new result.
+    /// Creates a result from an outcome.
     pub fn done(&self, outcome: Outcome, seconds: f64) -> Done {
         Done {
             schema: SCHEMA.to_owned(),
@@ -112,7 +113,7 @@ impl Of<'_> {
     }
 }
 
-/// The file of a result: named for people, and by the hash of all that it hangs on.
+/// Path of a result's file: a readable name followed by a hash of everything that the result depends on.
 fn path(folder: &Path, task: &str, data: &Data, ranker: &str, identities: &[&str]) -> PathBuf {
     let mut hasher = blake3::Hasher::new();
     for part in [SCHEMA, env!("CARGO_PKG_VERSION"), &data.hash].iter().chain(identities) {
@@ -123,14 +124,14 @@ fn path(folder: &Path, task: &str, data: &Data, ranker: &str, identities: &[&str
     folder.join(format!("{task}-{stem}-{}-{key}.json", file_name(ranker)))
 }
 
-/// What of a text can stand in the name of a file anywhere.
+/// Converts a text to a portable file name: lowercase ASCII letters, digits and hyphens.
 pub fn file_name(text: &str) -> String {
     let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let text: String = letters.collect();
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// The name of a file without its folder and its ending.
+/// File name without folder and extension.
 fn stem(path: &str) -> String {
     Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -141,12 +142,13 @@ impl Done {
         result_store::read(path, SCHEMA)
     }
 
-    /// Writes it; the file appears whole or not at all.
+    /// Writes the result atomically.
     pub fn write(&self, path: &Path) -> Result<()> {
         result_store::write(path, self)
     }
 
-    /// What was reached with several seeds, as one result: means, and how far the seeds are apart. `None` of none.
+    /// Combines the results of several seeds into one result with means and standard deviations. Returns `None` without
+    /// results.
     pub fn over(seeds: &[Done]) -> Option<Done> {
         let mut one = seeds.first()?.clone();
         one.seeds = seeds.iter().map(|done| done.seed).collect();
@@ -160,7 +162,7 @@ impl Done {
             (value.value, value.deviation) = (mean, Some(deviation));
             let floors: Option<Vec<f64>> = of_seeds.iter().map(|of_seed| of_seed.floor).collect();
             value.floor = floors.map(|floors| mean_and_deviation(&floors).0);
-            // Each query's mean, where there are queries; what was drawn anew with each seed is no query.
+            // Averages per query if the values belong to queries. Random draws of different seeds do not correspond.
             value.each = match of_seeds.iter().all(|of_seed| of_seed.each.len() == one.queries.len()) {
                 true => (0..one.queries.len())
                     .map(|n| of_seeds.iter().map(|of_seed| of_seed.each[n]).sum::<f64>() / means.len() as f64)
@@ -171,19 +173,19 @@ impl Done {
         Some(one)
     }
 
-    /// The file of a result over several seeds.
+    /// Path of the file of a result over several seeds.
     pub fn path(&self, folder: &Path) -> PathBuf {
         let seeds = format!("{:?}", self.seeds);
         path(folder, &self.task, &self.data, &self.ranker, &[&self.options, &self.identity, &seeds])
     }
 
-    /// A measure's value.
+    /// Value of a measure.
     pub fn value(&self, measure: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.measure == measure)
     }
 }
 
-/// The processor and its number, in words.
+/// Description of this machine: processor, number of threads and operating system.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

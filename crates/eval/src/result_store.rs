@@ -1,4 +1,4 @@
-//! Results as files: JSON whose `schema` says what it is.
+//! Result files: JSON with a `schema` key that identifies the format.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use turnwise_core::{
     files,
 };
 
-/// Reads what was kept under a schema.
+/// Reads a result file. Fails if its schema differs from `schema`.
 pub fn read<T: DeserializeOwned>(path: &Path, schema: &str) -> Result<T> {
     let bytes = std::fs::read(path).at("read", path)?;
     let wrong = |why: String| Error::Data {
-        message: format!("{} is no result of `turnwise bench`: {why}", path.display()),
-        hint: Some("`turnwise bench` writes such files into its folder of results".to_owned()),
+        message: format!("{} is not a result of `turnwise bench`: {why}", path.display()),
+        hint: Some("`turnwise bench` writes such files into its results folder".to_owned()),
     };
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
     match value.get("schema").and_then(|schema| schema.as_str()) {
@@ -24,11 +24,11 @@ pub fn read<T: DeserializeOwned>(path: &Path, schema: &str) -> Result<T> {
     }
 }
 
-/// Keeps something; the file appears whole or not at all.
-pub fn write<T: Serialize>(path: &Path, kept: &T) -> Result<()> {
+/// Writes a result file atomically and creates its folder if necessary.
+pub fn write<T: Serialize>(path: &Path, result: &T) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).at("create", folder)?;
     }
-    let bytes = serde_json::to_vec_pretty(kept).map_err(|e| Error::Internal(e.to_string()))?;
+    let bytes = serde_json::to_vec_pretty(result).map_err(|e| Error::Internal(e.to_string()))?;
     files::replace(path, &bytes)
 }

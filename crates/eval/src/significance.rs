@@ -1,23 +1,23 @@
-//! What a difference is worth: tests and intervals by drawing again, from a seed.
+//! Significance tests and confidence intervals by seeded resampling.
 
 use rayon::prelude::*;
 
 use turnwise_core::random::Random;
 pub use turnwise_core::stats::mean_and_deviation;
 
-/// Draws of a test or an interval.
+/// Number of resamples for a test or an interval.
 pub const DRAWS: usize = 10_000;
 
-/// How probable so great a difference of two systems' mean is if it does not matter which is which: the paired
-/// randomisation test, two-sided, where each query's two values change places by chance.
+/// Two-sided p-value of the paired randomization test for the difference of two systems' means. Each resample swaps
+/// the two values of a query with probability one half.
 pub fn randomisation(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
-    // Where nothing differs nothing can be told.
+    // Without any difference there is nothing to test.
     if apart.is_empty() {
         return 1.0;
     }
     let seen = apart.iter().sum::<f64>().abs();
-    // What should be as great may be less by rounding.
+    // Rounding can make an equally large sum slightly smaller.
     let least = seen - 1e-9 * apart.iter().map(|d| d.abs()).sum::<f64>();
     let as_great = (0..draws as u64)
         .into_par_iter()
@@ -38,7 +38,7 @@ pub fn randomisation(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     (as_great + 1) as f64 / (draws + 1) as f64
 }
 
-/// Between which two numbers the mean lies in so great a part of the draws with replacement: the bootstrap's percentiles.
+/// Percentile bootstrap interval of the mean. `within` is the confidence level, for example 0.95.
 pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, f64) {
     if values.is_empty() {
         return (0.0, 0.0);
@@ -55,7 +55,7 @@ pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, 
     (at((1.0 - within) / 2.0), at((1.0 + within) / 2.0))
 }
 
-/// Probabilities of several tests, corrected for their being several (Holm's step-down), in their order.
+/// Corrects p-values for multiple tests by Holm's step-down method. Keeps their order.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_unstable_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn the_randomisation_test_is_what_all_changes_of_places_give() {
-        // Of 2^10 changes of places two are as great: 1/512.
+    fn the_randomization_test_agrees_with_exact_enumeration() {
+        // Two of the 2^10 possible swaps give a difference this large: 1/512.
         let (a, b): (Vec<f64>, Vec<f64>) = ((1..=10).map(f64::from).collect(), vec![0.0; 10]);
         let p = randomisation(&a, &b, 100_000, 3);
         assert!((p - 2.0 / 1024.0).abs() < 0.0005, "{p}");
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_covers_the_mean_as_wide_as_its_error() {
+    fn the_bootstrap_interval_matches_the_standard_error() {
         let values: Vec<f64> = (0..400).map(|n| f64::from(n % 2)).collect();
         let (low, high) = bootstrap(&values, 0.95, DRAWS, 1);
-        // 1.96 standard errors of a coin.
+        // The expected interval is 1.96 standard errors of a fair coin.
         assert!((low - 0.451).abs() < 0.006 && (high - 0.549).abs() < 0.006, "{low} {high}");
         assert_eq!(bootstrap(&values, 0.95, 500, 1), bootstrap(&values, 0.95, 500, 1));
         assert_eq!(bootstrap(&[], 0.95, 500, 1), (0.0, 0.0));

@@ -1,4 +1,4 @@
-//! What recipes came to: a table with the paper's numbers, ours, and how the two stand to each other.
+//! Result tables of recipes: the paper's values, our values, and their comparison.
 
 use std::{
     collections::BTreeMap,
@@ -16,115 +16,115 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-table/1";
 
-/// How a recipe came out.
+/// Result of a recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     schema: String,
-    /// The recipe's name.
+    /// Name of the recipe.
     pub name: String,
-    /// What it is.
+    /// Description of the recipe.
     pub about: String,
-    /// The paper.
+    /// Paper.
     pub paper: Paper,
-    /// Its table.
+    /// Table of the paper.
     pub table: String,
-    /// What is typed to do it by hand.
+    /// Command line that runs the task.
     pub command: String,
-    /// Why nothing of it could be run.
+    /// Why the recipe could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Its rows.
+    /// Rows.
     pub rows: Vec<RowDone>,
 }
 
-/// How a row came out.
+/// Result of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowDone {
-    /// As the paper calls it, else the ranker.
+    /// Name in the paper, or else the ranker.
     pub who: String,
-    /// Why it could not be run.
+    /// Why the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// What was expected of it.
+    /// Comparison with the expected values.
     pub checked: Vec<Checked>,
-    /// What the paper has, in hundredths.
+    /// Values in the paper, in percent, by measure.
     pub paper: BTreeMap<String, f64>,
-    /// What there is to say of it.
+    /// Note.
     pub note: String,
-    /// What came.
+    /// Result of the ranker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Done>,
 }
 
 impl RowDone {
-    /// Of a row that was run.
+    /// Creates the result of a row that was run.
     pub fn run(row: &Row, result: Done) -> Result<Self> {
         let who = if row.name.is_empty() { result.ranker.clone() } else { row.name.clone() };
         let (checked, paper, note) = (row.check(&result)?, row.paper.clone(), row.note.clone());
         Ok(RowDone { who, missing: None, checked, paper, note, result: Some(result) })
     }
 
-    /// Of a row that was not, and why.
+    /// Creates the result of a row that was not run, with the reason.
     pub fn missing(row: &Row, why: String) -> Self {
-        let (who, paper, note) = (row.who().to_owned(), row.paper.clone(), row.note.clone());
+        let (who, paper, note) = (row.label().to_owned(), row.paper.clone(), row.note.clone());
         RowDone { who, missing: Some(why), checked: Vec::new(), paper, note, result: None }
     }
 }
 
-/// A number of a row, and what stands beside it.
+/// Value of a row with the values to compare it with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line<'a> {
-    /// The measure.
+    /// Name of the measure.
     pub measure: &'a str,
-    /// What came, from 0 to 1; nothing where the row could not be run.
+    /// Measured value, from 0 to 1; `None` if the row could not be run.
     pub value: Option<f64>,
-    /// In hundredths.
+    /// Expected value, in percent.
     pub expected: Option<f64>,
-    /// Whether it came so.
+    /// Whether the expectation holds.
     pub holds: Option<bool>,
-    /// What any order has, from 0 to 1.
+    /// Random baseline, from 0 to 1.
     pub floor: Option<f64>,
-    /// What the paper has in that row, in hundredths.
+    /// Value in the paper, in percent.
     pub paper: Option<f64>,
-    /// How ours stands to it.
+    /// Comparison with the paper.
     pub verdict: Option<Verdict>,
 }
 
 impl Line<'_> {
-    /// Whether a ranking by chance has as much.
+    /// Whether the value does not exceed the random baseline.
     pub fn is_no_better_than_chance(&self) -> bool {
         self.value.zip(self.floor).is_some_and(|(value, floor)| value <= floor)
     }
 }
 
-/// The best that a paper has of a measure in a table, the best here, and how they stand to each other.
+/// Best values of a measure in a table: the paper's, ours, and their comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best<'a> {
-    /// The measure.
+    /// Name of the measure.
     pub measure: &'a str,
-    /// Who has it here, and how much in hundredths.
+    /// Row with our best value, and the value in percent.
     pub here: Option<(&'a str, f64)>,
-    /// Who has it in the paper, and how much in hundredths.
+    /// Row with the paper's best value, and the value in percent.
     pub paper: (&'a str, f64),
-    /// How ours stands to it.
+    /// Comparison with the paper.
     pub verdict: Option<Verdict>,
 }
 
-/// What became of the rows that the paper has.
+/// Number of the paper's values by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Numbers of the paper that came the same.
+    /// Reproduced values.
     pub reproduced: usize,
-    /// That came greater.
+    /// Values that are greater here.
     pub better: usize,
-    /// That came smaller.
+    /// Values that are less here.
     pub below: usize,
-    /// That nobody could have run.
+    /// Values of rows that could not be run.
     pub missing: usize,
 }
 
 impl Table {
-    /// Of the parts of a recipe.
+    /// Creates a table from a recipe and the results of its rows.
     pub fn new(
         name: &str,
         recipe: &Recipe,
@@ -150,10 +150,10 @@ impl Table {
         }
     }
 
-    /// The measures that it is about: those of the paper and those that something is expected of, in the order in which
-    /// results have them; all, where that is none.
+    /// Measures with a value in the paper or an expected value, in the order of the results. If there are none, all
+    /// measures.
     pub fn measures(&self) -> Vec<&str> {
-        let told = |measure: &str| {
+        let listed = |measure: &str| {
             self.rows.iter().any(|row| {
                 row.paper.contains_key(measure)
                     || row.checked.iter().any(|checked| checked.measure == measure)
@@ -168,11 +168,11 @@ impl Table {
                 all.push(measure);
             }
         }
-        let some: Vec<&str> = all.iter().copied().filter(|measure| told(measure)).collect();
+        let some: Vec<&str> = all.iter().copied().filter(|measure| listed(measure)).collect();
         if some.is_empty() { all } else { some }
     }
 
-    /// The numbers of a row.
+    /// Values of a row.
     pub fn lines<'a>(&'a self, row: &'a RowDone) -> Vec<Line<'a>> {
         let line = |measure: &'a str| {
             let value = row.result.as_ref().and_then(|result| result.value(measure));
@@ -191,7 +191,7 @@ impl Table {
         self.measures().into_iter().filter_map(line).collect()
     }
 
-    /// The best of the paper and the best here, by measure; nothing where the paper has no number.
+    /// Best values by measure. Measures without a value in the paper are left out.
     pub fn best(&self) -> Vec<Best<'_>> {
         let best = |measure| {
             let greater = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
@@ -205,7 +205,7 @@ impl Table {
         self.measures().into_iter().filter_map(best).collect()
     }
 
-    /// What became of the paper's numbers.
+    /// Counts the paper's values by verdict.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for line in self.rows.iter().flat_map(|row| self.lines(row)).filter(|line| line.paper.is_some()) {
@@ -219,24 +219,24 @@ impl Table {
         counts
     }
 
-    /// Numbers that came as expected, and that did not.
+    /// Number of expectations that hold, and of those that do not.
     pub fn held(&self) -> (usize, usize) {
         let checked = || self.rows.iter().flat_map(|row| &row.checked);
         let held = checked().filter(|checked| checked.holds).count();
         (held, checked().count() - held)
     }
 
-    /// Its file among results.
+    /// Path of the table's file in the results folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("table-{}.json", file_name(&self.name)))
     }
 
-    /// Reads one.
+    /// Reads a table from its file.
     pub fn read(path: &Path) -> Result<Self> {
         result_store::read(path, SCHEMA)
     }
 
-    /// Writes it among results; the file appears whole or not at all.
+    /// Writes the table to the results folder, atomically.
     pub fn write(&self, folder: &Path) -> Result<()> {
         result_store::write(&self.path(folder), self)
     }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_that_cannot_be_run_counts_as_missing_and_the_best_is_told() {
+    fn a_row_that_cannot_be_run_counts_as_missing_and_best_values_are_found() {
         let text = "about = \"a\"\npaper = \"dial2vec\"\ntable = \"Table 2\"\n[task]\nkind = \"sr\"\ndata = \"x\"\n\
                     [[rows]]\nname = \"T5\"\nmissing = \"weights\"\npaper = { MAP = 50.0, purity = 60.0 }\n\
                     [[rows]]\nname = \"LDA\"\nmissing = \"weights\"\npaper = { purity = 70.0 }\n";

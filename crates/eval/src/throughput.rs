@@ -1,4 +1,4 @@
-//! How much an index takes in, and how fast it answers.
+//! Throughput of an index: indexing speed, search latency and queries per second.
 
 use std::{
     path::Path,
@@ -15,50 +15,50 @@ use turnwise_core::error::Result;
 
 const SCHEMA: &str = "turnwise/bench-throughput/1";
 
-/// What was measured.
+/// Throughput measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     schema: String,
-    /// What was taken in.
+    /// Indexed paths.
     pub paths: Vec<String>,
-    /// How much of it there was.
+    /// Number of dialogues.
     pub dialogues: u64,
-    /// Turns.
+    /// Number of turns.
     pub turns: u64,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// The engine past this machine that took it in, if it was one.
+    /// Remote engine, if the index was in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// Who made the vectors.
+    /// Encoder of the vectors.
     pub encoder: String,
-    /// The version of turnwise.
+    /// Version of turnwise.
     pub turnwise: String,
-    /// The machine, in words.
+    /// Description of the machine.
     pub machine: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// One after the other.
+    /// Indexing steps, in order.
     pub steps: Vec<Pace>,
-    /// By mode.
+    /// Search measurements, one per mode.
     pub searches: Vec<Searches>,
 }
 
-/// How fast something went.
+/// Speed of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// What was done.
+    /// Name of the step.
     pub step: String,
-    /// How many.
+    /// Number of units processed.
     pub count: u64,
-    /// Of what.
+    /// Name of the unit.
     pub unit: String,
-    /// What it took.
+    /// Elapsed time in seconds.
     pub seconds: f64,
 }
 
 impl Pace {
-    /// Times something that tells how many it did.
+    /// Runs and times `f`, which returns the number of units it processed.
     pub fn of(step: &str, unit: &str, f: impl FnOnce() -> Result<u64>) -> Result<Self> {
         let started = Instant::now();
         let count = f()?;
@@ -66,40 +66,40 @@ impl Pace {
         Ok(Pace { step: step.to_owned(), count, unit: unit.to_owned(), seconds })
     }
 
-    /// How many a second.
+    /// Units per second.
     pub fn a_second(&self) -> f64 {
         self.count as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// How searches of one mode did.
+/// Search performance in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Searches {
-    /// By what.
+    /// Search mode.
     pub mode: String,
-    /// How many were asked, one after the other.
+    /// Number of queries, run one after another.
     pub queries: usize,
-    /// How many a second.
+    /// Queries per second on one thread.
     pub qps: f64,
-    /// What they take.
+    /// Latency of a query.
     pub latency: Latency,
-    /// How many a second on all threads at once.
+    /// Queries per second on all threads.
     pub qps_all: f64,
 }
 
-/// What of many times half, 95 and 99 of a hundred do not exceed, in microseconds.
+/// Latency percentiles, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The median.
+    /// Median.
     pub p50_us: f64,
-    /// 95 of 100.
+    /// 95th percentile.
     pub p95_us: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_us: f64,
 }
 
 impl Latency {
-    /// Of times in any order.
+    /// Computes the percentiles. `times` may be in any order.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |part: f64| {
@@ -110,13 +110,13 @@ impl Latency {
     }
 }
 
-/// So many in so much time are so many a second.
+/// Rate per second.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
 impl Throughput {
-    /// Of what was taken in; nothing is measured yet.
+    /// Creates an empty measurement for some paths.
     pub fn new(paths: Vec<String>, bytes: u64) -> Self {
         Throughput {
             schema: SCHEMA.to_owned(),
@@ -134,7 +134,7 @@ impl Throughput {
         }
     }
 
-    /// Of what, and where if that was past this machine.
+    /// The paths and, for a remote index, the engine.
     pub fn subject(&self) -> String {
         let paths = self.paths.join(", ");
         match &self.engine {
@@ -143,12 +143,12 @@ impl Throughput {
         }
     }
 
-    /// Reads one.
+    /// Reads a measurement from its file.
     pub fn read(path: &Path) -> Result<Self> {
         result_store::read(path, SCHEMA)
     }
 
-    /// Keeps it among results; what was measured of the same files before is replaced.
+    /// Writes the measurement to the results folder. Replaces an earlier measurement of the same files.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| Path::new(path).file_stem().unwrap_or_default());
         let stem = file_name(&stem.unwrap_or_default().to_string_lossy());
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_times_the_slowest_are_told() {
+    fn latency_percentiles_of_a_uniform_distribution() {
         let latency = Latency::of((1..=1_000).rev().map(Duration::from_micros).collect());
         let rounded = [latency.p50_us, latency.p95_us, latency.p99_us].map(f64::round);
         assert_eq!(rounded, [501.0, 951.0, 991.0]);

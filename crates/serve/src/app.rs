@@ -1,4 +1,4 @@
-//! What all requests share: the indexes, the keys, the pool, the counts.
+//! State that all requests share: indexes, API keys, thread pool and metrics.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -25,7 +25,7 @@ use turnwise_index::{
 use turnwise_search::{Replies, RespondRequest, Response, SearchRequest, Searcher};
 use turnwise_store::Snapshot;
 
-/// What a server is made of; cheap to clone.
+/// Shared state of a server. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
     pub(super) indexes: Arc<[Arc<Hosted>]>,
@@ -33,16 +33,16 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// For what goes over a whole index: it uses all cores by itself, and must not stand in the way of searches.
+    /// Pool for operations on a whole index. They use all cores, and a separate pool keeps them from blocking searches.
     pub(super) surveying: Pool,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) begun: Instant,
-    /// Whether nobody needs a key, and only this machine may ask.
+    pub(super) started: Instant,
+    /// Whether the server has no keys and accepts only local requests.
     pub(super) loopback: bool,
 }
 
 impl App {
-    /// Opens these indexes, each under a name.
+    /// Opens indexes, each with a name.
     pub fn open(
         indexes: Vec<(String, Place)>,
         hooks: &Arc<dyn ServerHooks>,
@@ -53,7 +53,7 @@ impl App {
         let mut hosted: Vec<Arc<Hosted>> = Vec::with_capacity(indexes.len());
         for (name, place) in indexes {
             if hosted.iter().any(|other| other.name == name) {
-                return Err(Error::input(format!("two indexes are called {name}")));
+                return Err(Error::input(format!("two indexes have the name {name}")));
             }
             hosted.push(Arc::new(Hosted::open(name, place, hooks.clone(), metrics.clone())?));
         }
@@ -66,79 +66,82 @@ impl App {
             surveying: Pool::new(1, options.limits.waiting),
             limits: Arc::new(options.limits.clone()),
             metrics,
-            begun: Instant::now(),
+            started: Instant::now(),
             loopback: options.listen.ip().is_loopback() && options.keys.is_empty(),
         })
     }
 
-    /// Each index's name, and what is open of it.
+    /// Name and current state of each index.
     pub fn opened(&self) -> Vec<(String, Arc<Opened>)> {
-        self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.now())).collect()
+        self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
-    /// With names in the place of where things lie, for whoever asks over the network.
+    /// Replaces paths with index names in an error. Clients must not see paths of the server.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }
 
-    /// Looks whether other processes have changed an index, and opens it anew then.
+    /// Reloads indexes that other processes have changed.
     pub(super) fn follow(&self) {
         for hosted in self.indexes.iter() {
-            // What cannot be opened leaves what is there, or says of itself that it is away; the next look may find it whole.
+            // If an index cannot be reloaded, its old state stays in use or it is marked unavailable. The next call
+            // tries again.
             let _ = hosted.follow();
         }
     }
 }
 
-/// Who asks: what the key allows.
+/// Client of a request, with the permissions of its key. `None` means that no key is needed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asker(pub(super) Option<Key>);
 
 impl Asker {
-    /// The indexes that may be asked.
+    /// Indexes that the client may access.
     pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<Hosted>> {
         app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.is_for(&hosted.name)))
     }
 
-    /// The index that is asked, if there is one of that name for this asker; unnamed, the only one.
+    /// The index with this name if the client may access it. Without a name, the only index.
     pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<Hosted>> {
-        let mut those = self.indexes(app);
+        let mut allowed = self.indexes(app);
         match name {
             Some(name) => {
-                let all: Vec<&'a Arc<Hosted>> = those.collect();
+                let all: Vec<&'a Arc<Hosted>> = allowed.collect();
                 let names = all.iter().map(|hosted| hosted.name.as_str()).collect::<Vec<_>>().join(", ");
                 all.into_iter().find(|hosted| hosted.name == name).ok_or_else(|| {
-                    Problem::not_found(format!("there is no index `{name}` here"))
+                    Problem::not_found(format!("index `{name}` does not exist"))
                         .param("index")
-                        .hint(format!("there are: {names}"))
+                        .hint(format!("available indexes: {names}"))
                 })
             }
-            None => match (those.next(), those.next()) {
+            None => match (allowed.next(), allowed.next()) {
                 (Some(only), None) => Ok(only),
-                (None, _) => Err(Problem::not_found("there is no index here")),
-                (Some(_), Some(_)) => Err(Problem::request("there are several indexes here")
-                    .param("index")
-                    .hint("say which: ?index=NAME; GET /info names them")),
+                (None, _) => Err(Problem::not_found("no index is available")),
+                (Some(_), Some(_)) => {
+                    Err(Problem::request("the request does not specify one of several indexes")
+                        .param("index")
+                        .hint("add ?index=NAME; GET /info lists the names"))
+                }
             },
         }
     }
 
-    /// What is open of the index that is asked.
+    /// Current state of the requested index.
     pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<Opened>> {
-        self.index(app, name)?.at_hand()
+        self.index(app, name)?.available()
     }
 
-    /// Whether everything may be seen, of every index.
+    /// Whether the client may see all dialogues of every index.
     pub(super) fn sees_all(&self) -> bool {
         self.0.as_ref().is_none_or(|key| key.filter.is_none() && key.indexes.is_empty())
     }
 
-    /// All that may be seen.
+    /// Filter of the dialogues that the client may see; `None` means all.
     pub(super) fn filter(&self) -> Option<&Filter> {
         self.0.as_ref().and_then(|key| key.filter.as_ref())
     }
 
-    /// What is asked for, of what may be seen.
+    /// Combines the requested filter with the filter of the key.
     pub(super) fn with_own(&self, asked: Option<Filter>) -> Result<Option<Filter>> {
         Ok(match (self.filter(), asked) {
             (Some(own), Some(asked)) => Some(own.and(&asked)?),
@@ -146,19 +149,19 @@ impl Asker {
         })
     }
 
-    /// Whether a dialogue may be seen.
+    /// Whether the client may see a dialogue.
     pub(super) fn may_see(&self, dialogue: &Dialogue) -> bool {
         self.filter().is_none_or(|filter| filter.matches(dialogue))
     }
 }
 
-/// An index as of one moment.
+/// State of an index at one point in time.
 pub struct Opened {
-    /// What answers.
+    /// Searches this state.
     pub searcher: Searcher,
-    /// What makes vectors of queries.
+    /// Encoder for queries.
     pub encoder: Option<Arc<dyn Encoder>>,
-    /// Why there is none although there are vectors.
+    /// Why the encoder is missing although the index has vectors.
     pub without_encoder: Option<Error>,
     pub(super) surveys: Surveys,
 }
@@ -172,23 +175,23 @@ impl Opened {
         Opened { searcher, encoder, without_encoder, surveys: Surveys::default() }
     }
 
-    /// The records of an index on this machine; an error that names what is not possible elsewhere.
+    /// Records of a local index. For a remote engine, the error says that `what` is not supported.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }
 
-    /// A dialogue as it is now.
+    /// Reads a dialogue.
     pub(super) fn dialogue(&self, id: &str) -> Result<Option<Dialogue>> {
         let found = self.searcher.engine().view().record(DialogueId::new(id)?.key())?;
         Ok(found.map(|(_, dialogue)| dialogue))
     }
 
-    /// Answers, with what the asker may see.
+    /// Runs a search over the dialogues that the client may see.
     pub(super) fn search(&self, mut request: SearchRequest, asker: &Asker) -> Outcome<Response> {
         request.check()?;
         let view = self.searcher.engine().view();
         if let Some(id) = &request.like {
-            let hidden = || Problem::not_found(format!("there is no `{id}`")).param("like");
+            let hidden = || Problem::not_found(format!("`{id}` does not exist")).param("like");
             let (dialogue, _) = view.find(id).map_err(|e| match e.class() {
                 Class::Input => hidden(),
                 _ => e.into(),
@@ -204,13 +207,14 @@ impl Opened {
         let mut found = self.searcher.search(&request)?;
         if asker.filter().is_some() {
             let ids = found.hits.iter().map(|hit| hit.dialogue.as_str());
-            let may = self.visible(ids, asker)?;
-            found.hits.retain(|hit| may.contains(&hit.dialogue));
+            let visible = self.visible(ids, asker)?;
+            found.hits.retain(|hit| visible.contains(&hit.dialogue));
         }
         Ok(found)
     }
 
-    /// Those of these dialogues that the asker may see: what a turn says of itself does not make its dialogue somebody's.
+    /// Returns the dialogues that the client may see. A filter can match a single turn of a dialogue that the client
+    /// may not see, and each dialogue is therefore checked as a whole.
     fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, asker: &Asker) -> Result<HashSet<String>> {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
@@ -219,16 +223,16 @@ impl Opened {
             |id: &DialogueId| Candidate { dialogue: id.key(), seq: Seq::default(), turn: None, score: 0.0 };
         let all: Vec<Candidate> = ids.iter().map(named).collect();
         view.ahead(Kind::Dialogues, &all, Ahead::Records)?;
-        let mut may = HashSet::new();
+        let mut visible = HashSet::new();
         for id in &ids {
             if view.record(id.key())?.is_some_and(|(_, dialogue)| asker.may_see(&dialogue)) {
-                may.insert(id.to_string());
+                visible.insert(id.to_string());
             }
         }
-        Ok(may)
+        Ok(visible)
     }
 
-    /// What may be said next, of what the asker may see.
+    /// Finds responses in the dialogues that the client may see.
     pub(super) fn respond(&self, mut request: RespondRequest, asker: &Asker) -> Outcome<Replies> {
         request.check()?;
         if request.candidates.is_empty() {
@@ -240,13 +244,15 @@ impl Opened {
         let mut found = self.searcher.respond(&request)?;
         if asker.filter().is_some() {
             let said = found.replies.iter().filter_map(|reply| reply.said.as_ref());
-            let may = self.visible(said.map(|said| said.dialogue.as_str()), asker)?;
-            found.replies.retain(|reply| reply.said.as_ref().is_none_or(|said| may.contains(&said.dialogue)));
+            let visible = self.visible(said.map(|said| said.dialogue.as_str()), asker)?;
+            found
+                .replies
+                .retain(|reply| reply.said.as_ref().is_none_or(|said| visible.contains(&said.dialogue)));
         }
         Ok(found)
     }
 
-    /// The encoder, or why there is none.
+    /// Returns the encoder, or an error with the reason why there is none.
     pub(super) fn has_encoder(&self) -> Outcome<&Arc<dyn Encoder>> {
         match (&self.encoder, &self.without_encoder) {
             (Some(encoder), _) => Ok(encoder),
@@ -257,7 +263,7 @@ impl Opened {
 }
 
 impl Opened {
-    /// That there are none, with how to get some.
+    /// Error for an index without vectors, with a hint how to create them.
     pub(super) fn without_vectors(&self) -> Problem {
         let problem = Problem::unavailable("this index has no vectors");
         match self.searcher.engine().without_vectors().hint() {
@@ -267,12 +273,12 @@ impl Opened {
     }
 }
 
-/// A search by meaning where the model is missing.
+/// Error for a dense search without the model.
 pub(super) fn no_encoder(why: &Error) -> Problem {
-    let problem = Problem::unavailable(format!("the model of this index is missing: {why}"));
-    let words = "ask with \"mode\": \"bm25\" to search by words alone";
+    let problem = Problem::unavailable(format!("the model of this index is not available: {why}"));
+    let lexical = "use \"mode\": \"bm25\" for a search without the model";
     problem.hint(match why.hint() {
-        Some(hint) => format!("{hint}; or {words}"),
-        None => words.to_owned(),
+        Some(hint) => format!("{hint}; or {lexical}"),
+        None => lexical.to_owned(),
     })
 }

@@ -1,5 +1,5 @@
-//! Queries of many requests, encoded together: while a batch is computed the next one comes together by itself, so that
-//! a single query waits for nobody.
+//! Dynamic batching of queries from concurrent requests. While a batch is encoded, new queries collect in the queue
+//! for the next batch. A single query is encoded immediately.
 
 use std::{
     collections::VecDeque,
@@ -14,10 +14,10 @@ use turnwise_encoder::{
     DialogueOptions, Encoded, Encoder, Fingerprint, Spent, TextOptions, TokenVectors, Vectors,
 };
 
-/// So many bytes of queries are computed together: about two thousand tokens.
+/// Largest batch, in bytes of text: about two thousand tokens.
 const BUDGET: usize = 8 << 10;
 
-/// An encoder whose short texts go through a queue.
+/// Encoder that batches short texts through a queue.
 pub(super) struct Batching {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,
@@ -34,7 +34,7 @@ struct State {
     closed: bool,
 }
 
-/// Texts that somebody waits for.
+/// Texts of one request, with the channel for the result.
 struct Job {
     texts: Vec<String>,
     bytes: usize,
@@ -43,17 +43,17 @@ struct Job {
 }
 
 impl Batching {
-    /// Tells how many queries were computed together, every time.
-    pub(super) fn new(inner: Arc<dyn Encoder>, told: impl Fn(usize) + Send + 'static) -> Result<Self> {
+    /// Starts the encoding thread. `observe` receives the number of requests in each batch.
+    pub(super) fn new(inner: Arc<dyn Encoder>, observe: impl Fn(usize) + Send + 'static) -> Result<Self> {
         let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new() });
         let (encoder, shared) = (inner.clone(), queue.clone());
-        let begun = thread::Builder::new().name("encoding".to_owned()).spawn(move || {
+        let started = thread::Builder::new().name("encoding".to_owned()).spawn(move || {
             while let Some(jobs) = shared.next() {
-                told(jobs.len());
+                observe(jobs.len());
                 answer(encoder.as_ref(), jobs);
             }
         });
-        begun.map_err(|e| Error::unavailable(format!("cannot start a thread: {e}")))?;
+        started.map_err(|e| Error::unavailable(format!("cannot start a thread: {e}")))?;
         Ok(Batching { inner, queue })
     }
 }
@@ -75,7 +75,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// What waits, as far as it may be computed together; `None` when nothing will come any more.
+    /// Waits for the next batch; `None` after the queue is closed. All jobs of a batch have the same options.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         loop {
@@ -98,7 +98,7 @@ impl Queue {
     }
 }
 
-/// Computes them together, and where that fails each alone: one must not suffer for another.
+/// Encodes a batch. If that fails, encodes each job alone, because one invalid text must not affect other requests.
 fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     let encode = |texts: &[&str], options: &TextOptions| {
         catch_unwind(AssertUnwindSafe(|| encoder.encode(texts, options)))
@@ -122,7 +122,7 @@ fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     for job in &jobs {
         let mut vectors = Vectors::new(encoder.dim());
         rows.by_ref().take(job.texts.len()).for_each(|row| vectors.push(row));
-        // What each took alone is not known, and a search does not ask.
+        // The cost of a single job is unknown, and searches do not use it.
         let _ = job.reply.send(Ok(Encoded { vectors, spent: Spent::default() }));
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use turnwise_encoder::fingerprint::Fingerprinter;
 
-    /// A vector of a text's length, after a moment; nothing of what is "bad".
+    /// Slow encoder whose vector is the text's length. Fails for the text "bad".
     struct Slow;
 
     impl Encoder for Slow {
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_his_own_though_they_are_computed_together() {
+    fn every_request_gets_its_own_vectors_from_a_batch() {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
-        let told = move |_| {
+        let observe = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         };
-        let encoder = Batching::new(Arc::new(Slow), told).unwrap();
+        let encoder = Batching::new(Arc::new(Slow), observe).unwrap();
         let options = TextOptions::default();
         thread::scope(|scope| {
             for n in 0..40usize {

@@ -1,4 +1,4 @@
-//! What every request goes through: who asks, how long it may take, what its answer must say, what is counted.
+//! Middleware for every request: authentication, time limit, security headers and metrics.
 
 use std::time::Instant;
 
@@ -15,18 +15,19 @@ use super::{
     problem::{Outcome, Problem},
 };
 
-/// What a route is for.
+/// Permission that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
-    /// Everybody: it says nothing about what is in an index.
+    /// None, because the response contains no index data.
     All,
-    /// Keys that may ask.
+    /// A key with the scope `read`.
     Readers,
-    /// Keys that may change something.
+    /// A key with the scope `write`.
     Writers,
 }
 
-/// Headers of every answer: nothing of it is to be run, framed or guessed at by a browser.
+/// Security headers of every response. They forbid browsers to run scripts from other sites, embed the page or guess
+/// types.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -39,9 +40,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Around all routes.
+/// Middleware around all routes.
 pub(super) async fn around(State(app): State<App>, request: Request, next: Next) -> Response<Body> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = path.as_deref().and_then(super::routes::name).unwrap_or("other");
     let id = request.headers().get("x-request-id").cloned();
@@ -54,9 +55,12 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
             Err(_) => Problem::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "timeout",
-                format!("it was not done within {} seconds", app.limits.time.as_secs_f64()),
+                format!(
+                    "the request took longer than the limit of {} seconds",
+                    app.limits.time.as_secs_f64()
+                ),
             )
-            .hint("ask for less, or start the server with a longer --timeout")
+            .hint("send a smaller request, or start the server with a longer --timeout")
             .into_response(),
         },
     };
@@ -67,28 +71,28 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     if let Some(id) = id {
         response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
     }
-    app.metrics.answered(route, response.status().as_u16(), begun.elapsed());
+    app.metrics.answered(route, response.status().as_u16(), started.elapsed());
     response
 }
 
-/// A browser asks on behalf of another site: a page that somebody looks at must not ask here in his name. Where nobody needs a
-/// key, it must not do so under a name of its own for this machine either.
+/// Rejects cross-origin requests of browsers, because another site must not send requests on behalf of a visitor.
+/// Without keys, also rejects foreign host names, which prevents DNS rebinding.
 fn from_elsewhere(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST);
     let forbidden = |message: &str| Some(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));
     if app.loopback && !host.is_none_or(is_local) {
-        return forbidden("without keys this server answers to localhost alone")
-            .map(|p| p.hint("give keys with --keys FILE to reach it under another name"));
+        return forbidden("without keys, this server only accepts requests to localhost")
+            .map(|p| p.hint("configure keys with --keys FILE to allow other host names"));
     }
     match text(header::ORIGIN) {
         None => None,
         Some(origin) if origin.split_once("://").is_some_and(|(_, origin)| Some(origin) == host) => None,
-        Some(_) => forbidden("other sites may not ask here"),
+        Some(_) => forbidden("cross-origin requests are not allowed"),
     }
 }
 
-/// Whether a host is this machine, whatever the port.
+/// Whether a Host header names this machine. The port is ignored.
 fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -98,7 +102,7 @@ fn is_local(host: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Who asks, if he may.
+/// Authenticates a request and checks its permission.
 pub(super) fn asker(app: &App, headers: &HeaderMap, of: For) -> Outcome<Asker> {
     if of == For::All || app.keys.is_empty() {
         return Ok(Asker::default());
@@ -111,15 +115,19 @@ pub(super) fn asker(app: &App, headers: &HeaderMap, of: For) -> Outcome<Asker> {
     let secret = bearer.or_else(|| headers.get("x-api-key").and_then(|value| value.to_str().ok()));
     let unknown = |message: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
     let Some(secret) = secret else {
-        return Err(unknown("a key is needed").hint("send it as `Authorization: Bearer KEY`"));
+        return Err(unknown("an API key is required").hint("send it as `Authorization: Bearer KEY`"));
     };
-    let key = app.keys.of(secret).ok_or_else(|| unknown("this key is not known"))?;
-    let may = match of {
+    let key = app.keys.of(secret).ok_or_else(|| unknown("unknown API key"))?;
+    let allowed = match of {
         For::Writers => key.scopes.write,
         For::Readers | For::All => key.scopes.read,
     };
-    if !may {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", "this key is not for that"));
+    if !allowed {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "this API key does not have the required scope",
+        ));
     }
     Ok(Asker(Some(key.clone())))
 }
@@ -129,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_is_told_by_its_names() {
+    fn local_hosts_are_recognized() {
         for yes in ["localhost", "LOCALHOST:7700", "127.0.0.1:80", "[::1]:7700", "[::1]", "127.0.0.2"] {
             assert!(is_local(yes), "{yes}");
         }

@@ -1,4 +1,4 @@
-//! An index that is served: open all the time, and opened anew beside what is in use when it has changed.
+//! Served index: stays open, and is reloaded after a change while requests continue on the old state.
 
 use std::{
     path::Path,
@@ -18,39 +18,39 @@ use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
 
-/// Whoever knows where models are, and how an index is brought up to what was written to it.
+/// Callbacks of the server into the program: opening models and updating indexes.
 pub trait ServerHooks: Send + Sync {
-    /// Opens the encoder that made the vectors of what lies at a place.
+    /// Opens the encoder of the vectors at a place.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
-    /// Makes what came searchable, by words and by meaning; what stands in the way is told to whoever looks after the server.
+    /// Makes new records searchable by updating the lexical index and the vectors. Errors are reported to the operator.
     fn derive(&self, index: &Path);
 
-    /// The report of the benchmarks that were run here, as a page; `None` if there were none.
+    /// Benchmark report as HTML; `None` if no benchmarks were run.
     fn report(&self) -> Result<Option<String>>;
 }
 
-/// A model that is missing is looked for this often.
-const AGAIN: Duration = Duration::from_secs(5);
-/// No more than this part of the time goes into opening what changes all the time.
+/// Interval between attempts to open a missing model.
+const MODEL_INTERVAL: Duration = Duration::from_secs(5);
+/// Reciprocal of the largest share of time that reloading may take.
 const SHARE: u32 = 10;
-/// Seconds after which who asked for what is out of reach may come again.
-const COME_AGAIN: u32 = 2;
+/// Retry-After of an unavailable engine, in seconds.
+const RETRY_AFTER: u32 = 2;
 
 pub(super) struct Hosted {
     pub(super) name: String,
     pub(super) source: Box<dyn Source>,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
-    /// Held by the one request that writes.
+    /// Lock of the request that writes.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
-    /// Whether something came that was not made searchable yet, and whether somebody does that.
+    /// State of the thread that makes new records searchable.
     deriving: Mutex<Deriving>,
-    now: RwLock<Arc<Opened>>,
-    /// Why it is out of reach, when it last was looked for.
-    away: RwLock<Option<Problem>>,
-    /// Held by the one who opens anew.
-    turn: Mutex<Turn>,
+    current: RwLock<Arc<Opened>>,
+    /// Why the engine was unavailable at the last attempt, if it was.
+    unavailable: RwLock<Option<Problem>>,
+    /// Lock and state of reloading.
+    reload: Mutex<Reload>,
 }
 
 #[derive(Default)]
@@ -59,22 +59,22 @@ struct Deriving {
     running: bool,
 }
 
-struct Turn {
-    /// As it was when it was opened; `None` if that is not known.
+struct Reload {
+    /// Token of the state that is open; `None` if unknown.
     change_token: Option<ChangeToken>,
-    looked: Instant,
-    /// When, and how long it took.
+    checked: Instant,
+    /// Time and duration of the last reload.
     opened: (Instant, Duration),
-    /// The encoder that is in use, and what it was opened for.
-    encoder: Option<Known>,
+    /// Encoder in use.
+    encoder: Option<OpenEncoder>,
 }
 
-/// An encoder that is open.
-struct Known {
-    /// What it was opened for.
+/// Open encoder.
+struct OpenEncoder {
+    /// Recipe of the vectors that it was opened for.
     recipe: Recipe,
     encoder: Arc<dyn Encoder>,
-    /// The same, for queries.
+    /// The same encoder with batching, for queries.
     batching: Arc<dyn Encoder>,
 }
 
@@ -85,10 +85,10 @@ impl Hosted {
         hooks: Arc<dyn ServerHooks>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut encoder = None;
         let source = place.source();
-        // What is not brought to where it is searched yet has no change_token; opening it does that.
+        // A collection that is not loaded yet has no change token; opening the source loads it.
         let change_token = source.change_token().ok();
         let opened = opened(source.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
@@ -99,77 +99,83 @@ impl Hosted {
             metrics,
             writing: Arc::default(),
             deriving: Mutex::default(),
-            now: RwLock::new(Arc::new(opened)),
-            away: RwLock::default(),
-            turn: Mutex::new(Turn { change_token, looked: now, opened: (now, begun.elapsed()), encoder }),
+            current: RwLock::new(Arc::new(opened)),
+            unavailable: RwLock::default(),
+            reload: Mutex::new(Reload {
+                change_token,
+                checked: now,
+                opened: (now, started.elapsed()),
+                encoder,
+            }),
         })
     }
 
-    /// As it is now. Who holds it goes on with it, whatever is opened meanwhile.
-    pub(super) fn now(&self) -> Arc<Opened> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Current state. It stays usable after a reload.
+    pub(super) fn current(&self) -> Arc<Opened> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why it is out of reach, if it is.
-    pub(super) fn away(&self) -> Option<Problem> {
-        self.away.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why the engine is unavailable, if it is.
+    pub(super) fn unavailable(&self) -> Option<Problem> {
+        self.unavailable.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// As it is now, for a request; what is known to be out of reach is not waited for.
-    pub(super) fn at_hand(&self) -> Outcome<Arc<Opened>> {
-        match self.away() {
+    /// Current state for a request. Returns an error at once if the engine is known to be unavailable.
+    pub(super) fn available(&self) -> Outcome<Arc<Opened>> {
+        match self.unavailable() {
             Some(problem) => Err(problem),
-            None => Ok(self.now()),
+            None => Ok(self.current()),
         }
     }
 
-    /// Opens it anew if it has changed, but not all the time; gives whether it did. What cannot be opened leaves what is there.
+    /// Reloads the index if it has changed. Limits the share of time spent on reloading. Returns whether it reloaded;
+    /// after an error, the old state stays in use.
     pub(super) fn follow(&self) -> Result<bool> {
-        let mut turn = self.turn();
-        let (when, took) = turn.opened;
-        if when.elapsed() < took * SHARE || turn.looked.elapsed() < self.source.pause() {
+        let mut reload = self.reload();
+        let (when, took) = reload.opened;
+        if when.elapsed() < took * SHARE || reload.checked.elapsed() < self.source.pause() {
             return Ok(false);
         }
-        let model_missing = self.now().without_encoder.is_some() && when.elapsed() >= AGAIN;
-        // An error tells that what is open may be of no use any more.
+        let model_missing = self.current().without_encoder.is_some() && when.elapsed() >= MODEL_INTERVAL;
+        // After an error, the open state may be unusable.
         let change_token = self.source.change_token().ok();
-        turn.looked = Instant::now();
+        reload.checked = Instant::now();
         if change_token.is_some()
-            && change_token == turn.change_token
+            && change_token == reload.change_token
             && !model_missing
-            && self.away().is_none()
+            && self.unavailable().is_none()
         {
             return Ok(false);
         }
-        self.reopen(&mut turn, change_token).map(|()| true)
+        self.reopen(&mut reload, change_token).map(|()| true)
     }
 
-    /// Opens it anew, for somebody who has changed it and wants to see that.
+    /// Reloads the index after a change by this server.
     pub(super) fn changed(&self) -> Result<()> {
-        let mut turn = self.turn();
+        let mut reload = self.reload();
         let change_token = self.source.change_token().ok();
-        self.reopen(&mut turn, change_token)
+        self.reopen(&mut reload, change_token)
     }
 
-    fn reopen(&self, turn: &mut Turn, change_token: Option<ChangeToken>) -> Result<()> {
-        let begun = Instant::now();
-        let opened = opened(self.source.as_ref(), self.hooks.as_ref(), &self.metrics, &mut turn.encoder);
-        turn.opened = (Instant::now(), begun.elapsed());
-        let away = match &opened {
-            // Files that are open can be read on, whatever became of their folder.
-            Err(e) if self.source.folder().is_none() => Some(out_of_reach(e)),
+    fn reopen(&self, reload: &mut Reload, change_token: Option<ChangeToken>) -> Result<()> {
+        let started = Instant::now();
+        let opened = opened(self.source.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
+        reload.opened = (Instant::now(), started.elapsed());
+        let unavailable = match &opened {
+            // Open files remain readable even if their folder is gone.
+            Err(e) if self.source.folder().is_none() => Some(engine_unavailable(e)),
             _ => None,
         };
-        *self.away.write().unwrap_or_else(PoisonError::into_inner) = away;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
-        turn.change_token = change_token;
+        *self.unavailable.write().unwrap_or_else(PoisonError::into_inner) = unavailable;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened?);
+        reload.change_token = change_token;
         Ok(())
     }
 
-    /// Makes what came searchable, beside everything else; what comes meanwhile is taken up next.
+    /// Makes new records searchable in a background thread. Records that arrive meanwhile are processed next.
     pub(super) fn derive(self: &Arc<Self>) {
         let Some(folder) = self.source.folder().map(Path::to_owned) else { return };
-        let lock = |hosted: &Hosted| -> bool {
+        let next = |hosted: &Hosted| -> bool {
             let mut state = hosted.deriving.lock().unwrap_or_else(PoisonError::into_inner);
             state.running = std::mem::take(&mut state.wanted);
             state.running
@@ -182,50 +188,50 @@ impl Hosted {
             }
         }
         let hosted = self.clone();
-        let begun = thread::Builder::new().name("deriving".to_owned()).spawn(move || {
-            while lock(&hosted) {
+        let started = thread::Builder::new().name("deriving".to_owned()).spawn(move || {
+            while next(&hosted) {
                 hosted.hooks.derive(&folder);
                 let _ = hosted.changed();
             }
         });
-        if begun.is_err() {
+        if started.is_err() {
             self.deriving.lock().unwrap_or_else(PoisonError::into_inner).running = false;
         }
     }
 
-    /// With its name in the place of where it lies: that is nobody's business who asks over the network.
+    /// Replaces paths and addresses with the index name in an error. Clients must not see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
-        self.source.places().iter().fold(problem, |problem, place| problem.calling(place, &self.name))
+        self.source.places().iter().fold(problem, |problem, place| problem.replacing_path(place, &self.name))
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reload(&self) -> MutexGuard<'_, Reload> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// That an engine cannot be asked just now, for whatever reason.
-fn out_of_reach(e: &Error) -> Problem {
+/// Error response for an engine that is temporarily unavailable.
+fn engine_unavailable(e: &Error) -> Problem {
     let problem = Problem::unavailable(e.to_string());
     let problem = match e.hint() {
         Some(hint) => problem.hint(hint),
         None => problem,
     };
-    Problem { again: Some(COME_AGAIN), ..problem }
+    Problem { retry_after: Some(RETRY_AFTER), ..problem }
 }
 
-/// Opens an index, with its encoder if that is to be had: without it words can be searched all the same.
+/// Opens an index with its encoder. If the encoder is not available, lexical search still works.
 fn opened(
     source: &dyn Source,
     hooks: &dyn ServerHooks,
     metrics: &Arc<Metrics>,
-    known: &mut Option<Known>,
+    known: &mut Option<OpenEncoder>,
 ) -> Result<Opened> {
     let searcher = source.open()?;
     let Some(recipe) = searcher.engine().recipe().cloned() else {
         return Ok(Opened::new(searcher, None, None));
     };
     if known.as_ref().is_none_or(|known| known.recipe != recipe) {
-        match know(recipe, &searcher.engine().place(), hooks, metrics) {
+        match open_encoder(recipe, &searcher.engine().place(), hooks, metrics) {
             Ok(new) => *known = Some(new),
             Err(e) => {
                 *known = None;
@@ -235,15 +241,21 @@ fn opened(
     }
     match known {
         None => Ok(Opened::new(searcher, None, None)),
-        Some(Known { encoder, batching, .. }) => {
+        Some(OpenEncoder { encoder, batching, .. }) => {
             Ok(Opened::new(searcher.with_encoder(batching.clone())?, Some(encoder.clone()), None))
         }
     }
 }
 
-fn know(recipe: Recipe, place: &str, hooks: &dyn ServerHooks, metrics: &Arc<Metrics>) -> Result<Known> {
+/// Opens the encoder of a recipe, and starts its batching thread.
+fn open_encoder(
+    recipe: Recipe,
+    place: &str,
+    hooks: &dyn ServerHooks,
+    metrics: &Arc<Metrics>,
+) -> Result<OpenEncoder> {
     let encoder = hooks.encoder(&recipe, place)?;
     let counted = metrics.clone();
     let batching = Batching::new(encoder.clone(), move |queries| counted.encoded_together(queries))?;
-    Ok(Known { recipe, encoder, batching: Arc::new(batching) })
+    Ok(OpenEncoder { recipe, encoder, batching: Arc::new(batching) })
 }

@@ -1,4 +1,4 @@
-//! Who may ask: keys, what each may do, and what each may see.
+//! API keys, with the scopes and the visible data of each.
 
 use std::{fmt, fs, path::Path};
 
@@ -8,30 +8,30 @@ use sha2::{Digest, Sha256};
 use turnwise_core::error::{Error, IoContext, Result, nearest};
 use turnwise_corpus::filter::Filter;
 
-/// All keys of a server. Only their digests are kept.
+/// All API keys of a server. Only digests of the secrets are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Vec<Key>);
 
-/// A key, without the key.
+/// API key, with a digest instead of its secret.
 #[derive(Clone)]
 pub struct Key {
-    /// Its name, for logs and counts.
+    /// Name, for logs and metrics.
     pub name: String,
     digest: [u8; 32],
-    /// What it is for.
+    /// Scopes.
     pub scopes: Scopes,
-    /// All that may be seen with it, whatever is asked.
+    /// Filter of the dialogues that the key may see; `None` means all.
     pub filter: Option<Filter>,
-    /// The indexes it is for; all, if none is named.
+    /// Indexes that the key may access. An empty list means all.
     pub indexes: Vec<String>,
 }
 
-/// What a key is for.
+/// Scopes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scopes {
-    /// Asking.
+    /// Allows reading and searching.
     pub read: bool,
-    /// Taking in and removing.
+    /// Allows ingesting and deleting.
     pub write: bool,
 }
 
@@ -41,17 +41,17 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The file of keys.
+/// Key file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyFile {
     #[serde(default, rename = "key")]
-    keys: Vec<Written>,
+    keys: Vec<KeyEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct KeyEntry {
     name: String,
     secret: Option<String>,
     sha256: Option<String>,
@@ -69,22 +69,22 @@ enum Scope {
     Write,
 }
 
-/// Fields that a key's filter may name: what a dialogue has as a whole. Of a turn, others would hide the turn alone and not
-/// what stands around it.
-const WHOLE: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
+/// Fields that a key's filter may use: fields of a whole dialogue. A filter on a turn's field would hide only the
+/// turn, and not the context around it.
+const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {
-    /// No keys: nobody is asked for one.
+    /// No keys. Requests need no authentication.
     pub fn none() -> Self {
         Keys::default()
     }
 
-    /// Whether nobody is asked for a key.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -95,7 +95,7 @@ impl Keys {
         let file: KeyFile = toml::from_str(&text).map_err(|e| {
             let line =
                 e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            // Nothing of the file itself: its secrets do not belong into a message.
+            // Only the first line, because the rest quotes the file with its secrets.
             let what = e.message().lines().next().unwrap_or_default().to_owned();
             Error::data(format!("{}:{line}: {what}", path.display()))
         })?;
@@ -107,12 +107,12 @@ impl Keys {
         };
         let keys = file.keys.into_iter().map(Key::of).collect::<Result<Vec<Key>>>().map_err(at)?;
         if keys.is_empty() {
-            return Err(Error::data(format!("{} holds no [[key]]", path.display())));
+            return Err(Error::data(format!("{} contains no [[key]]", path.display())));
         }
         Keys(keys).checked().map_err(at)
     }
 
-    /// Reads `SECRET[:read|:write|:read+write]`, divided by commas. Without a scope a key is for both.
+    /// Parses a comma-separated list of `SECRET[:read|:write|:read+write]`. Without a scope, a key has both.
     pub fn from_env(text: &str) -> Result<Self> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let key = |(n, part): (usize, &str)| {
@@ -122,7 +122,7 @@ impl Keys {
                 Some((secret, "read+write")) => (secret, vec![Scope::Read, Scope::Write]),
                 _ => (part, vec![Scope::Read, Scope::Write]),
             };
-            Key::of(Written {
+            Key::of(KeyEntry {
                 name: format!("environment-{}", n + 1),
                 secret: Some(secret.to_owned()),
                 sha256: None,
@@ -134,7 +134,7 @@ impl Keys {
         Keys(parts.enumerate().map(key).collect::<Result<Vec<Key>>>()?).checked()
     }
 
-    /// Both.
+    /// Combines two sets of keys.
     pub fn and(mut self, others: Keys) -> Result<Self> {
         self.0.extend(others.0);
         self.checked()
@@ -152,24 +152,24 @@ impl Keys {
         Ok(self)
     }
 
-    /// Refuses a key that names an index which is not there: it would see nothing, and nobody would know why.
+    /// Rejects a key for an index that is not served, which is probably a typing error.
     pub(super) fn are_for<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
         for key in &self.0 {
             let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
             else {
                 continue;
             };
-            let message = format!("the key `{}` is for an index `{wrong}`, which is not served", key.name);
+            let message = format!("the key `{}` names an index `{wrong}`, which is not served", key.name);
             let hint = match nearest(wrong, indexes.clone()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("served are: {}", indexes.collect::<Vec<_>>().join(", ")),
+                None => format!("served indexes: {}", indexes.collect::<Vec<_>>().join(", ")),
             };
             return Err(Error::Input { message, hint: Some(hint) });
         }
         Ok(())
     }
 
-    /// The key that this is the secret of. It takes as long whichever it is, and whether it is any.
+    /// Finds the key with this secret, in constant time.
     pub(super) fn of(&self, secret: &str) -> Option<&Key> {
         let digest = digest(secret);
         self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })
@@ -177,22 +177,22 @@ impl Keys {
 }
 
 impl Key {
-    fn of(written: Written) -> Result<Self> {
-        let Written { name, secret, sha256, scopes, filter, indexes } = written;
+    fn of(entry: KeyEntry) -> Result<Self> {
+        let KeyEntry { name, secret, sha256, scopes, filter, indexes } = entry;
         let wrong = |what: String| Err(Error::input(format!("the key `{name}` {what}")));
         let digest = match (&secret, &sha256) {
             (Some(secret), None) if secret.len() >= 8 => digest(secret),
-            (Some(_), None) => return wrong("is shorter than eight letters".to_owned()),
+            (Some(_), None) => return wrong("needs a secret of at least eight characters".to_owned()),
             (None, Some(hex)) => match bytes(hex) {
                 Some(digest) => digest,
                 None => return wrong("has a sha256 that is not 64 hexadecimal digits".to_owned()),
             },
-            _ => return wrong("needs either a secret or the sha256 of one".to_owned()),
+            _ => return wrong("needs either `secret` or `sha256`".to_owned()),
         };
-        if let Some(field) = filter.as_ref().and_then(|filter| filter.field_beside(&WHOLE)) {
+        if let Some(field) = filter.as_ref().and_then(|filter| filter.field_beside(&DIALOGUE_FIELDS)) {
             return wrong(format!(
-                "has a filter on `{field}`, and only what a dialogue has as a whole can be kept from somebody: {}",
-                WHOLE.join(", ")
+                "has a filter on `{field}`, but only fields of a whole dialogue are allowed: {}",
+                DIALOGUE_FIELDS.join(", ")
             ));
         }
         let has = |scope| scopes.is_empty() && scope == Scope::Read || scopes.contains(&scope);
@@ -205,7 +205,7 @@ impl Key {
         })
     }
 
-    /// Whether an index is one of those it is for.
+    /// Whether the key may access an index.
     pub fn is_for(&self, index: &str) -> bool {
         self.indexes.is_empty() || self.indexes.iter().any(|name| name == index)
     }
@@ -215,7 +215,7 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Compares all bytes, whichever differs first.
+/// Compares two digests in constant time.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0u8, |differs, (a, b)| differs | (a ^ b))) == 0
 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_keys_says_who_may_do_and_see_what() {
+    fn a_key_file_defines_scopes_filters_and_indexes() {
         let hashed = Sha256::digest(b"another secret").iter().map(|b| format!("{b:02x}")).collect::<String>();
         let keys = read(&format!(
             "[[key]]\nname = \"a\"\nsecret = \"first secret\"\nfilter = \"corpus=a\"\nindexes = [\"x\"]\n\
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_it_is_told_without_telling_secrets() {
+    fn errors_in_a_key_file_do_not_reveal_secrets() {
         for (text, says) in [
-            ("", "no [[key]]"),
-            ("[[key]]\nname = \"a\"\n", "either a secret or"),
+            ("", "contains no [[key]]"),
+            ("[[key]]\nname = \"a\"\n", "either `secret` or `sha256`"),
             ("[[key]]\nname = \"a\"\nsecret = \"short\"\n", "eight"),
             ("[[key]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal"),
             ("[[key]]\nname = \"a\"\nsecret = \"hush-hush\"\nfilter = \"role=user\"\n", "`role`"),

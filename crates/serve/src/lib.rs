@@ -1,8 +1,10 @@
-//! The HTTP API: the same requests and answers as in the library and on the command line, for programs and for people.
+//! HTTP server: the REST API, the Model Context Protocol and the web page. Requests and responses are the same as in
+//! the library and on the command line.
 //!
-//! A request goes through `listen` (connections), `guard` (who asks, limits, headers, what is counted) and its route;
-//! what takes time runs in `pool`, where waiting is bounded; single queries of many requests are encoded together by
-//! `batching`; `hosted` keeps an index open and follows what other processes write to it, wherever it lies (`source`).
+//! A request passes through `listen` (connections), `guard` (authentication, time limit, headers, metrics) and its
+//! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
+//! together. `hosted` keeps an index open and reloads it when another process changes it. `source` is a folder or a
+//! remote engine.
 
 mod app;
 mod batching;

@@ -1,4 +1,4 @@
-//! Connections: taking them, not waiting for slow ones, and ending in good order.
+//! Connections: accepts them, disconnects slow clients, and shuts down gracefully.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,36 +19,38 @@ use tokio_rustls::TlsAcceptor;
 use super::{App, Options, metrics::Metrics, routes, tls, write_timeout::WriteTimeout};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// How often is looked for what other processes have written.
-const LOOK: Duration = Duration::from_millis(250);
-/// How often is asked whether to stop.
-const STOP: Duration = Duration::from_millis(50);
-/// After connections could not be taken, for want of file handles, say.
-const BREATH: Duration = Duration::from_millis(100);
+/// Interval between checks for changes by other processes.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval between checks for a stop request.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause after a failed accept, for example when file descriptors are exhausted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that has its address and answers from when it is run.
+/// Server that is bound to its address. It answers requests after `run` is called.
 pub struct Bound {
     app: App,
     options: Options,
     listener: std::net::TcpListener,
     tls: Option<TlsAcceptor>,
-    /// Where it can be reached.
+    /// Bound address, with the actual port.
     pub address: SocketAddr,
 }
 
-/// Takes the address.
+/// Binds the server to its address.
 pub fn bind(app: App, options: Options) -> Result<Bound> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
-    let failed = |e: io::Error| match e.kind() {
-        io::ErrorKind::AddrInUse => Error::unavailable(format!("{} is in use", options.listen)).with_hint(
-            "another server listens there; take another with --port N, or --port 0 for any that is free",
+    let failed = |e: io::Error| {
+        match e.kind() {
+        io::ErrorKind::AddrInUse => Error::unavailable(format!("{} is already in use", options.listen)).with_hint(
+            "another server uses this address; choose another port with --port N, or any free port with --port 0",
         ),
         io::ErrorKind::PermissionDenied => {
-            Error::unavailable(format!("{} may not be listened on", options.listen))
-                .with_hint("ports below 1024 are the administrator's; take another with --port N")
+            Error::unavailable(format!("no permission to listen on {}", options.listen))
+                .with_hint("ports below 1024 need administrator rights; choose another port with --port N")
         }
         _ => Error::unavailable(format!("cannot listen on {}: {e}", options.listen)),
+    }
     };
     let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -57,16 +59,16 @@ pub fn bind(app: App, options: Options) -> Result<Bound> {
 }
 
 impl Bound {
-    /// Answers until it is to stop, then lets what is under way come to its end.
+    /// Serves requests until `stops` returns true, then waits for running requests.
     pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;
         let stop = async {
             while !stops() {
-                tokio::time::sleep(STOP).await;
+                tokio::time::sleep(STOP_INTERVAL).await;
             }
         };
         let done = runtime.block_on(self.serve(stop));
-        // Work on threads of its own that nobody waits for any more ends with the process.
+        // Blocking work of abandoned requests ends with the process.
         runtime.shutdown_timeout(Duration::from_secs(1));
         done
     }
@@ -75,7 +77,7 @@ impl Bound {
         let listener = TcpListener::from_std(self.listener).at("listen on", self.address.to_string())?;
         let service = TowerToHyperService::new(routes::router(self.app.clone()));
         let graceful = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(self.options.limits.connections));
+        let permits = Arc::new(Semaphore::new(self.options.limits.connections));
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.options.limits.head);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(self.options.limits.head));
@@ -84,9 +86,9 @@ impl Bound {
         loop {
             let taken = tokio::select! {
                 () = &mut stop => break,
-                taken = take(&listener, &room) => taken,
+                taken = accept(&listener, &permits) => taken,
             };
-            let Some((stream, place)) = taken else { continue };
+            let Some((stream, permit)) = taken else { continue };
             let _ = stream.set_nodelay(true);
             let stream = WriteTimeout::new(stream, self.options.limits.time);
             let (builder, service, tls) = (builder.clone(), service.clone(), self.tls.clone());
@@ -94,10 +96,10 @@ impl Bound {
             let counted = Counted::new(self.app.metrics.clone());
             let head = self.options.limits.head;
             tokio::spawn(async move {
-                let _held = (place, counted);
-                let served = async |io: Box<dyn Both>| {
+                let _held = (permit, counted);
+                let served = async |io: Box<dyn Stream>| {
                     let connection = builder.serve_connection(TokioIo::new(io), service).into_owned();
-                    // What a client does to its own connection is its own affair.
+                    // A connection error concerns only its client.
                     let _ = watcher.watch(connection).await;
                 };
                 match tls {
@@ -117,12 +119,12 @@ impl Bound {
     }
 }
 
-/// A stream, encrypted or not.
-trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
+/// Byte stream of a connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Both for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection that is counted as long as it is open.
+/// Counts a connection in the metrics until it is dropped.
 struct Counted(Arc<Metrics>);
 
 impl Counted {
@@ -138,29 +140,30 @@ impl Drop for Counted {
     }
 }
 
-/// The next connection, when there is room for it.
-async fn take(
+/// Accepts the next connection when a permit is free.
+async fn accept(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = room.clone().acquire_owned().await.ok()?;
+    let permit = permits.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some((stream, permit)),
         Err(_) => {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }
     }
 }
 
-/// Each by itself: one that does not answer keeps nobody from seeing what changed of the others.
+/// Checks every index for changes, each in its own task. An engine that does not respond therefore delays no other
+/// index.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
     for hosted in app.indexes.iter() {
         let hosted = hosted.clone();
         all.spawn(async move {
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHANGE_INTERVAL).await;
                 let hosted = hosted.clone();
                 let _ = tokio::task::spawn_blocking(move || hosted.follow()).await;
             }
@@ -171,7 +174,7 @@ async fn follow(app: App) {
 
 fn runtime() -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    // Connections are little work; what is much runs on threads of its own.
+    // Connections need little CPU time; expensive work runs on blocking threads.
     builder.worker_threads(2).enable_all().thread_name("serving");
     builder.build().map_err(|e| Error::unavailable(format!("cannot start threads: {e}")))
 }

@@ -1,4 +1,4 @@
-//! The Model Context Protocol: assistants find and read conversations by tools. JSON-RPC 2.0, a message a time.
+//! Model Context Protocol: tools for assistants that search and read conversations. Uses JSON-RPC 2.0.
 
 use std::io::{BufRead, Write};
 
@@ -14,15 +14,15 @@ use turnwise_core::error::{IoContext, Result};
 use turnwise_corpus::{Turn, filter::Filter};
 use turnwise_search::{Hit, Mode, Of, SearchRequest};
 
-/// The versions that are spoken, the newest first.
+/// Supported protocol versions, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
-/// An assistant reads no more than so many hits at once.
+/// Largest number of hits per call.
 const MOST: usize = 50;
-/// Turns that are shown around a hit.
+/// Number of context turns before and after a hit.
 const WINDOW: usize = 2;
 
 impl App {
-    /// Answers messages, one a line, until there are no more.
+    /// Answers messages, one per line, until the end of the input.
     pub fn mcp(&self, input: impl BufRead, mut output: impl Write) -> Result<()> {
         for line in input.lines() {
             let line = line.at("read", "standard input")?;
@@ -40,10 +40,10 @@ impl App {
     }
 }
 
-/// The answer to a message, if it asks for one; of this index, unless it names another.
+/// Answers a message; `None` for a notification. `index` is the default index.
 pub(super) fn answer(app: &App, asker: &Asker, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
-        Err(e) => Some(failed(&Value::Null, -32700, &format!("no JSON: {e}"))),
+        Err(e) => Some(failed(&Value::Null, -32700, &format!("invalid JSON: {e}"))),
         Ok(Value::Array(all)) => {
             let answers: Vec<Value> =
                 all.iter().filter_map(|one| one_answer(app, asker, index, one)).collect();
@@ -57,7 +57,7 @@ fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) ->
     let Some(method) = message["method"].as_str() else {
         return Some(failed(&message["id"], -32600, "the message has no method"));
     };
-    // Without an id it is a notification, and nobody waits.
+    // A message without an id is a notification, which has no response.
     let id = message.get("id")?;
     let done = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
     Some(match method {
@@ -72,10 +72,10 @@ fn one_answer(app: &App, asker: &Asker, index: Option<&str>, message: &Value) ->
                     let found = call(app, asker, index, name, &arguments);
                     done(called(found.map_err(|problem| app.hidden(problem))))
                 }
-                _ => failed(id, -32602, &format!("there is no tool {name}")),
+                _ => failed(id, -32602, &format!("unknown tool {name}")),
             }
         }
-        _ => failed(id, -32601, &format!("there is no method `{method}`")),
+        _ => failed(id, -32601, &format!("unknown method `{method}`")),
     })
 }
 
@@ -89,23 +89,23 @@ fn initialized(asked: Option<&str>) -> Value {
         "protocolVersion": version,
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "turnwise", "version": env!("CARGO_PKG_VERSION")},
-        "instructions": "Conversations, searchable by words and by meaning. `search` finds turns (or whole dialogues) that are like \
-            a sentence, `similar` more like a known one, `get_dialogue` reads a whole dialogue by its id.",
+        "instructions": "Searches conversations by meaning and keywords. `search` finds turns or dialogues that match a query, \
+            `similar` finds turns or dialogues similar to a known one, `get_dialogue` reads a whole dialogue by its id.",
     })
 }
 
 fn tools(app: &App, asker: &Asker) -> Value {
     let names: Vec<&str> = asker.indexes(app).map(|hosted| hosted.name.as_str()).collect();
     let text = |about: &str| json!({"type": "string", "description": about});
-    let index = json!({"type": "string", "enum": names, "description": "Which index; needed only if there are several"});
-    let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many hits; 8 if not said"});
+    let index = json!({"type": "string", "enum": names, "description": "Name of the index; required only if there are several"});
+    let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "Number of hits (default: 8)"});
     let filter = text(
-        "Only what fits, such as: domain=banking and role=user and time>=2026-01-01. Fields: id, corpus, title, language, \
+        "Filter expression, such as: domain=banking and role=user and time>=2026-01-01. Fields: id, corpus, title, language, \
          domain, intent, role, speaker, text, time, turns, turn, length, meta.KEY; operators = != < <= > >= ~ (contains); \
          and, or, not, parentheses",
     );
     let of =
-        json!({"enum": ["utterances", "dialogues"], "description": "Single turns, or dialogues as a whole"});
+        json!({"enum": ["utterances", "dialogues"], "description": "Search single turns or whole dialogues"});
     let tool = |name: &str, about: &str, properties: Value, required: &[&str]| {
         json!({
             "name": name,
@@ -119,22 +119,22 @@ fn tools(app: &App, asker: &Asker) -> Value {
     json!([
         tool(
             "search",
-            "Find turns or dialogues that are like a sentence, by words and by meaning. Each hit has the turns around it and the \
-             id of its dialogue.",
+            "Find turns or dialogues by meaning and keywords. Each hit includes the surrounding turns and the id of its \
+             dialogue.",
             json!({
-                "query": text("A sentence that is like what is looked for, or its words"),
-                "context": {"type": "array", "items": {"type": "string"}, "description": "What was said before, in order"},
+                "query": text("Query: a sentence with a similar meaning, or keywords"),
+                "context": {"type": "array", "items": {"type": "string"}, "description": "Previous turns of the conversation, oldest first"},
                 "of": of,
-                "mode": {"enum": ["hybrid", "dense", "bm25"], "description": "By words and meaning, by meaning, by words"},
+                "mode": {"enum": ["hybrid", "dense", "bm25"], "description": "hybrid: meaning and keywords, dense: meaning, bm25: keywords"},
                 "filter": filter, "k": k, "index": index,
             }),
             &["query"],
         ),
         tool(
             "similar",
-            "Find more like a turn or a dialogue whose id is known.",
+            "Find turns or dialogues similar to a given one.",
             json!({
-                "id": text("The id of a turn (billing-001#3) or of a dialogue (billing-001)"),
+                "id": text("Id of a turn (billing-001#3) or of a dialogue (billing-001)"),
                 "filter": filter, "k": k, "index": index,
             }),
             &["id"],
@@ -142,7 +142,7 @@ fn tools(app: &App, asker: &Asker) -> Value {
         tool(
             "get_dialogue",
             "Read a whole dialogue.",
-            json!({"id": text("The id of a dialogue, as hits have it"), "index": index}),
+            json!({"id": text("Id of the dialogue, from the field `dialogue` of a hit"), "index": index}),
             &["id"],
         ),
     ])
@@ -178,8 +178,14 @@ struct GetDialogue {
     index: Option<String>,
 }
 
-fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &Value) -> Outcome<Value> {
-    let how = |filter, k: Option<usize>| SearchRequest {
+fn call(
+    app: &App,
+    asker: &Asker,
+    default_index: Option<&str>,
+    tool: &str,
+    arguments: &Value,
+) -> Outcome<Value> {
+    let options = |filter, k: Option<usize>| SearchRequest {
         filter,
         k: k.unwrap_or(8).clamp(1, MOST),
         window: WINDOW,
@@ -188,22 +194,22 @@ fn call(app: &App, asker: &Asker, unsaid: Option<&str>, tool: &str, arguments: &
     let (request, index) = match tool {
         "search" => {
             let Search { query, context, of, mode, filter, k, index } = read(arguments)?;
-            (SearchRequest { query, context, of, mode, ..how(filter, k) }, index)
+            (SearchRequest { query, context, of, mode, ..options(filter, k) }, index)
         }
         "similar" => {
             let Similar { id, filter, k, index } = read(arguments)?;
-            (SearchRequest { like: Some(id), ..how(filter, k) }, index)
+            (SearchRequest { like: Some(id), ..options(filter, k) }, index)
         }
         _ => {
             let GetDialogue { id, index } = read(arguments)?;
-            let opened = asker.opened(app, index.as_deref().or(unsaid))?;
+            let opened = asker.opened(app, index.as_deref().or(default_index))?;
             let there = opened.dialogue(&id)?;
             let seen = there.filter(|dialogue| asker.may_see(dialogue));
-            let seen = seen.ok_or_else(|| Problem::not_found(format!("there is no dialogue `{id}`")))?;
+            let seen = seen.ok_or_else(|| Problem::not_found(format!("dialogue `{id}` does not exist")))?;
             return serde_json::to_value(seen).map_err(|e| Problem::internal(e.to_string()));
         }
     };
-    let found = asker.opened(app, index.as_deref().or(unsaid))?.search(request, asker)?;
+    let found = asker.opened(app, index.as_deref().or(default_index))?.search(request, asker)?;
     Ok(json!({"hits": found.hits.iter().map(brief).collect::<Vec<Value>>(), "warnings": found.warnings}))
 }
 
@@ -211,7 +217,7 @@ fn read<T: DeserializeOwned>(arguments: &Value) -> Outcome<T> {
     body::parse(arguments.to_string().as_bytes())
 }
 
-/// A hit as an assistant needs it.
+/// Compact form of a hit for assistants.
 fn brief(hit: &Hit) -> Value {
     let said = |turn: &Turn| {
         let role = turn.role.as_ref().map(ToString::to_string);
@@ -229,7 +235,7 @@ fn brief(hit: &Hit) -> Value {
     })
 }
 
-/// What a tool found, or what went wrong: the assistant reads it and may do better.
+/// Result of a tool call. Errors are part of the result, and the assistant can correct its call.
 fn called(done: Outcome<Value>) -> Value {
     match done {
         Ok(found) => json!({

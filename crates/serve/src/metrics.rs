@@ -1,4 +1,4 @@
-//! Counts of what was asked and how long it took, in the words of Prometheus.
+//! Metrics in the Prometheus text format.
 
 use std::{
     collections::BTreeMap,
@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// The upper ends of the classes of a histogram of seconds.
+/// Bucket bounds of durations, in seconds.
 const SECONDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24];
-/// The upper ends of the classes of how many queries are encoded together.
-const TOGETHER: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+/// Bucket bounds of batch sizes.
+const BATCH_SIZES: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// How often what was of which size.
+/// Histogram with cumulative buckets.
 #[derive(Debug, Clone)]
 struct Histogram {
     ends: &'static [f64],
@@ -48,15 +48,15 @@ impl Histogram {
     }
 }
 
-/// All counts of a server.
+/// All metrics of a server.
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     seconds: Mutex<BTreeMap<&'static str, Histogram>>,
-    together: Mutex<Histogram>,
+    batch_sizes: Mutex<Histogram>,
     connections: AtomicU64,
 }
 
-/// A number that goes up and down, read when it is asked for.
+/// Gauge: its values are read when the metrics are requested.
 pub(super) struct Gauge<'a> {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
@@ -68,21 +68,21 @@ impl Metrics {
         Metrics {
             requests: Mutex::default(),
             seconds: Mutex::default(),
-            together: Mutex::new(Histogram::new(&TOGETHER)),
+            batch_sizes: Mutex::new(Histogram::new(&BATCH_SIZES)),
             connections: AtomicU64::new(0),
         }
     }
 
-    /// A request on a route was answered.
+    /// Records an answered request.
     pub(super) fn answered(&self, route: &'static str, status: u16, took: Duration) {
         *lock(&self.requests).entry((route, status)).or_default() += 1;
         let mut seconds = lock(&self.seconds);
         seconds.entry(route).or_insert_with(|| Histogram::new(&SECONDS)).add(took.as_secs_f64());
     }
 
-    /// So many queries were encoded together.
+    /// Records the size of a batch.
     pub(super) fn encoded_together(&self, queries: usize) {
-        lock(&self.together).add(queries as f64);
+        lock(&self.batch_sizes).add(queries as f64);
     }
 
     pub(super) fn connected(&self) {
@@ -93,10 +93,10 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// All of it, with what others count.
+    /// Formats all metrics, with additional gauges.
     pub(super) fn text(&self, gauges: &[Gauge<'_>]) -> String {
         let mut out = String::new();
-        head(&mut out, "turnwise_requests_total", "counter", "Requests that were answered.");
+        head(&mut out, "turnwise_requests_total", "counter", "Answered requests.");
         for ((route, status), count) in lock(&self.requests).iter() {
             let _ = writeln!(
                 out,
@@ -105,13 +105,13 @@ impl Metrics {
             );
         }
         let name = "turnwise_request_duration_seconds";
-        head(&mut out, name, "histogram", "From the head of a request to its answer.");
+        head(&mut out, name, "histogram", "Time from the headers of a request to its response.");
         for (route, histogram) in lock(&self.seconds).iter() {
             histogram.write(name, &format!("route=\"{}\"", escaped(route)), &mut out);
         }
         let name = "turnwise_queries_encoded_together";
-        head(&mut out, name, "histogram", "Queries of different requests in one run of the encoder.");
-        lock(&self.together).write(name, "", &mut out);
+        head(&mut out, name, "histogram", "Requests whose queries were encoded in one batch.");
+        lock(&self.batch_sizes).write(name, "", &mut out);
         head(&mut out, "turnwise_connections", "gauge", "Open connections.");
         let _ = writeln!(out, "turnwise_connections {}", self.connections.load(Ordering::Relaxed));
         for gauge in gauges {
@@ -136,7 +136,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A panic elsewhere does not end the counting.
+/// Ignores poisoning: metrics continue after a panic elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_written_as_prometheus_reads_them() {
+    fn metrics_are_in_the_prometheus_format() {
         let metrics = Metrics::new();
         metrics.answered("/v1/search", 200, Duration::from_millis(3));
         metrics.answered("/v1/search", 200, Duration::from_secs(20));

@@ -39,7 +39,7 @@ pub fn document() -> Value {
         "info": {
             "title": "turnwise",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Makes conversations searchable by meaning.",
+            "description": "Search engine for conversations, by meaning and keywords.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "paths": paths,
@@ -90,7 +90,7 @@ fn response(reply: Reply) -> Value {
         Reply::DialogueList => {
             let list = json!({"type": "object", "required": ["dialogues", "next"], "properties": {
                 "dialogues": {"type": "array", "items": reference("Dialogue")},
-                "next": {"type": ["string", "null"], "description": "Value of `after` for the next page"},
+                "next": {"type": ["string", "null"], "description": "Value of `after` for the next page; null on the last page"},
             }});
             streamed(list, "Dialogue")
         }
@@ -108,11 +108,11 @@ fn schemas() -> Value {
                 "type": "object",
                 "required": ["message", "type", "code"],
                 "properties": {
-                    "message": {"type": "string", "description": "What is wrong, and where"},
-                    "type": {"type": "string", "description": "The kind, as OpenAI's API has it"},
-                    "param": {"type": ["string", "null"], "description": "The field that is meant"},
-                    "code": {"type": "string", "description": "For programs; never changes"},
-                    "hint": {"type": "string", "description": "How to mend it"},
+                    "message": {"type": "string", "description": "Description of the error"},
+                    "type": {"type": "string", "description": "Error type, as in OpenAI's API"},
+                    "param": {"type": ["string", "null"], "description": "Field of the request that the error is about"},
+                    "code": {"type": "string", "description": "Stable identifier for programs"},
+                    "hint": {"type": "string", "description": "How to fix the error"},
                 },
             }},
         },
@@ -136,7 +136,7 @@ fn schemas() -> Value {
             "required": ["input"],
             "additionalProperties": false,
             "properties": {
-                "input": {"description": "A text, texts, token ids or lists of them"},
+                "input": {"description": "A string, a list of strings, a list of token ids or a list of such lists"},
                 "model": {"type": "string"},
                 "encoding_format": {"enum": ["float", "base64"]},
                 "dimensions": {"type": "integer", "minimum": 1},

@@ -1,51 +1,51 @@
-//! How a server is set up.
+//! Server options.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{Keys, tls};
 use turnwise_core::error::{Error, Result};
 
-/// Where it listens, who may ask, and how much.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens. The port 0 is any that is free.
+    /// Address to listen on. Port 0 chooses a free port.
     pub listen: SocketAddr,
-    /// Who may ask; nobody is asked for a key where there are none.
+    /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
-    /// Whether an address that others can reach is listened on although there are no keys.
+    /// Allows a public address without API keys.
     pub open_to_all: bool,
-    /// Certificate and key, where it speaks TLS itself.
+    /// Certificate and private key. Without them, the server uses plain HTTP.
     pub tls: Option<Tls>,
-    /// How much is taken.
+    /// Limits on load and time.
     pub limits: Limits,
 }
 
-/// The files of a certificate.
+/// Files of a TLS certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The chain of certificates, in PEM.
+    /// Certificate chain, in PEM format.
     pub certificate: PathBuf,
-    /// The private key, in PEM.
+    /// Private key, in PEM format.
     pub key: PathBuf,
 }
 
-/// How much is taken at once, and how long it may take.
+/// Limits on concurrency, size and time of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that are worked on at the same time.
+    /// Number of requests that are processed at the same time.
     pub at_once: usize,
-    /// Requests that wait for that; more are told to come again.
+    /// Number of requests in the queue. Further requests get status 429.
     pub waiting: usize,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: usize,
-    /// Bytes of a body; an ingest has none.
+    /// Largest request body, in bytes. It does not apply to ingest requests.
     pub body: usize,
-    /// How long a request may take from its head to its answer; an ingest as long as it goes on. Also how long who takes nothing
-    /// of an answer is waited for.
+    /// Time limit from the request's headers to its response, except for ingest requests. It is also the limit for a
+    /// client that reads nothing of a response.
     pub time: Duration,
-    /// How long a connection may take to say what it wants.
+    /// Time limit for receiving the request's headers.
     pub head: Duration,
-    /// How long requests that are under way are waited for when the server stops.
+    /// Time limit for running requests when the server stops.
     pub drain: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Default for Limits {
 }
 
 impl Options {
-    /// On this machine alone, for everybody on it.
+    /// Options for local access without API keys.
     pub fn local(port: u16) -> Self {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -75,7 +75,7 @@ impl Options {
         }
     }
 
-    /// Refuses what would open an index to everybody unasked, and certificates that are none.
+    /// Rejects a public address without API keys, unless explicitly allowed, and invalid certificates.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls::acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.open_to_all {
@@ -83,11 +83,11 @@ impl Options {
         }
         Err(Error::Input {
             message: format!(
-                "on {} others than this machine can ask, and nobody needs a key",
+                "{} is reachable from other machines, but no API keys are configured",
                 self.listen.ip()
             ),
             hint: Some(
-                "give keys with --keys FILE or TURNWISE_API_KEYS, or say that this is meant: --without-keys"
+                "configure keys with --keys FILE or TURNWISE_API_KEYS, or allow access without keys with --without-keys"
                     .to_owned(),
             ),
         })
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_opens_an_index_to_everybody_unasked() {
+    fn a_public_address_without_keys_must_be_allowed_explicitly() {
         let public = Options { listen: "0.0.0.0:80".parse().unwrap(), ..Options::local(0) };
         let e = public.check().unwrap_err();
         assert!(e.to_string().contains("0.0.0.0") && e.hint().unwrap().contains("--keys"), "{e}");

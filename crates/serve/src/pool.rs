@@ -1,4 +1,4 @@
-//! Work that takes time: so much at once, so much that waits, and no more.
+//! Bounded pool for slow work: limits the running and the waiting requests.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::problem::{Outcome, Problem};
 
-/// Runs work on threads of its own. Who has left is not worked for, unless the work has begun.
+/// Runs work on blocking threads. Work of a disconnected client is dropped, unless it has already started.
 #[derive(Clone)]
 pub(super) struct Pool {
     permits: Arc<Semaphore>,
@@ -18,7 +18,7 @@ pub(super) struct Pool {
     most_waiting: usize,
 }
 
-/// One that waits; no more when it is dropped, whether its turn came or it left.
+/// Counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -32,17 +32,17 @@ impl Pool {
         Pool { permits: Arc::new(Semaphore::new(at_once)), at_once, waiting: Arc::default(), most_waiting }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many are worked on.
+    /// Number of running requests.
     pub(super) fn running(&self) -> usize {
         self.at_once - self.permits.available_permits().min(self.at_once)
     }
 
-    /// Runs it when its turn comes.
+    /// Runs work when a permit is free. Fails at once if the queue is full.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Outcome<T> + Send + 'static,
@@ -54,10 +54,10 @@ impl Pool {
                 let _waiting = Waiting(&self.waiting);
                 if before >= self.most_waiting {
                     return Err(Problem::busy(format!(
-                        "as many requests wait already as may ({})",
+                        "the request queue is full ({} requests)",
                         self.most_waiting
                     ))
-                    .hint("come again in a moment, or start the server with more --at-once or --waiting"));
+                    .hint("retry later, or start the server with a higher --at-once or --waiting"));
                 }
                 let permit = self.permits.clone().acquire_owned().await;
                 permit.map_err(|_| Problem::unavailable("the server is stopping"))?
@@ -68,7 +68,7 @@ impl Pool {
             drop(permit);
             done
         });
-        done.await.unwrap_or_else(|_| Err(Problem::internal("the request could not be worked on")))
+        done.await.unwrap_or_else(|_| Err(Problem::internal("the request handler panicked")))
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_may_wait_are_told_to_come_again_and_who_leaves_makes_room() {
+    fn a_full_queue_rejects_requests_and_a_canceled_request_frees_its_place() {
         on_tokio(async {
             let pool = Pool::new(1, 1);
             let (release, held) = mpsc::channel::<()>();
@@ -108,7 +108,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let refused = pool.run(|| Ok(())).await.unwrap_err();
-            assert_eq!((refused.status.as_u16(), refused.again), (429, Some(1)));
+            assert_eq!((refused.status.as_u16(), refused.retry_after), (429, Some(1)));
             leaves.abort();
             while pool.waiting() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

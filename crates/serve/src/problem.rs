@@ -1,4 +1,4 @@
-//! What went wrong, as an answer: the envelope that clients of OpenAI's API know, with a hint beside.
+//! Error responses, in the format of OpenAI's API with an additional hint.
 
 use axum::{
     body::Body,
@@ -9,28 +9,28 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// An answer that is an error.
+/// Error response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
-    /// For programs; it never changes.
+    /// Stable identifier for programs.
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) hint: Option<String>,
-    /// The field that is meant.
+    /// Request field that the error is about.
     pub(super) param: Option<String>,
-    /// Seconds after which to come again.
-    pub(super) again: Option<u32>,
+    /// Value of the Retry-After header, in seconds.
+    pub(super) retry_after: Option<u32>,
 }
 
 pub(super) type Outcome<T> = Result<T, Problem>;
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Problem { status, code, message: message.into(), hint: None, param: None, again: None }
+        Problem { status, code, message: message.into(), hint: None, param: None, retry_after: None }
     }
 
-    /// A request that makes no sense.
+    /// Invalid request.
     pub(super) fn request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
@@ -41,7 +41,7 @@ impl Problem {
 
     pub(super) fn busy(message: impl Into<String>) -> Self {
         Problem {
-            again: Some(1),
+            retry_after: Some(1),
             ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
         }
     }
@@ -65,9 +65,9 @@ impl Problem {
         self
     }
 
-    /// With a name in place of a path.
-    pub(super) fn calling(mut self, path: &str, name: &str) -> Self {
-        // `.` is a path, too, and stands for other things in sentences; a host has its port.
+    /// Replaces a path with a name.
+    pub(super) fn replacing_path(mut self, path: &str, name: &str) -> Self {
+        // A short path such as `.` also occurs in ordinary sentences. A server address contains a port.
         if path.len() > 2 && path.contains([std::path::MAIN_SEPARATOR, ':']) {
             self.message = self.message.replace(path, name);
             self.hint = self.hint.map(|hint| hint.replace(path, name));
@@ -75,7 +75,7 @@ impl Problem {
         self
     }
 
-    /// OpenAI's names of kinds.
+    /// Error type, as in OpenAI's API.
     fn kind(&self) -> &'static str {
         match self.status.as_u16() {
             401 => "authentication_error",
@@ -109,25 +109,27 @@ impl From<Error> for Problem {
             (_, Class::Corrupt) => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             (_, Class::Internal) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
-        let again = match e.class() {
+        let retry_after = match e.class() {
             Class::Busy => Some(1),
-            // Whatever is away is looked for again in this time.
+            // The server tries an unavailable engine again within this time.
             Class::Unavailable => Some(2),
             _ => None,
         };
         let message = match &e {
-            // Not by which command: that is for who sits at the machine.
-            Error::Busy { path, .. } => format!("{}: another process writes to it just now", path.display()),
+            // The error names the other command, which clients should not see.
+            Error::Busy { path, .. } => {
+                format!("{}: another process is writing to this index", path.display())
+            }
             e => e.to_string(),
         };
-        Problem { status, code, message, hint: e.hint(), param: None, again }
+        Problem { status, code, message, hint: e.hint(), param: None, retry_after }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
         let mut response = super::body::json(self.status, &self.json());
-        if let Some(seconds) = self.again {
+        if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::UNAUTHORIZED {
@@ -143,15 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_called_by_its_name_and_a_full_stop_is_left_alone() {
-        let told = || Problem::request("indexes/x/log: is damaged.").hint("turnwise repair -i indexes/x");
-        let named = told().calling("indexes/x", "x");
+    fn a_path_is_replaced_by_its_name_and_a_full_stop_is_kept() {
+        let problem = || Problem::request("indexes/x/log: is damaged.").hint("turnwise repair -i indexes/x");
+        let named = problem().replacing_path("indexes/x", "x");
         assert_eq!(
             (named.message.as_str(), named.hint.as_deref()),
             ("x/log: is damaged.", Some("turnwise repair -i x"))
         );
         for path in [".", "..", "/", ""] {
-            assert_eq!(told().calling(path, "x"), told());
+            assert_eq!(problem().replacing_path(path, "x"), problem());
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Requests that name themselves (`Idempotency-Key`): what they were answered is kept, so that one that is sent again, because its
-//! answer never arrived, is answered the same. Of an index on this machine it is kept beside it; of an engine that is far away
-//! in memory, for as long as the server runs: who sends again after that changes nothing, for what is there is passed over.
+//! Idempotent requests (`Idempotency-Key`). The response is stored, and a repeated request gets the same response.
+//!
+//! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
+//! and lost when the server stops. Repeating such an ingest is harmless, because existing records are skipped.
 
 use std::{
     fs,
@@ -18,26 +19,26 @@ use turnwise_core::{
     files,
 };
 
-/// The header that names a request.
+/// Header with the key.
 const HEADER: &str = "idempotency-key";
-/// So many answers are kept of an index.
+/// Number of responses stored per index.
 const KEPT: usize = 1_000;
-/// Letters of a name.
+/// Largest length of a key, in bytes.
 const LONGEST: usize = 255;
-/// The file in the folder of an index.
+/// File name in the folder of an index.
 pub(super) const FILE: &str = "answered.json";
 
-/// An answer that was given.
+/// Stored response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answered {
-    /// A digest of who asked and of the request's name.
+    /// Digest of the client and the request's key.
     pub(super) request: String,
-    /// A digest of what was sent.
+    /// Digest of the request body.
     pub(super) body: String,
     pub(super) answer: Value,
 }
 
-/// The digest under which a request is known, if it has a name. Others may use the same names.
+/// Digest of the client and the request's key; `None` without a key. Different clients may use the same keys.
 pub(super) fn name(headers: &HeaderMap, asker: &str) -> Outcome<Option<String>> {
     let Some(given) = headers.get(HEADER) else { return Ok(None) };
     match given.to_str() {
@@ -46,51 +47,51 @@ pub(super) fn name(headers: &HeaderMap, asker: &str) -> Outcome<Option<String>> 
             hasher.update(asker.as_bytes()).update(&[0]).update(text.trim().as_bytes());
             Ok(Some(hasher.finalize().to_hex().to_string()))
         }
-        _ => Err(Problem::request(format!("an Idempotency-Key has 1 to {LONGEST} plain letters"))
+        _ => Err(Problem::request(format!("an Idempotency-Key must have 1 to {LONGEST} ASCII characters"))
             .param("Idempotency-Key")
-            .hint("a random UUID for each request, and the same again when it is sent again")),
+            .hint("use a random UUID for each request, and the same UUID when repeating it")),
     }
 }
 
-/// The last answers of an index.
-pub(super) struct Answers(Kept);
+/// Latest stored responses of an index.
+pub(super) struct Answers(Storage);
 
-enum Kept {
+enum Storage {
     File(PathBuf),
     Memory(Mutex<Vec<Answered>>),
 }
 
 impl Answers {
-    /// Those that lie in the folder of an index, durably.
+    /// Responses stored in the folder of an index.
     pub(super) fn beside(root: &Path) -> Self {
-        Answers(Kept::File(root.join(FILE)))
+        Answers(Storage::File(root.join(FILE)))
     }
 
-    /// Those of this process.
+    /// Responses stored in memory.
     #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
     pub(super) fn in_memory() -> Self {
-        Answers(Kept::Memory(Mutex::default()))
+        Answers(Storage::Memory(Mutex::default()))
     }
 
-    /// What a request was answered.
+    /// Finds the stored response of a request.
     pub(super) fn of(&self, request: &str) -> Option<Answered> {
         let find = |all: &[Answered]| all.iter().find(|answered| answered.request == request).cloned();
         match &self.0 {
-            Kept::File(path) => find(&read(path)),
-            Kept::Memory(all) => find(&all.lock().unwrap_or_else(PoisonError::into_inner)),
+            Storage::File(path) => find(&read(path)),
+            Storage::Memory(all) => find(&all.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
-    /// Keeps an answer. The oldest are forgotten.
+    /// Stores a response. Deletes the oldest beyond the limit.
     pub(super) fn keep(&self, answered: Answered) -> Result<()> {
         match &self.0 {
-            Kept::File(path) => {
+            Storage::File(path) => {
                 let mut all = read(path);
                 add(&mut all, answered);
                 let bytes = serde_json::to_vec(&all).map_err(|e| Error::Internal(e.to_string()))?;
                 files::replace(path, &bytes)
             }
-            Kept::Memory(all) => {
+            Storage::Memory(all) => {
                 add(&mut all.lock().unwrap_or_else(PoisonError::into_inner), answered);
                 Ok(())
             }
@@ -105,7 +106,8 @@ fn add(all: &mut Vec<Answered>, answered: Answered) {
     all.drain(..old);
 }
 
-/// What cannot be read is forgotten: a request that is done again adds nothing twice, it is only counted as unchanged.
+/// Reads the stored responses. A damaged file counts as empty: repeating a request then only reports its records as
+/// unchanged.
 fn read(path: &Path) -> Vec<Answered> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_are_kept_and_a_damaged_file_is_as_none() {
+    fn the_latest_responses_are_stored_and_a_damaged_file_counts_as_empty() {
         let dir = tempfile::tempdir().unwrap();
         let answer = |n: usize| Answered { request: n.to_string(), body: "b".to_owned(), answer: n.into() };
         for answers in [Answers::beside(dir.path()), Answers::in_memory()] {
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_different_askers_are_different() {
+    fn keys_of_different_clients_are_independent() {
         let headers = |text: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), text.parse().unwrap())]);
         let named = |text: &str, asker: &str| name(&headers(text), asker).unwrap().unwrap();
         assert_ne!(named("a", "one"), named("a", "two"));

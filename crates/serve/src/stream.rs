@@ -1,4 +1,4 @@
-//! Long answers: a JSON object a line, or an event each (`Accept: application/x-ndjson`, `text/event-stream`).
+//! Streamed responses: JSON lines or server-sent events (`Accept: application/x-ndjson` or `text/event-stream`).
 
 use std::{
     io,
@@ -19,19 +19,19 @@ use super::{
     problem::{Outcome, Problem},
 };
 
-/// How an answer is wanted.
+/// Response format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// One document.
+    /// One JSON document.
     Whole,
-    /// A JSON object a line.
+    /// JSON lines.
     Lines,
     /// Server-sent events.
     Events,
 }
 
 impl Form {
-    /// What a client accepts; the first that it names of those there are.
+    /// Chooses the first supported format in the Accept header.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let kinds = accepted.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
@@ -54,7 +54,7 @@ impl Form {
         }
     }
 
-    /// An item as it is sent.
+    /// Serializes an item.
     pub(super) fn write(self, name: &str, item: &impl Serialize, out: &mut Vec<u8>) -> Outcome<()> {
         let json = serde_json::to_vec(item).map_err(|e| Problem::internal(e.to_string()))?;
         if self == Form::Events {
@@ -66,7 +66,7 @@ impl Form {
     }
 }
 
-/// A list, each of its items by itself, and behind them the answer that they were taken out of.
+/// Response with one line or event per item, followed by the rest of the response.
 pub(super) fn list(
     form: Form,
     items: &[impl Serialize],
@@ -79,8 +79,8 @@ pub(super) fn list(
     Ok(body::of(out, form.kind()))
 }
 
-/// A body whose pieces are made as they are sent. An empty one ends it; whatever else does breaks it off, so that nobody takes it
-/// for whole.
+/// Streamed body. An empty piece ends it. If the channel closes without one, the connection is aborted, and the
+/// client can detect that the response is incomplete.
 pub(super) struct Pieces(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Pieces {
@@ -94,7 +94,7 @@ impl hyper::body::Body for Pieces {
         self.0.poll_recv(context).map(|piece| match piece {
             Some(piece) if piece.is_empty() => None,
             Some(piece) => Some(Ok(Frame::data(piece))),
-            None => Some(Err(io::Error::other("the answer could not be brought to its end"))),
+            None => Some(Err(io::Error::other("the response could not be completed"))),
         })
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_is_taken_by_what_is_accepted() {
+    fn the_accept_header_selects_the_format() {
         let of =
             |text: &'static str| Form::of(&HeaderMap::from_iter([(header::ACCEPT, text.parse().unwrap())]));
         assert_eq!(Form::of(&HeaderMap::new()), Form::Whole);

@@ -1,5 +1,5 @@
-//! What goes over a whole index, kept as long as the index stays as it is: the next who asks the same need not wait, nor does
-//! who asks while it is worked out work it out again.
+//! Cache for responses about a whole index. It lasts until the index changes. Concurrent equal requests compute the
+//! response only once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,28 +7,28 @@ use axum::body::Bytes;
 
 use super::problem::Outcome;
 
-/// So many answers are kept of an index.
+/// Number of cached responses per index.
 const KEPT: usize = 16;
 
-/// Where an answer is put when it is made; locked while somebody makes it.
-type Place = Arc<Mutex<Option<Bytes>>>;
+/// Slot of a response; locked while the response is computed.
+type Slot = Arc<Mutex<Option<Bytes>>>;
 
-/// Answers by what was asked, the last first.
+/// Cached responses by request, the latest first.
 #[derive(Default)]
-pub(super) struct Surveys(Mutex<Vec<(String, Place)>>);
+pub(super) struct Surveys(Mutex<Vec<(String, Slot)>>);
 
 impl Surveys {
-    /// The answer to a question; made if nobody has asked it.
+    /// Returns the cached response, or computes it with `make`.
     pub(super) fn answer(&self, asked: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
-        let place = {
+        let slot = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let found = kept.iter().position(|(question, _)| question == asked).map(|at| kept.remove(at));
-            let (question, place) = found.unwrap_or_else(|| (asked.to_owned(), Arc::default()));
-            kept.insert(0, (question, place.clone()));
+            let (question, slot) = found.unwrap_or_else(|| (asked.to_owned(), Arc::default()));
+            kept.insert(0, (question, slot.clone()));
             kept.truncate(KEPT);
-            place
+            slot
         };
-        let mut answer = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answer = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = &*answer {
             return Ok(answer.clone());
         }
@@ -50,7 +50,7 @@ mod tests {
     use crate::problem::Problem;
 
     #[test]
-    fn the_same_is_made_once_and_what_failed_again() {
+    fn equal_requests_are_computed_once_and_failures_are_retried() {
         let (surveys, made) = (Surveys::default(), AtomicUsize::new(0));
         let slow = || {
             thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Who takes nothing of what is sent: waited for, but not for ever.
+//! Write timeout: disconnects clients that stop reading a response.
 
 use std::{
     io::{self, IoSlice},
@@ -12,11 +12,11 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A connection that breaks off when the other side has taken nothing for a time.
+/// Stream that fails if a write makes no progress for some time.
 pub(super) struct WriteTimeout<S> {
     inner: S,
     time: Duration,
-    /// When the write_timeout ends, while something waits to be taken.
+    /// Deadline of the pending write, if there is one.
     until: Option<Pin<Box<Sleep>>>,
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_a_little_now_and_then_is_waited_for_and_who_takes_nothing_is_not() {
+    fn a_slow_reader_is_kept_and_a_stopped_reader_is_disconnected() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(8);
@@ -99,7 +99,7 @@ mod tests {
                     far.read_exact(&mut eight).await.unwrap();
                 }
             };
-            // Longer than the write_timeout in all, but never at once.
+            // Takes longer than the timeout in total, but each write makes progress in time.
             let (sent, ()) = tokio::join!(near.write_all(&[7; 48]), slow);
             sent.unwrap();
             let stuck = near.write_all(&[7; 8]).await.unwrap_err();

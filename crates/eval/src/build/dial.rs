@@ -1,4 +1,4 @@
-//! dial2vec's sets: the dialogues of one domain out of a corpus, and whether they are as many as the paper has.
+//! dial2vec's data sets: selects the dialogues with exactly one domain and compares their number with the paper.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -8,10 +8,10 @@ use crate::tasks::Skipped;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// What the paper's Table 1 has of a corpus.
+/// Size of a corpus in the paper's Table 1.
 struct Corpus {
     name: &'static str,
-    /// Dialogues of train, dev and test.
+    /// Number of dialogues in train, dev and test.
     dialogues: [usize; 3],
     domains: usize,
 }
@@ -26,7 +26,7 @@ const CORPORA: [Corpus; 6] = [
 ];
 const SPLITS: [&str; 3] = ["train", "dev", "test"];
 
-/// One of the sets that the paper counts, as `sgd/dev`.
+/// A data set of the paper, for example `sgd/dev`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
     corpus: usize,
@@ -44,11 +44,8 @@ impl FromStr for Published {
             corpus.ok_or_else(|| Error::unknown_name("corpus of dial2vec's paper", text, names()))?;
         let split = SPLITS.iter().position(|name| *name == split);
         let split = split.ok_or_else(|| Error::Input {
-            message: format!("`{text}` names no part of a corpus"),
-            hint: Some(format!(
-                "for example {0}/dev; there are {0}/train, {0}/dev and {0}/test",
-                CORPORA[corpus].name
-            )),
+            message: format!("`{text}` does not name a split of a corpus"),
+            hint: Some(format!("use {0}/train, {0}/dev or {0}/test", CORPORA[corpus].name)),
         })?;
         Ok(Published { corpus, split })
     }
@@ -61,43 +58,43 @@ impl fmt::Display for Published {
 }
 
 impl Published {
-    /// How many dialogues the paper has there.
+    /// Number of dialogues in the paper.
     pub fn dialogues(&self) -> usize {
         CORPORA[self.corpus].dialogues[self.split]
     }
 
-    /// How many domains the paper has in all three parts of the corpus.
+    /// Number of domains in the paper, over all three splits of the corpus.
     pub fn domains(&self) -> usize {
         CORPORA[self.corpus].domains
     }
 
-    /// In what is trained on, no domain is looked at, so that dialogues of several stay.
+    /// Training ignores domains, and the train split therefore keeps all dialogues.
     fn keeps_all(&self) -> bool {
         self.split == 0
     }
 }
 
-/// What was kept and what was not.
+/// Data set of dialogues, with what was left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueSet {
-    /// The dialogues, each of one domain (for training: of any number).
+    /// Dialogues with exactly one domain. A train split has dialogues with any number of domains.
     pub dialogues: Vec<Dialogue>,
-    /// What was left out, and why.
+    /// What was left out, with reasons and counts.
     pub skipped: Vec<Skipped>,
-    /// So many dialogues a domain.
+    /// Number of dialogues per domain.
     pub domains: BTreeMap<String, usize>,
 }
 
-/// How a set differs from the paper's.
+/// Difference between a data set and the paper's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Differs {
-    /// Dialogues and domains here.
+pub struct SizeDifference {
+    /// Number of dialogues and of domains here.
     pub here: (usize, usize),
-    /// In the paper.
+    /// The same numbers in the paper.
     pub paper: (usize, usize),
 }
 
-/// Keeps the dialogues of one domain.
+/// Selects the dialogues with exactly one domain. Keeps all dialogues for a train split.
 pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> Result<DialogueSet> {
     let mut set = DialogueSet { dialogues: Vec::new(), skipped: Vec::new(), domains: BTreeMap::new() };
     let all = published.is_some_and(|published| published.keeps_all());
@@ -105,7 +102,7 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
         let id = || dialogue.id.to_string();
         match dialogue.domains.len() {
             0 if !all => Skipped::count(&mut set.skipped, "dialogues without a domain", id),
-            2.. if !all => Skipped::count(&mut set.skipped, "dialogues of several domains", id),
+            2.. if !all => Skipped::count(&mut set.skipped, "dialogues with several domains", id),
             _ => {
                 dialogue.domains.iter().for_each(|d| *set.domains.entry(d.clone()).or_default() += 1);
                 set.dialogues.push(dialogue);
@@ -115,19 +112,22 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
     match set.dialogues.is_empty() {
         false => Ok(set),
         true => Err(Error::Data {
-            message: "no dialogue has one domain".to_owned(),
-            hint: Some("`turnwise corpus stats PATH` lists domains; they are labels of dialogues".to_owned()),
+            message: "no dialogue has exactly one domain".to_owned(),
+            hint: Some(
+                "a domain is a label of a dialogue; `turnwise corpus stats PATH` lists the domains"
+                    .to_owned(),
+            ),
         }),
     }
 }
 
 impl DialogueSet {
-    /// How it differs from the paper's, if it does. The paper counts domains over all parts of a corpus: a part may
-    /// have fewer, and none more.
-    pub fn differs(&self, published: Published) -> Option<Differs> {
+    /// Returns the difference from the paper's data set, if any. The paper counts domains over all splits of a corpus.
+    /// Fewer domains are therefore no difference.
+    pub fn differs(&self, published: Published) -> Option<SizeDifference> {
         let here = (self.dialogues.len(), self.domains.len());
         let paper = (published.dialogues(), published.domains());
-        (here.0 != paper.0 || here.1 > paper.1).then_some(Differs { here, paper })
+        (here.0 != paper.0 || here.1 > paper.1).then_some(SizeDifference { here, paper })
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dialogues_of_one_domain_are_judged_and_any_are_trained_on() {
+    fn only_a_train_split_keeps_dialogues_without_exactly_one_domain() {
         let given =
             || vec![dialogue(1, &["a"]), dialogue(2, &["a", "b"]), dialogue(3, &[]), dialogue(4, &["b"])];
         let set = dialogue_set(given(), None).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_sizes_are_asserted() {
+    fn sizes_are_compared_with_the_paper() {
         let dev: Published = "bitod/dev".parse().unwrap();
         let of = |n: usize, domains: usize| {
             let names: Vec<String> = (0..domains).map(|d| d.to_string()).collect();
@@ -164,12 +164,12 @@ mod tests {
         };
         assert_eq!(of(70, 6).differs(dev), None);
         assert_eq!(of(70, 3).differs(dev), None);
-        assert_eq!(of(70, 7).differs(dev), Some(Differs { here: (70, 7), paper: (70, 6) }));
-        assert_eq!(of(69, 6).differs(dev), Some(Differs { here: (69, 6), paper: (70, 6) }));
+        assert_eq!(of(70, 7).differs(dev), Some(SizeDifference { here: (70, 7), paper: (70, 6) }));
+        assert_eq!(of(69, 6).differs(dev), Some(SizeDifference { here: (69, 6), paper: (70, 6) }));
     }
 
     #[test]
-    fn a_published_set_is_named_by_corpus_and_part() {
+    fn a_published_set_is_named_by_corpus_and_split() {
         let set: Published = "self-dialogue/test".parse().unwrap();
         assert_eq!(
             (set.to_string().as_str(), set.dialogues(), set.domains()),
@@ -179,6 +179,9 @@ mod tests {
             "sdg/dev".parse::<Published>().unwrap_err().to_string(),
             "unknown corpus of dial2vec's paper `sdg/dev`"
         );
-        assert_eq!("sgd".parse::<Published>().unwrap_err().to_string(), "`sgd` names no part of a corpus");
+        assert_eq!(
+            "sgd".parse::<Published>().unwrap_err().to_string(),
+            "`sgd` does not name a split of a corpus"
+        );
     }
 }

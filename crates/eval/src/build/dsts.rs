@@ -1,5 +1,5 @@
-//! Pairs of sentences for people to score: mostly neighbours, so that enough of them are alike (Cer et al., 2017, as
-//! DialogueCSE does it).
+//! Sentence pairs for human annotation. Most pairs are nearest neighbors, because random pairs are rarely similar
+//! (Cer et al., 2017; DialogueCSE does the same).
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,40 +15,41 @@ use turnwise_core::{
     random::Random,
 };
 
-/// A neighbour is one of so many nearest, drawn by chance.
+/// Number of nearest neighbors to draw from.
 const NEAREST: usize = 10;
-/// For each wanted pair so many draws; what has fewer different pairs has run dry.
+/// Largest number of draws per requested pair.
 const DRAWS: usize = 50;
-/// What stands in the place of a score that is yet to be given.
+/// Placeholder for a missing score.
 pub const UNSCORED: &str = "?";
 
-/// Two sentences, and how they came together.
+/// Sentence pair with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The one.
+    /// First sentence.
     pub a: String,
-    /// The other.
+    /// Second sentence.
     pub b: String,
-    /// The ranker that found them near each other, or `intent`.
+    /// Name of the ranker that found them to be neighbors, or `intent`.
     pub by: String,
 }
 
-/// Pairs on their way: in equal parts neighbours by each ranker and, where sentences have intents, two of one intent.
+/// Sampler of sentence pairs. Each ranker contributes an equal share of neighbors. If sentences have intents, pairs
+/// with the same intent are another share.
 pub struct Drawing {
     pool: Pool,
-    /// The sentences of each intent that has several.
+    /// Sentence indices of each intent that has at least two.
     intents: Vec<Vec<usize>>,
     wanted: usize,
-    /// How many ways of drawing there are, and how many have been gone.
-    ways: usize,
-    gone: usize,
+    /// Number of sampling methods, and how many of them are finished.
+    methods: usize,
+    finished: usize,
     seed: u64,
     taken: HashSet<(usize, usize)>,
     pairs: Vec<Pair>,
 }
 
 impl Drawing {
-    /// Of different sentences, by so many rankers.
+    /// Creates a sampler. Duplicate sentences are removed.
     pub fn new(sentences: &[Sentence], rankers: usize, wanted: usize, seed: u64) -> Result<Self> {
         let (mut seen, mut texts) = (HashSet::new(), Vec::new());
         let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -59,27 +60,29 @@ impl Drawing {
             texts.push(sentence.text.clone());
         }
         let intents: Vec<Vec<usize>> = members.into_values().filter(|of| of.len() > 1).collect();
-        let ways = rankers + usize::from(!intents.is_empty());
-        if texts.len() < 2 || ways == 0 {
+        let methods = rankers + usize::from(!intents.is_empty());
+        if texts.len() < 2 || methods == 0 {
             return Err(Error::Data {
-                message: format!("{} different sentences: there is nothing to pair", texts.len()),
-                hint: Some("pairs are drawn of utterances in dialogues, or of labelled sentences".to_owned()),
+                message: format!("{} different sentences: no pairs are possible", texts.len()),
+                hint: Some(
+                    "pairs are drawn from the utterances of dialogues or from labeled sentences".to_owned(),
+                ),
             });
         }
         let pool = Pool::of(Items::Texts(texts));
         let (taken, pairs) = (HashSet::new(), Vec::new());
-        Ok(Drawing { pool, intents, wanted, ways, gone: 0, seed, taken, pairs })
+        Ok(Drawing { pool, intents, wanted, methods, finished: 0, seed, taken, pairs })
     }
 
-    /// A sentence and one of the nearest to it by a ranker.
+    /// Draws pairs of a sentence and one of its nearest neighbors by a ranker.
     pub fn neighbours(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
         let all = pool.documents.len();
-        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all };
+        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all };
         let of_one = |random: &mut Random| {
             let a = random.below(all);
-            Ok(neighbours.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
+            Ok(search.of(a)?.get(random.below(NEAREST)).map(|b| (a, *b)))
         };
         let drawn = self.draw(&ranker.name(), &pool, watch, of_one);
         drop(scorer);
@@ -87,8 +90,8 @@ impl Drawing {
         drawn
     }
 
-    /// Draws two of an intent, where there are intents, and gives all pairs in an order drawn by chance, so that nobody who
-    /// scores them can tell how they were found.
+    /// Draws pairs with the same intent, if there are intents, and returns all pairs in random order. The order hides
+    /// the origin of a pair from annotators.
     pub fn finish(mut self, watch: &dyn Progress) -> Result<Vec<Pair>> {
         let intents = std::mem::take(&mut self.intents);
         if !intents.is_empty() {
@@ -102,7 +105,7 @@ impl Drawing {
         Ok(self.pairs)
     }
 
-    /// Draws the share of one way: until there are enough new pairs, or nothing new comes for long.
+    /// Draws the share of one method. Stops when the share is complete or after [`DRAWS`] draws per pair.
     fn draw(
         &mut self,
         by: &str,
@@ -110,10 +113,10 @@ impl Drawing {
         watch: &dyn Progress,
         mut draw: impl FnMut(&mut Random) -> Result<Option<(usize, usize)>>,
     ) -> Result<()> {
-        // What cannot be divided evenly goes to the first.
-        let share = self.wanted / self.ways + usize::from(self.gone < self.wanted % self.ways);
-        let mut random = Random::new(self.seed, self.gone as u64);
-        self.gone += 1;
+        // The first methods get the remainder.
+        let share = self.wanted / self.methods + usize::from(self.finished < self.wanted % self.methods);
+        let mut random = Random::new(self.seed, self.finished as u64);
+        self.finished += 1;
         let before = self.pairs.len();
         for _ in 0..DRAWS * share {
             let done = self.pairs.len() - before;
@@ -132,15 +135,15 @@ impl Drawing {
     }
 }
 
-/// Who is nearest to a sentence.
-struct Neighbours<'s> {
+/// Nearest-neighbor search over sentences.
+struct NeighborSearch<'s> {
     scorer: &'s dyn Scorer,
     scores: Vec<f32>,
     all: usize,
 }
 
-impl Neighbours<'_> {
-    /// The nearest, the best first; those that have nothing in common with it are none.
+impl NeighborSearch<'_> {
+    /// Returns the nearest sentences, best first. Sentences with a score of 0 or less are left out.
     fn of(&mut self, sentence: usize) -> Result<Vec<usize>> {
         let all: Vec<u32> = (0..self.all as u32).collect();
         self.scorer.scores(sentence, &all, &mut self.scores)?;
@@ -156,7 +159,7 @@ impl Neighbours<'_> {
     }
 }
 
-/// Writes pairs as `sts.txt` has them, the scores yet to be given.
+/// Writes pairs in the format of `sts.txt`, with placeholders for the scores.
 pub fn write_pairs(pairs: &[Pair], out: &mut dyn Write) -> io::Result<()> {
     let cell = |text: &str| text.replace(['\t', '\n', '\r'], " ");
     pairs.iter().try_for_each(|pair| writeln!(out, "{UNSCORED}\t{}\t{}", cell(&pair.a), cell(&pair.b)))
@@ -199,20 +202,20 @@ mod tests {
         assert_ne!(pairs, of_seed(8));
         let word = |text: &str| text.split(' ').next().unwrap().to_owned();
         assert!(pairs.iter().filter(|p| p.by == "intent").all(|p| word(&p.a) == word(&p.b)));
-        // Not one way after the other.
+        // The order is shuffled, and not grouped by method.
         assert!(pairs[..11].iter().any(|p| p.by == "intent"));
     }
 
     #[test]
-    fn a_neighbour_is_among_the_nearest() {
+    fn a_neighbor_is_among_the_nearest() {
         let bm25 = Bm25::default();
         let texts: Vec<String> = sentences().into_iter().map(|s| s.text).collect();
         let pool = Pool::of(Items::Texts(texts));
         let scorer = bm25.prepare(&pool, &()).unwrap();
-        let mut neighbours = Neighbours { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
+        let mut search = NeighborSearch { scorer: scorer.as_ref(), scores: Vec::new(), all: 80 };
         let all: Vec<u32> = (0..80).collect();
         for sentence in [0, 17, 79] {
-            let nearest = neighbours.of(sentence).unwrap();
+            let nearest = search.of(sentence).unwrap();
             let mut scores = Vec::new();
             scorer.scores(sentence, &all, &mut scores).unwrap();
             let mut naive: Vec<usize> = (0..80).filter(|n| *n != sentence && scores[*n] > 0.0).collect();

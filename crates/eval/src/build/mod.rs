@@ -1,11 +1,11 @@
-//! Making the sets of the tasks out of labelled corpora.
+//! Builders of the tasks' data sets from labeled corpora.
 
 mod dial;
 mod dsts;
 mod response;
 mod sr;
 
-pub use dial::{DialogueSet, Differs, Published, dialogue_set};
+pub use dial::{DialogueSet, Published, SizeDifference, dialogue_set};
 pub use dsts::{Drawing, Pair, UNSCORED, write_pairs};
 pub use response::{ResponseSet, Selection, response_set};
 pub use sr::{Recipe, RetrievalSet, retrieval_set};

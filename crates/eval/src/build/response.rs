@@ -1,4 +1,4 @@
-//! Response selection out of dialogues: one turn that was really said among others that were said elsewhere.
+//! Response selection data from dialogues: the real response among turns of other dialogues.
 
 use std::io::{self, Write};
 
@@ -10,21 +10,21 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Role, Turn};
 
-/// What is made.
+/// Options of the data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selection {
-    /// How many responses a sample has, the right one among them.
+    /// Number of candidates per sample, including the correct one.
     pub of: usize,
-    /// How many turns there are before a response, at least.
+    /// Smallest number of turns before a response.
     pub context: usize,
-    /// Whether the names of a context's speakers are taken out of the responses.
+    /// Removes the names of the context's speakers from the candidates.
     pub strip_names: bool,
-    /// Another seed draws other responses.
+    /// Random seed of the wrong candidates.
     pub seed: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Said {
+struct ContextTurn {
     role: String,
     text: String,
 }
@@ -32,20 +32,20 @@ struct Said {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Sample {
     id: String,
-    context: Vec<Said>,
+    context: Vec<ContextTurn>,
     candidates: Vec<String>,
     answer: usize,
 }
 
-/// Samples, and what gives them away.
+/// Response selection samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Samples whose right response names a speaker of the context: it can be told by the name alone.
+    /// Number of samples whose correct response names a speaker of the context. The name alone reveals such a response.
     pub leaks: usize,
 }
 
-/// Makes a sample of every turn with so much before it whose speaker is another than that of the turn before.
+/// Creates a sample for every turn with enough context whose speaker differs from that of the previous turn.
 pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
@@ -55,9 +55,8 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
         .collect();
     if dialogues.len() < 2 || wanted.of < 2 {
         return Err(Error::Data {
-            message:
-                "responses from elsewhere need at least two dialogues, and a sample at least two responses"
-                    .to_owned(),
+            message: "response selection needs at least two dialogues and at least two candidates per sample"
+                .to_owned(),
             hint: None,
         });
     }
@@ -78,7 +77,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
             }
             let mut random = Random::new(wanted.seed, samples.len() as u64);
             let mut candidates = vec![right];
-            // Where all was said in one dialogue, or is the same, there may be too few others.
+            // There may be too few different responses in other dialogues.
             for _ in 0..100 * wanted.of {
                 if candidates.len() == wanted.of {
                     break;
@@ -91,14 +90,14 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
             }
             if candidates.len() < wanted.of {
                 return Err(Error::Data {
-                    message: format!("there are fewer than {} different responses to choose from", wanted.of),
-                    hint: Some("give more dialogues, or ask for fewer with --of".to_owned()),
+                    message: format!("fewer than {} different responses are available", wanted.of),
+                    hint: Some("add more dialogues, or lower --of".to_owned()),
                 });
             }
             let answer = random.below(wanted.of);
             candidates.swap(0, answer);
             let context =
-                before.iter().map(|turn| Said { role: turn.speaker.clone(), text: turn.text.clone() });
+                before.iter().map(|turn| ContextTurn { role: turn.speaker.clone(), text: turn.text.clone() });
             samples.push(Sample {
                 id: format!("{}@{at}", dialogue.id),
                 context: context.collect(),
@@ -109,14 +108,14 @@ pub fn response_set(dialogues: &[Dialogue], wanted: Selection) -> Result<Respons
     }
     if samples.is_empty() {
         return Err(Error::data(format!(
-            "no turn has {} before it, the last of another speaker",
+            "no turn has at least {} turns before it and differs in speaker from the previous turn",
             wanted.context
         )));
     }
     Ok(ResponseSet { samples, leaks })
 }
 
-/// The names of speakers. What is said in a role that all conversations have names nobody.
+/// Lowercase names of the speakers. Standard roles such as user and agent are not names.
 fn names(turns: &[Turn]) -> Vec<String> {
     let named = |turn: &&Turn| {
         let roles = [Role::User, Role::Agent, Role::System, Role::Participant];
@@ -129,7 +128,7 @@ fn names(turns: &[Turn]) -> Vec<String> {
     names
 }
 
-/// A word's letters: what nicks are made of.
+/// Whether a character can be part of a word. Includes the punctuation of IRC nicknames.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || "_-[]`|^{}\\".contains(c)
 }
@@ -138,7 +137,7 @@ fn has_word(text: &str, name: &str) -> bool {
     text.to_lowercase().split(|c| !in_word(c)).any(|word| word == name)
 }
 
-/// A text without some words, and without what divides them from the rest.
+/// Removes names from a text, together with the punctuation around them.
 fn without(text: &str, names: &[String]) -> String {
     let mut words = Vec::new();
     for word in text.split_whitespace() {
@@ -152,17 +151,17 @@ fn without(text: &str, names: &[String]) -> String {
 }
 
 impl ResponseSet {
-    /// How many samples.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// Writes it as JSON lines.
+    /// Writes the samples as JSON lines.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for sample in &self.samples {
             serde_json::to_writer(&mut *out, sample)?;
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn a_sample_has_one_right_response_and_others_from_elsewhere() {
         let set = response_set(&two(), wanted()).unwrap();
-        // "bye" follows its own speaker, and is no response.
+        // "bye" has the same speaker as the turn before, and is not a response.
         assert_eq!(set.samples.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["a@2", "b@2"]);
         let first = &set.samples[0];
         assert_eq!((first.context.len(), first.candidates.len()), (2, 3));
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_has_a_name_roles_tell_who_speaks() {
+    fn roles_identify_speakers_without_names() {
         let mut nameless = two();
         for turn in nameless.iter_mut().flat_map(|dialogue| &mut dialogue.turns) {
             let role = Role::from(turn.speaker.as_str());
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_give_a_response_away_are_counted_and_can_be_taken_out() {
+    fn names_that_reveal_a_response_are_counted_and_can_be_removed() {
         assert_eq!(response_set(&two(), wanted()).unwrap().leaks, 1);
         let set = response_set(&two(), Selection { strip_names: true, ..wanted() }).unwrap();
         let first = &set.samples[0];
@@ -248,9 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn too_few_responses_are_told() {
+    fn too_few_responses_are_an_error() {
         let e = response_set(&two(), Selection { of: 9, ..wanted() }).unwrap_err();
-        assert_eq!(e.to_string(), "there are fewer than 9 different responses to choose from");
+        assert_eq!(e.to_string(), "fewer than 9 different responses are available");
         assert!(response_set(&two()[..1], wanted()).is_err());
         assert!(response_set(&two(), Selection { context: 9, ..wanted() }).is_err());
     }

@@ -1,4 +1,4 @@
-//! Semantic retrieval out of sentences with intents.
+//! Semantic retrieval data from sentences with intents.
 
 use std::{
     collections::BTreeMap,
@@ -17,18 +17,19 @@ use turnwise_core::{
     random::Random,
 };
 
-/// How candidates are chosen.
+/// Selection of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recipe {
-    /// As DialogueCSE's text has it: the first hundred by BM25, positive where the intent agrees, at most thirty of these.
+    /// As in DialogueCSE's paper: the top 100 by BM25. Those with the same intent are positive, at most 30.
     Text,
-    /// As its released files are: thirty drawn of the same intent, and the first forty of others by BM25.
+    /// As in DialogueCSE's released files: 30 random sentences with the same intent, and the top 40 with others by
+    /// BM25.
     Released,
 }
 
 impl Recipe {
-    /// Its name, as it is typed.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Recipe::Text => "text",
@@ -37,22 +38,22 @@ impl Recipe {
     }
 }
 
-/// Candidates by the text's recipe, and how many of them may be positive.
+/// Number of candidates in the paper's recipe, and the largest number of positive ones.
 const CANDIDATES: usize = 100;
 const POSITIVE: usize = 30;
-/// Negative ones by the recipe of the released files.
+/// Number of negative candidates in the recipe of the released files.
 const NEGATIVE: usize = 40;
 
-/// Sentences with their candidates.
+/// Semantic retrieval data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrievalSet {
-    /// Sentences and their intents.
+    /// Sentences with their intents.
     pub sentences: Vec<(String, String)>,
-    /// Of each, the positive candidates and the negative ones.
+    /// Positive and negative candidates of each sentence.
     pub lists: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
-/// Chooses the candidates of each sentence. BM25 takes words as `terms` says.
+/// Selects the candidates of each sentence. `terms` is the tokenization for BM25.
 pub fn retrieval_set(
     sentences: Vec<(String, String)>,
     recipe: Recipe,
@@ -67,18 +68,20 @@ pub fn retrieval_set(
     if members.len() < 2 {
         return Err(Error::Data {
             message: format!(
-                "{} sentences of {} intents: there is nothing to tell apart",
+                "{} sentences with {} intents: at least two intents are needed",
                 sentences.len(),
                 members.len()
             ),
-            hint: Some("each sentence needs a label, and there must be two of them at least".to_owned()),
+            hint: Some(
+                "each sentence needs a label, and there must be at least two different labels".to_owned(),
+            ),
         });
     }
     let pool = Pool::of(Items::Texts(sentences.iter().map(|(text, _)| text.clone()).collect()));
     let bm25 = Bm25 { terms, ..Bm25::default() };
     let scorer = bm25.prepare(&pool, watch)?;
     let all: Vec<u32> = (0..sentences.len() as u32).collect();
-    let places = order::places(&all.iter().map(u32::to_string).collect::<Vec<_>>());
+    let ranks = order::descending_ranks(&all.iter().map(u32::to_string).collect::<Vec<_>>());
     let chosen = |n: &u32| -> Result<(Vec<u32>, Vec<u32>)> {
         watch.check()?;
         let mut scores = Vec::new();
@@ -86,7 +89,7 @@ pub fn retrieval_set(
         let mut ranked: Vec<u32> = all.iter().copied().filter(|other| other != n).collect();
         let by_score = |a: &u32, b: &u32| {
             let (x, y) = (scores[*a as usize], scores[*b as usize]);
-            y.total_cmp(&x).then_with(|| places[*a as usize].cmp(&places[*b as usize]))
+            y.total_cmp(&x).then_with(|| ranks[*a as usize].cmp(&ranks[*b as usize]))
         };
         ranked.sort_unstable_by(by_score);
         let intent = &sentences[*n as usize].1;
@@ -114,12 +117,12 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// How many sentences have no positive candidate: a task counts them and leaves them out.
+    /// Number of sentences without a positive candidate. A task leaves them out.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }
 
-    /// Writes it as DialogueCSE's select.txt.
+    /// Writes the data set in the format of DialogueCSE's select.txt.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let listed = |ids: &[u32]| {
             let mut ids = ids.to_vec();
@@ -153,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_recipe_takes_the_first_by_words() {
+    fn the_papers_recipe_takes_the_top_100_by_bm25() {
         let set = retrieval_set(sentences(), Recipe::Text, Terms::default(), 1, &()).unwrap();
         let (positive, negative) = &set.lists[0];
-        // All 59 cards come before any parcel but the one with the same number; thirty of them are kept.
+        // All 59 cards rank above the parcels, except the parcel with the same number; 30 of the cards are kept.
         assert_eq!((positive.len(), negative.len()), (30, 41));
         assert!(positive.iter().all(|n| *n < 60 && *n != 0) && negative.iter().all(|n| *n >= 60));
         assert!(negative.contains(&60));
@@ -178,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn one_intent_is_nothing_to_tell_apart() {
+    fn one_intent_is_an_error() {
         let one = vec![("a".to_owned(), "x".to_owned()), ("b".to_owned(), "x".to_owned())];
         let e = retrieval_set(one, Recipe::Text, Terms::default(), 1, &()).unwrap_err();
-        assert_eq!(e.to_string(), "2 sentences of 1 intents: there is nothing to tell apart");
+        assert_eq!(e.to_string(), "2 sentences with 1 intents: at least two intents are needed");
     }
 }

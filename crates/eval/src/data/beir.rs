@@ -1,5 +1,5 @@
-//! Ad-hoc retrieval: a folder as BEIR has it (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`), or the same files under other
-//! names with judgments of TREC.
+//! Ad-hoc retrieval: reads a folder in BEIR's layout (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`). The judgments
+//! may also be a TREC file.
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,9 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// So many of a ranking are looked at, as for trec_eval.
+/// Number of top documents that are evaluated, as in trec_eval.
 const DEPTH: usize = 1000;
-/// Of several sets of judgments, in this order.
+/// Sets of judgments, in order of preference.
 const SPLITS: [&str; 3] = ["test", "dev", "train"];
 
 #[derive(Deserialize)]
@@ -30,7 +30,8 @@ struct Line {
     text: String,
 }
 
-/// Of a folder, and judgments where they are not its own. What was read comes with it.
+/// Reads an ad-hoc retrieval task. `qrels` replaces the folder's own judgments. Also returns the paths of the files
+/// read.
 pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;
@@ -44,7 +45,7 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
     let (mut queries, mut of_query, mut lists) = (Vec::new(), Vec::new(), Vec::new());
     for (query, grades) in &qrels.queries {
         let Some(place) = places.get(query.as_str()) else {
-            Skipped::count(&mut skipped, "judged queries that there are not", || query.clone());
+            Skipped::count(&mut skipped, "judged queries that are not in queries.jsonl", || query.clone());
             continue;
         };
         let mut list = HashMap::new();
@@ -53,9 +54,9 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
                 Some(number) => {
                     list.insert(*number, *grade);
                 }
-                None => {
-                    Skipped::count(&mut skipped, "judged documents that there are not", || document.clone())
-                }
+                None => Skipped::count(&mut skipped, "judged documents that are not in corpus.jsonl", || {
+                    document.clone()
+                }),
             }
         }
         if !list.values().any(|grade| *grade > 0) {
@@ -68,7 +69,7 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
     }
     if queries.is_empty() {
         return Err(Error::data(format!(
-            "no query of {} is judged in {}",
+            "no query of {} has a relevant document in {}",
             asked.display(),
             judged.display()
         )));
@@ -79,7 +80,7 @@ pub fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(ListTask, Vec<Path
         pool: Pool::with_queries(Items::Texts(texts), Items::Texts(questions)),
         documents,
         queries,
-        places: of_query,
+        pool_indices: of_query,
         candidates: Candidates::All { judged: lists, depth: DEPTH },
         measures: vec![
             ("nDCG@10", Measure::NdcgCut(10)),
@@ -100,8 +101,8 @@ fn own_judgments(folder: &Path) -> Result<PathBuf> {
     }
     std::fs::read_dir(&qrels).at("read", &qrels)?;
     Err(Error::Input {
-        message: format!("{} has neither test.tsv nor dev.tsv nor train.tsv", qrels.display()),
-        hint: Some("name the judgments with --qrels FILE".to_owned()),
+        message: format!("{} contains none of test.tsv, dev.tsv and train.tsv", qrels.display()),
+        hint: Some("specify the judgments with --qrels FILE".to_owned()),
     })
 }
 
@@ -109,10 +110,10 @@ fn read_texts(path: &Path) -> Result<(Vec<String>, Vec<String>)> {
     let (mut ids, mut texts) = (Vec::new(), Vec::new());
     let mut seen: HashMap<String, u64> = HashMap::new();
     each_line(path, |number, text| {
-        let line: Line =
-            serde_json::from_str(text).map_err(|e| format!("this is no `_id` with a text: {e}"))?;
+        let line: Line = serde_json::from_str(text)
+            .map_err(|e| format!("expected an object with `_id` and `text`: {e}"))?;
         if let Some(before) = seen.insert(line.id.clone(), number) {
-            return Err(format!("the id `{}` stands in line {before} as well", line.id));
+            return Err(format!("the id `{}` is already on line {before}", line.id));
         }
         ids.push(line.id);
         texts.push(if line.title.is_empty() { line.text } else { format!("{} {}", line.title, line.text) });

@@ -1,4 +1,4 @@
-//! Sentences with labels: `text,label` tables, `text ⇥ label` lines, or a folder with `seq.in` and `label`.
+//! Labeled sentences: `text,label` tables, `text ⇥ label` lines, or a folder with the files `seq.in` and `label`.
 
 use std::path::Path;
 
@@ -10,22 +10,23 @@ use turnwise_corpus::{
     rows::{Dialect, RowError, Rows},
 };
 
-/// Longer rows are no sentences.
+/// Longest row in bytes.
 const LONGEST: usize = 1 << 20;
-/// The names of columns in a table's first row.
+/// Recognized column names in a header row.
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// A sentence, and what whoever said it wants, where that is known.
+/// Sentence with its intent, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentence {
-    /// What is said.
+    /// Text of the sentence.
     pub text: String,
-    /// What for.
+    /// Intent of the speaker.
     pub intent: Option<String>,
 }
 
-/// Whether something is labelled sentences, and not dialogues: a table by its ending, or a folder with `seq.in`.
+/// Whether a path contains labeled sentences rather than dialogues: a table, by its extension, or a folder with
+/// `seq.in`.
 pub fn is_labelled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -34,14 +35,14 @@ pub fn is_labelled(path: &Path) -> bool {
     }
 }
 
-/// Whether a table is a corpus of a format that shows what it is: its first two columns are no text and label.
+/// Whether a table is a dialogue corpus in a recognizable format, and its first two columns are not text and label.
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
-    // Any table may be turns of dialogues, and is more likely what was asked for here.
+    // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
     matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name() != "csv")
 }
 
-/// Sentences and their labels.
+/// Reads sentences with their labels.
 pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
     let sentences = if path.is_dir() {
         let (mut texts, mut labels) = (Vec::new(), Vec::new());
@@ -64,7 +65,7 @@ pub fn labelled(path: &Path) -> Result<Vec<(String, String)>> {
         table(path)?
     };
     if sentences.is_empty() {
-        return Err(Error::data(format!("{} has no labelled sentences", path.display())));
+        return Err(Error::data(format!("{} contains no labeled sentences", path.display())));
     }
     Ok(sentences)
 }
@@ -74,10 +75,11 @@ fn table(path: &Path) -> Result<Vec<(String, String)>> {
     let comma = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     let dialect = if comma { Dialect::CSV } else { Dialect { quotes: false, ..Dialect::TSV } };
     let mut rows = Rows::new(std::io::BufReader::new(file), dialect, LONGEST);
-    let told = |line: u64, why: &str| Error::Data {
+    let error = |line: u64, why: &str| Error::Data {
         message: format!("{}:{line}: {why}", path.display()),
         hint: Some(
-            "a row has a text and a label; .csv has commas between them, anything else tabs".to_owned(),
+            "a row needs a text and a label, separated by a comma in .csv files and by a tab in others"
+                .to_owned(),
         ),
     };
     let (mut sentences, mut columns) = (Vec::new(), (0, 1));
@@ -85,17 +87,18 @@ fn table(path: &Path) -> Result<Vec<(String, String)>> {
     while let Some(row) = rows.next_row() {
         let row = row.map_err(|e| match e {
             RowError::TooLong { line, .. } | RowError::TooWide { line } => {
-                told(line, "this row is too long to be a sentence")
+                error(line, "this row is too long for a sentence")
             }
-            RowError::Unclosed { line } => told(line, "a quote is opened here and not closed"),
+            RowError::Unclosed { line } => error(line, "a quote that starts on this line is not closed"),
             RowError::Broken { source, .. } => Error::Io { action: "read", path: path.to_owned(), source },
         })?;
         if row.is_blank() {
             continue;
         }
         let cell = |at: usize| {
-            let bytes = row.cell(at).ok_or_else(|| told(row.line, "this row has no text and label"))?;
-            std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| told(row.line, "this is not UTF-8"))
+            let bytes =
+                row.cell(at).ok_or_else(|| error(row.line, "this row needs both a text and a label"))?;
+            std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| error(row.line, "invalid UTF-8"))
         };
         if std::mem::take(&mut first) {
             let names: Vec<String> =

@@ -1,4 +1,4 @@
-//! The files of the tasks.
+//! Readers of the tasks' data files.
 
 mod beir;
 mod labelled;
@@ -18,13 +18,13 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_train::spool::Record;
 
-/// Calls for each line that is not blank, with its number counted from 1; what is wrong is told with the line.
+/// Calls `f` for each line that is not blank, with its line number from 1. Errors of `f` are reported with the line.
 pub(super) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
 }
 
-/// The same of what has been opened already; `path` is for messages.
+/// Same as [`each_line`] for an open reader; `path` is only used in messages.
 fn each_line_of(
     mut reader: impl BufRead,
     path: &Path,
@@ -37,7 +37,7 @@ fn each_line_of(
             return Ok(());
         }
         number += 1;
-        let text = std::str::from_utf8(&line).map_err(|_| "this is not UTF-8".to_owned());
+        let text = std::str::from_utf8(&line).map_err(|_| "invalid UTF-8".to_owned());
         let done = text.and_then(|text| {
             let text = text.trim_start_matches('\u{feff}').trim_end_matches(['\n', '\r']);
             if text.trim().is_empty() { Ok(()) } else { f(number, text) }
@@ -49,12 +49,12 @@ fn each_line_of(
     }
 }
 
-/// The hash of dialogues, wherever they were read from.
+/// Hash of dialogues, independent of the files that they come from.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     hash_of_records(dialogues.iter().map(Record::to_bytes))
 }
 
-/// The same of dialogues as they are written down.
+/// Same as [`hash_of_dialogues`] for serialized dialogues.
 pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for bytes in records {
@@ -64,7 +64,7 @@ pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result
     Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// The hash of files, their names left out: what a result is a result of.
+/// Hash of the files' content, without their names.
 pub fn hash(paths: &[impl AsRef<Path>]) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for path in paths.iter().map(AsRef::as_ref) {

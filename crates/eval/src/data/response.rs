@@ -1,8 +1,8 @@
-//! Response selection: a context and some responses, one of which was really said.
+//! Response selection: reads samples of a context with candidate responses, one of which is the real response.
 //!
-//! As JSON, a sample a line: `{"id", "context": [{"role", "text"}], "candidates": ["…"], "answer": 3}`, the answer counted
-//! from 0. Or as the Ubuntu, Douban and E-commerce corpora are published: `label ⇥ turn ⇥ … ⇥ response`, lines with the same
-//! context one after the other.
+//! Two formats are supported. JSON lines have one sample per line: `{"id", "context": [{"role", "text"}], "candidates":
+//! ["…"], "answer": 3}`, where the answer is an index from 0. The Ubuntu, Douban and E-commerce corpora use lines of
+//! `label ⇥ turn ⇥ … ⇥ response`, where lines with the same context are adjacent.
 
 use std::path::Path;
 
@@ -23,32 +23,33 @@ use turnwise_corpus::{Dialogue, Turn};
 #[derive(Deserialize)]
 struct Sample {
     id: String,
-    context: Vec<Said>,
+    context: Vec<ContextTurn>,
     candidates: Vec<String>,
     answer: usize,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ContextTurn {
     #[serde(default, alias = "speaker")]
     role: String,
     text: String,
 }
 
-/// What may have been said next, and whether it was.
+/// Candidate response, and whether it is the real one.
 type Response = (String, bool);
 
-/// Of samples, in either layout.
+/// Reads samples in either format.
 pub fn response_selection(path: &Path) -> Result<ListTask> {
     let mut samples = Samples::default();
-    // Lines with one context.
+    // Adjacent lines with the same context form one sample.
     let mut lines: Option<(Vec<String>, Vec<Response>)> = None;
     each_line(path, |_, text| {
         if text.trim_start().starts_with('{') {
-            let sample: Sample = serde_json::from_str(text).map_err(|e| format!("this is no sample: {e}"))?;
+            let sample: Sample =
+                serde_json::from_str(text).map_err(|e| format!("not a valid sample: {e}"))?;
             if sample.answer >= sample.candidates.len() {
                 return Err(format!(
-                    "the answer is {}, and there are {} candidates",
+                    "the answer is {}, but there are only {} candidates, counted from 0",
                     sample.answer,
                     sample.candidates.len()
                 ));
@@ -59,8 +60,7 @@ pub fn response_selection(path: &Path) -> Result<ListTask> {
         let fields: Vec<&str> = text.split('\t').collect();
         let ([label @ ("0" | "1"), context @ .., response], true) = (&fields[..], fields.len() >= 3) else {
             return Err(
-                "this is neither a sample as JSON nor `label, turns, response` with tabs between them"
-                    .to_owned(),
+                "expected a sample as JSON, or a label, turns and a response separated by tabs".to_owned()
             );
         };
         let context: Vec<String> = context.iter().map(|turn| (*turn).to_owned()).collect();
@@ -75,11 +75,11 @@ pub fn response_selection(path: &Path) -> Result<ListTask> {
         }
         Ok(())
     })?;
-    let told = |why: String| Error::data(format!("{}: {why}", path.display()));
+    let error = |why: String| Error::data(format!("{}: {why}", path.display()));
     if let Some((context, candidates)) = lines {
-        samples.push_lines(context, candidates).map_err(told)?;
+        samples.push_lines(context, candidates).map_err(error)?;
     }
-    samples.task().ok_or_else(|| told("there is no sample with a right and a wrong response".to_owned()))
+    samples.task().ok_or_else(|| error("no sample has both a correct and a wrong response".to_owned()))
 }
 
 #[derive(Default)]
@@ -94,24 +94,31 @@ struct Samples {
 
 impl Samples {
     fn push_lines(&mut self, context: Vec<String>, candidates: Vec<Response>) -> Result<(), String> {
-        // Speakers take turns, the answer's being the next.
+        // The format has no speakers. Two speakers are assumed to alternate, and the next one gives the response.
         let speakers = ["a", "b"];
         let said = context.into_iter().rev().enumerate();
-        let mut context: Vec<Said> =
-            said.map(|(n, text)| Said { role: speakers[n % 2].to_owned(), text }).collect();
+        let mut context: Vec<ContextTurn> =
+            said.map(|(n, text)| ContextTurn { role: speakers[n % 2].to_owned(), text }).collect();
         context.reverse();
         self.push((self.lists.len() + 1).to_string(), context, candidates)
     }
 
-    fn push(&mut self, id: String, context: Vec<Said>, candidates: Vec<Response>) -> Result<(), String> {
+    fn push(
+        &mut self,
+        id: String,
+        context: Vec<ContextTurn>,
+        candidates: Vec<Response>,
+    ) -> Result<(), String> {
         if context.is_empty() {
-            return Err(format!("the sample {id} has no context"));
+            return Err(format!("sample {id} has no context"));
         }
         let right = candidates.iter().filter(|(_, right)| *right).count();
         if right == 0 || right == candidates.len() {
-            Skipped::count(&mut self.skipped, "samples without a right or without a wrong response", || {
-                id.clone()
-            });
+            Skipped::count(
+                &mut self.skipped,
+                "samples without a correct or without a wrong response",
+                || id.clone(),
+            );
             return Ok(());
         }
         let turns = context.into_iter().enumerate().map(|(n, said)| Turn {
@@ -138,7 +145,7 @@ impl Samples {
         (!self.lists.is_empty()).then(|| ListTask {
             name: "response",
             about: "response selection (sentence embeddings)",
-            places: (0..self.ids.len() as u32).collect(),
+            pool_indices: (0..self.ids.len() as u32).collect(),
             pool: Pool::with_queries(Items::Texts(self.responses), Items::Dialogues(self.contexts)),
             documents: self.names,
             queries: self.ids,

@@ -1,4 +1,4 @@
-//! DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ ids that mean the same ⇥ ids that do not`, ids divided by commas.
+//! DialogueCSE's `select.txt`: `id ⇥ text ⇥ intent ⇥ positive ids ⇥ negative ids`, with ids separated by commas.
 
 use std::{collections::HashMap, io::BufRead, path::Path};
 
@@ -10,27 +10,27 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// The sentences alone.
+/// Reads only the sentences.
 pub fn sentences(path: &Path) -> Result<Vec<String>> {
     let mut sentences = Vec::new();
     each_line(path, |_, text| {
         let text = text
             .split('\t')
             .nth(1)
-            .ok_or_else(|| "a line of select.txt has a text in its second column".to_owned())?;
+            .ok_or_else(|| "a line of select.txt needs a text in its second column".to_owned())?;
         sentences.push(text.to_owned());
         Ok(())
     })?;
     Ok(sentences)
 }
 
-/// Semantic retrieval: for each labelled sentence its candidates, positive and negative, are put into an order.
+/// Reads a semantic retrieval task: positive and negative candidates are ranked for each labeled sentence.
 pub fn semantic_retrieval(path: &Path) -> Result<ListTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)
 }
 
-/// The same of what has been opened, or made, already; `path` is for messages.
+/// Same as [`semantic_retrieval`] for an open reader; `path` is only used in messages.
 pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTask> {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
     let (mut ids, mut texts) = (Vec::new(), Vec::new());
@@ -39,12 +39,12 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
         let fields: Vec<&str> = text.split('\t').collect();
         let [id, text, _, positive, negative] = fields[..] else {
             return Err(format!(
-                "a line of select.txt has 5 columns (id, text, intent, positive ids, negative ids), this has {}",
+                "a line of select.txt has 5 columns (id, text, intent, positive ids, negative ids), this one has {}",
                 fields.len()
             ));
         };
         if numbers.insert(id.to_owned(), ids.len() as u32).is_some() {
-            return Err(format!("the id `{id}` stands here for the second time"));
+            return Err(format!("duplicate id `{id}`"));
         }
         ids.push(id.to_owned());
         texts.push(text.to_owned());
@@ -54,15 +54,15 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
     if ids.is_empty() {
         return Err(Error::data(format!("{} is empty", path.display())));
     }
-    let (mut queries, mut places, mut lists) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut queries, mut pool_indices, mut lists) = (Vec::new(), Vec::new(), Vec::new());
     let mut skipped = Vec::new();
     for (n, (line, positive, negative)) in rows.iter().enumerate() {
         let mut list: Vec<(u32, i32)> = Vec::new();
         for (listed, grade) in [(positive, 1), (negative, 0)] {
             for id in listed.split(',').map(str::trim).filter(|id| !id.is_empty()) {
                 let Some(document) = numbers.get(id).copied() else {
-                    Skipped::count(&mut skipped, "candidates whose id no line has", || {
-                        format!("{id} of line {line}")
+                    Skipped::count(&mut skipped, "candidates with an unknown id", || {
+                        format!("{id} on line {line}")
                     });
                     continue;
                 };
@@ -73,8 +73,8 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
                             path.display()
                         )));
                     }
-                    Some(_) => Skipped::count(&mut skipped, "candidates that a list has twice", || {
-                        format!("{id} of line {line}")
+                    Some(_) => Skipped::count(&mut skipped, "duplicate candidates in a list", || {
+                        format!("{id} on line {line}")
                     }),
                     None if document as usize == n => {
                         Skipped::count(&mut skipped, "sentences among their own candidates", || {
@@ -94,17 +94,17 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
             "queries without a negative candidate"
         } else {
             queries.push(ids[n].clone());
-            places.push(n as u32);
+            pool_indices.push(n as u32);
             lists.push(list);
             continue;
         };
         Skipped::count(&mut skipped, why, || ids[n].clone());
     }
     if queries.is_empty() {
-        let told = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
+        let reasons = skipped.iter().map(|s: &Skipped| format!("{} {} ({})", s.count, s.what, s.first));
         return Err(Error::Data {
             message: format!("{} has no query with a positive and a negative candidate", path.display()),
-            hint: Some(format!("left out: {}", told.collect::<Vec<_>>().join("; "))),
+            hint: Some(format!("left out: {}", reasons.collect::<Vec<_>>().join("; "))),
         });
     }
     Ok(ListTask {
@@ -113,7 +113,7 @@ pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<ListTa
         pool: Pool::of(Items::Texts(texts)),
         documents: ids,
         queries,
-        places,
+        pool_indices,
         candidates: Candidates::Given(lists),
         measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],
         skipped,

@@ -1,4 +1,4 @@
-//! By words: BM25 over what is to be ranked, as the search has it.
+//! BM25 ranker, with the same formula as the search.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use rayon::prelude::*;
 use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
-/// BM25 as a search has it: Lucene's constants and logarithm, no factor k1 + 1 (it is the same for all), and a word of a query
-/// counts once.
+/// BM25 with Lucene's constants and inverse document frequency. The constant factor k1 + 1 is left out, and repeated
+/// query terms count once.
 #[derive(Debug, Clone, Copy)]
 pub struct Bm25 {
-    /// What its words are.
+    /// How texts are split into terms.
     pub terms: Terms,
-    /// How soon another occurrence adds little.
+    /// Term frequency saturation.
     pub k1: f32,
-    /// How much long documents lose.
+    /// Document length normalization.
     pub b: f32,
 }
 
@@ -39,15 +39,15 @@ impl Ranker for Bm25 {
     }
 }
 
-/// The words of all, by number.
+/// Term counts of all documents and queries. Terms are numbered.
 pub(super) struct Words {
-    /// Of each text, its words' numbers and how often each comes, sorted by number.
+    /// Each document's (term number, count) pairs, sorted by number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// Those of the queries, where they are others. A word that no document has has no number.
+    /// The same for separate queries. Terms that no document contains have no number and are left out.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
-    /// In how many documents each word is.
+    /// Document frequency of each term.
     pub(super) documents_with: Vec<u32>,
-    /// How many documents, and texts of the background.
+    /// Number of documents and background texts.
     pub(super) count: usize,
 }
 
@@ -95,7 +95,7 @@ fn counted(mut words: Vec<u32>) -> Vec<(u32, u32)> {
 
 struct Prepared {
     words: Words,
-    /// Of each document, its words and what each adds to a score.
+    /// Each document's terms with the amount that each adds to a score.
     weights: Vec<Vec<(u32, f32)>>,
 }
 
@@ -134,7 +134,7 @@ impl Scorer for Prepared {
     }
 }
 
-/// The sum over the words that two have in common; both sorted.
+/// Sums `f` over the terms that both lists contain. Both lists must be sorted.
 pub(super) fn both<A: Copy, B: Copy>(a: &[(u32, A)], b: &[(u32, B)], f: impl Fn(A, B) -> f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while i < a.len() && j < b.len() {

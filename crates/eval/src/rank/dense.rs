@@ -1,4 +1,4 @@
-//! By meaning: the cosine of an encoder's vectors.
+//! Dense ranker: cosine similarity of an encoder's vectors.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Vectors, ahead::Options};
 
-/// An encoder, and how it is asked.
+/// Encoder with its options.
 #[derive(Clone)]
 pub struct Dense<'e> {
-    /// Who makes the vectors.
+    /// Encoder of the vectors.
     pub encoder: &'e dyn Encoder,
-    /// How.
+    /// Encoding options.
     pub options: Options,
-    /// Of a dialogue its last turns alone, so many at most.
+    /// If set, encodes only the last N turns of a dialogue.
     pub last_turns: Option<usize>,
-    /// What is done to all vectors.
+    /// Transformation of all vectors.
     pub spread: Spread,
-    /// What is asked otherwise than usual, in words, behind the encoder's name.
+    /// Description of options that differ from the defaults; appended to the encoder's name.
     pub otherwise: String,
 }
 
 impl<'e> Dense<'e> {
-    /// An encoder, asked as usual.
+    /// Creates a ranker with default options.
     pub fn new(encoder: &'e dyn Encoder) -> Self {
         Dense {
             encoder,
@@ -41,7 +41,7 @@ impl Ranker for Dense<'_> {
     }
 
     fn identity(&self) -> String {
-        // How it runs changes the last digits, and they the order of what is nearly equal.
+        // The precision and the device change the last digits, and with them the order of near ties.
         let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.spread);
         let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
         format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
@@ -61,20 +61,20 @@ impl Prepared {
     pub(super) fn new(dense: &Dense<'_>, pool: &Pool, watch: &dyn Progress) -> Result<Self> {
         let mut documents = encoded(dense, &pool.documents, watch)?;
         let mut queries = pool.queries.as_ref().map(|queries| encoded(dense, queries, watch)).transpose()?;
-        if let Some(learnt) = dense.spread.learn(&documents) {
-            learnt.apply(&mut documents);
-            queries.iter_mut().for_each(|queries| learnt.apply(queries));
+        if let Some(learned) = dense.spread.learn(&documents) {
+            learned.apply(&mut documents);
+            queries.iter_mut().for_each(|queries| learned.apply(queries));
         }
         Ok(Prepared { documents, queries })
     }
 
-    /// Vectors of length 1 that there are already.
+    /// Uses existing vectors, which must have length 1.
     pub(super) fn given(documents: Vectors, queries: Option<Vectors>) -> Self {
         Prepared { documents, queries }
     }
 }
 
-/// The vectors of all, each of length 1.
+/// Encodes all items into vectors of length 1.
 fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vectors> {
     let encoder = dense.encoder;
     let mut vectors = Vectors::new(encoder.dim());
@@ -108,7 +108,7 @@ fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vec
     Ok(vectors)
 }
 
-/// The last turns of a dialogue, so many at most.
+/// The last N turns of a dialogue.
 fn end_of(dialogue: &Dialogue, last: Option<usize>) -> Cow<'_, Dialogue> {
     let too_many = last.map_or(0, |last| dialogue.turns.len().saturating_sub(last));
     match too_many {
@@ -121,7 +121,7 @@ impl Scorer for Prepared {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let query = self.queries.as_ref().unwrap_or(&self.documents).row(query);
         scores.clear();
-        // All of them lie one after the other.
+        // If all documents are requested, their vectors are contiguous.
         if documents.len() == self.documents.len()
             && documents.iter().enumerate().all(|(n, d)| n == *d as usize)
         {
@@ -148,7 +148,7 @@ mod tests {
     use turnwise_corpus::Role;
 
     #[test]
-    fn the_end_of_a_dialogue_are_its_last_turns() {
+    fn the_end_of_a_dialogue_is_its_last_turns() {
         let mut dialogue = Dialogue::new(DialogueId::new("d").unwrap());
         for text in ["a", "b", "c"] {
             dialogue.push("x", Role::User, text);

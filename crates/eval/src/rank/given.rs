@@ -1,4 +1,4 @@
-//! By vectors that somebody else made: a NumPy file with a row for each document and, behind them, for each query.
+//! Ranker with vectors from a NumPy file: one row per document, followed by one row per query.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// Vectors out of a file.
+/// Vectors from a file.
 pub struct Given {
     path: PathBuf,
     vectors: Vectors,
@@ -16,12 +16,12 @@ pub struct Given {
 }
 
 impl Given {
-    /// Reads a file of NumPy: two dimensions, numbers of 16, 32 or 64 bits.
+    /// Reads a NumPy file with a two-dimensional array of 16, 32 or 64-bit floats.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).at("read", path)?;
         let vectors = read(&bytes).map_err(|why| Error::Data {
             message: format!("{}: {why}", path.display()),
-            hint: Some("`numpy.save` writes such files, and `turnwise embed -o FILE.npy`".to_owned()),
+            hint: Some("`numpy.save` and `turnwise embed -o FILE.npy` write such files".to_owned()),
         })?;
         let hash = blake3::hash(&bytes).to_hex()[..32].to_owned();
         Ok(Given { path: path.to_owned(), vectors, hash })
@@ -29,7 +29,7 @@ impl Given {
 }
 
 impl Given {
-    /// The vectors, each of length 1, and the hash of their file.
+    /// The vectors, normalized to length 1, and the hash of their file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();
         (self.vectors, self.hash)
@@ -48,15 +48,14 @@ impl Ranker for Given {
     fn prepare<'a>(&'a self, pool: &'a Pool, _: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let (documents, queries) = (pool.documents.len(), pool.queries.as_ref().map_or(0, super::Items::len));
         if self.vectors.len() != documents + queries {
-            let more =
-                if queries > 0 { format!(" and {queries} queries behind them") } else { String::new() };
+            let more = if queries > 0 { format!(" followed by {queries} queries") } else { String::new() };
             return Err(Error::Data {
                 message: format!(
-                    "{} has {} rows; the task has {documents} documents{more}",
+                    "{} has {} rows, but the task has {documents} documents{more}",
                     self.path.display(),
                     self.vectors.len()
                 ),
-                hint: Some("a row for each, in the order of the file".to_owned()),
+                hint: Some("the file needs one row for each of them, in the order of the data".to_owned()),
             });
         }
         let mut vectors = self.vectors.clone();
@@ -67,31 +66,30 @@ impl Ranker for Given {
     }
 }
 
-/// The rows of a file of NumPy.
+/// Parses a NumPy file.
 fn read(bytes: &[u8]) -> Result<Vectors, String> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("this is no file of NumPy")?;
-    let (version, rest) = rest.split_first_chunk::<2>().ok_or("the header is cut off")?;
-    // The length of the header has two bytes, since version 2 four.
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not a NumPy file")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or("the header is truncated")?;
+    // The header length has two bytes in version 1 and four in later versions.
     let (length, rest) = match version[0] {
         1 => rest.split_first_chunk::<2>().map(|(n, rest)| (usize::from(u16::from_le_bytes(*n)), rest)),
         _ => rest.split_first_chunk::<4>().map(|(n, rest)| (u32::from_le_bytes(*n) as usize, rest)),
     }
-    .ok_or("the header is cut off")?;
-    let (header, data) = rest.split_at_checked(length).ok_or("the header is cut off")?;
+    .ok_or("the header is truncated")?;
+    let (header, data) = rest.split_at_checked(length).ok_or("the header is truncated")?;
     let header = String::from_utf8_lossy(header);
     let after =
         |key: &str| header.split_once(key).map(|(_, rest)| rest.trim_start_matches([':', ' ', '\'', '"']));
     let kind = after("descr'").ok_or("the header has no `descr`")?;
     if after("fortran_order'").is_some_and(|rest| rest.starts_with("True")) {
-        return Err(
-            "its columns lie one after the other (Fortran's order); save it with numpy.ascontiguousarray"
-                .to_owned(),
-        );
+        return Err("the array is in Fortran order; convert it with numpy.ascontiguousarray".to_owned());
     }
     let shape = after("shape'").and_then(|rest| rest.trim_start_matches('(').split(')').next());
     let shape: Vec<usize> =
         shape.unwrap_or_default().split(',').filter_map(|n| n.trim().parse().ok()).collect();
-    let [rows, dim] = shape[..] else { return Err(format!("it has {} dimensions, not 2", shape.len())) };
+    let [rows, dim] = shape[..] else {
+        return Err(format!("the array must have 2 dimensions, but has {}", shape.len()));
+    };
     let width = if kind.starts_with("<f2") {
         2
     } else if kind.starts_with("<f4") {
@@ -100,10 +98,10 @@ fn read(bytes: &[u8]) -> Result<Vectors, String> {
         8
     } else {
         let kind = kind.split(['\'', '"']).next().unwrap_or_default();
-        return Err(format!("its numbers are `{kind}`, not f2, f4 or f8 in little-endian order"));
+        return Err(format!("unsupported data type `{kind}`; use f2, f4 or f8 in little-endian order"));
     };
     if rows.checked_mul(dim).and_then(|n| n.checked_mul(width)) != Some(data.len()) {
-        return Err(format!("{rows} rows of {dim} numbers do not fit its {} bytes", data.len()));
+        return Err(format!("{rows} rows of {dim} numbers do not match the {} bytes of data", data.len()));
     }
     let number = |b: &[u8]| match *b {
         [a, b] => f16::from_le_bytes([a, b]).to_f32(),
@@ -112,9 +110,9 @@ fn read(bytes: &[u8]) -> Result<Vectors, String> {
     };
     let flat: Vec<f32> = data.chunks_exact(width).map(number).collect();
     if let Some(at) = flat.iter().position(|v| !v.is_finite()) {
-        return Err(format!("row {} holds a number that is not finite", at / dim.max(1)));
+        return Err(format!("row {} contains a number that is not finite", at / dim.max(1)));
     }
-    Vectors::from_flat(dim, flat).ok_or_else(|| "it has no columns".to_owned())
+    Vectors::from_flat(dim, flat).ok_or_else(|| "the array has no columns".to_owned())
 }
 
 #[cfg(test)]
@@ -140,23 +138,26 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
-        let told = |bytes: &[u8]| read(bytes).unwrap_err();
-        assert_eq!(told(b"PK"), "this is no file of NumPy");
-        assert_eq!(told(b"\x93NUMPY\x01\x00\xff"), "the header is cut off");
+    fn invalid_files_are_errors() {
+        let error = |bytes: &[u8]| read(bytes).unwrap_err();
+        assert_eq!(error(b"PK"), "not a NumPy file");
+        assert_eq!(error(b"\x93NUMPY\x01\x00\xff"), "the header is truncated");
         assert_eq!(
-            told(&npy("<i8", "False", "(1, 1)", &[0; 8])),
-            "its numbers are `<i8`, not f2, f4 or f8 in little-endian order"
+            error(&npy("<i8", "False", "(1, 1)", &[0; 8])),
+            "unsupported data type `<i8`; use f2, f4 or f8 in little-endian order"
         );
-        assert_eq!(told(&npy("<f4", "False", "(4,)", &[0; 16])), "it has 1 dimensions, not 2");
         assert_eq!(
-            told(&npy("<f4", "False", "(2, 2)", &[0; 12])),
-            "2 rows of 2 numbers do not fit its 12 bytes"
+            error(&npy("<f4", "False", "(4,)", &[0; 16])),
+            "the array must have 2 dimensions, but has 1"
         );
-        assert!(told(&npy("<f4", "True", "(1, 1)", &[0; 4])).contains("Fortran"));
         assert_eq!(
-            told(&npy("<f4", "False", "(2, 1)", &[0, 0, 0, 0, 0, 0, 0xc0, 0x7f])),
-            "row 1 holds a number that is not finite"
+            error(&npy("<f4", "False", "(2, 2)", &[0; 12])),
+            "2 rows of 2 numbers do not match the 12 bytes of data"
+        );
+        assert!(error(&npy("<f4", "True", "(1, 1)", &[0; 4])).contains("Fortran"));
+        assert_eq!(
+            error(&npy("<f4", "False", "(2, 1)", &[0, 0, 0, 0, 0, 0, 0xc0, 0x7f])),
+            "row 1 contains a number that is not finite"
         );
         for end in 0..npy("<f4", "False", "(1, 1)", &[0; 4]).len() {
             assert!(read(&npy("<f4", "False", "(1, 1)", &[0; 4])[..end]).is_err());

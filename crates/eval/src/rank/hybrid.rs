@@ -1,18 +1,18 @@
-//! By meaning and by words: the weighted sum of both, by the formula of a search.
+//! Hybrid ranker: weighted sum of dense and BM25 scores, with the same formula as the search.
 
 use super::{Bm25, Dense, Pool, Progress, Ranker, Scorer};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 use turnwise_search::Fusion;
 
-/// An encoder and BM25.
+/// Dense ranker combined with BM25.
 #[derive(Clone)]
 pub struct Hybrid<'e> {
-    /// By meaning.
+    /// Dense ranker.
     pub dense: Dense<'e>,
-    /// By words.
+    /// BM25 ranker.
     pub words: Bm25,
-    /// What both weigh; unasked, what they weigh in a search.
+    /// Weights of the two scores.
     pub fusion: Fusion,
 }
 

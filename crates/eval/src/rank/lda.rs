@@ -1,4 +1,5 @@
-//! By topics: latent Dirichlet allocation, fitted on what is to be ranked by collapsed Gibbs sampling (Griffiths and Steyvers).
+//! LDA ranker: latent Dirichlet allocation, fitted to the documents by collapsed Gibbs sampling (Griffiths and
+//! Steyvers).
 
 use super::{Pool, Progress, Ranker, Scorer, Step, Terms, bm25::Words};
 use turnwise_core::{
@@ -7,30 +8,30 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// How the topics are found.
+/// Latent Dirichlet allocation and its settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Lda {
-    /// How many.
+    /// Number of topics.
     pub topics: usize,
-    /// How many times each word's topic is drawn anew.
+    /// Number of Gibbs sampling rounds.
     pub rounds: usize,
-    /// What its words are.
+    /// How texts are split into terms.
     pub terms: Terms,
-    /// Which chance.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// Words in more than this part of the documents tell no topic,
+/// Largest document frequency of a term, as a fraction of the documents.
 const COMMON: f64 = 0.5;
-/// and words in fewer documents neither.
+/// Smallest number of documents that contain a term.
 const RARE: u32 = 2;
-/// What every word has of every topic before any is seen.
+/// Dirichlet prior of the words of a topic.
 const BETA: f64 = 0.01;
-/// Over the last so many rounds a document's topics are averaged.
+/// Number of last rounds over which a document's topics are averaged.
 const AVERAGED: usize = 20;
 
 impl Lda {
-    /// So many topics.
+    /// Creates an LDA ranker with default settings.
     pub fn new(topics: usize, seed: u64) -> Self {
         Lda { topics, rounds: 200, terms: Terms::default(), seed }
     }
@@ -48,16 +49,15 @@ impl Ranker for Lda {
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         if self.topics < 2 || pool.queries.is_some() {
             return Err(Error::Input {
-                message: "LDA needs at least two topics, and tells the topics of what is ranked only"
-                    .to_owned(),
-                hint: Some("it is a baseline of the dialogue tasks".to_owned()),
+                message: "LDA needs at least two topics, and supports no separate queries".to_owned(),
+                hint: Some("use it as a baseline of the dialogue tasks".to_owned()),
             });
         }
         let words = Words::of(pool, self.terms);
-        let most = (words.documents.len() as f64 * COMMON).max(1.0);
+        let max_documents = (words.documents.len() as f64 * COMMON).max(1.0);
         let kept = |word: u32| {
             let with = words.documents_with[word as usize];
-            with >= RARE && f64::from(with) <= most
+            with >= RARE && f64::from(with) <= max_documents
         };
         let documents: Vec<Vec<u32>> = words
             .documents
@@ -74,7 +74,7 @@ impl Ranker for Lda {
 }
 
 impl Lda {
-    /// What part of each document is about each topic.
+    /// Topic mixture of each document.
     fn mixtures(&self, documents: &[Vec<u32>], words: usize, watch: &dyn Progress) -> Result<Vectors> {
         let k = self.topics;
         let alpha = 5.0 / k as f64;
@@ -92,7 +92,7 @@ impl Lda {
             }
         }
         let mut sums = Vectors::zeros(documents.len(), k);
-        let mut chances = vec![0.0; k];
+        let mut cumulative = vec![0.0; k];
         for round in 0..self.rounds {
             watch.check()?;
             for (d, document) in documents.iter().enumerate() {
@@ -107,10 +107,10 @@ impl Lda {
                         sum += (f64::from(of_word[word + t]) + BETA)
                             / (f64::from(of_topic[t]) + BETA * words as f64)
                             * (f64::from(of_document[d * k + t]) + alpha);
-                        chances[t] = sum;
+                        cumulative[t] = sum;
                     }
                     let drawn = random.unit() * sum;
-                    let new = chances.iter().position(|chance| drawn < *chance).unwrap_or(k - 1);
+                    let new = cumulative.iter().position(|upper| drawn < *upper).unwrap_or(k - 1);
                     *topic = new as u32;
                     of_word[word + new] += 1;
                     of_topic[new] += 1;

@@ -1,4 +1,4 @@
-//! Whoever ranks: encoders, words, both, and chance. A task asks a ranker and never a model.
+//! Rankers: dense, lexical, hybrid and random. Tasks use only this interface and never a model directly.
 
 mod bm25;
 mod dense;
@@ -28,17 +28,17 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Vectors, statics};
 
-/// Texts or dialogues.
+/// Items to rank or to query with: texts or dialogues.
 #[derive(Debug, Clone)]
 pub enum Items {
     /// Utterances, sentences, queries.
     Texts(Vec<String>),
-    /// Whole dialogues, or what was said before a response.
+    /// Whole dialogues, or the context before a response.
     Dialogues(Vec<Dialogue>),
 }
 
 impl Items {
-    /// How many.
+    /// Number of items.
     pub fn len(&self) -> usize {
         match self {
             Items::Texts(texts) => texts.len(),
@@ -46,12 +46,12 @@ impl Items {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All that is said in one.
+    /// The whole text of one item.
     pub fn text(&self, n: usize) -> Cow<'_, str> {
         match self {
             Items::Texts(texts) => Cow::Borrowed(&texts[n]),
@@ -60,65 +60,65 @@ impl Items {
     }
 }
 
-/// What a task has: what is ranked, and for whom.
+/// Documents and queries of a task.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// What is ranked.
+    /// Documents to rank.
     pub documents: Items,
-    /// For whom; without them each document is ranked for.
+    /// Queries. `None` means that each document is also a query.
     pub queries: Option<Items>,
-    /// More texts of the kind, by which words are weighed, and nothing else.
+    /// More texts of the same kind, used only for document frequencies.
     pub background: Vec<String>,
 }
 
 impl Pool {
-    /// Documents that each other is ranked for.
+    /// Creates a pool whose documents are also its queries.
     pub fn of(documents: Items) -> Self {
         Pool { documents, queries: None, background: Vec::new() }
     }
 
-    /// Documents, and for whom they are ranked.
+    /// Creates a pool with separate queries.
     pub fn with_queries(documents: Items, queries: Items) -> Self {
         Pool { documents, queries: Some(queries), background: Vec::new() }
     }
 
-    /// For whom it is ranked.
+    /// The queries, or the documents if there are no separate queries.
     pub fn queries(&self) -> &Items {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
 }
 
-/// What may take a while.
+/// Long-running step, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Texts or dialogues become vectors.
+    /// Encoding texts or dialogues.
     Encoding,
-    /// Topics are found.
+    /// Fitting a topic model.
     FindingTopics,
-    /// Documents are put into order for queries.
+    /// Ranking documents for queries.
     Ranking,
-    /// Dialogues are put into clusters.
+    /// Clustering dialogues.
     Clustering,
-    /// Vectors are linked to their neighbours.
+    /// Building a graph of nearest neighbors.
     Linking,
-    /// Vectors become points on a plane.
+    /// Projecting vectors onto a plane.
     Mapping,
 }
 
-/// Somebody who wants to know how far things are, and may want to stop them.
+/// Receiver of progress reports, which can also request a stop.
 pub trait Progress: Sync {
-    /// Whether to stop.
+    /// Whether a stop was requested.
     fn stop(&self) -> bool;
-    /// So much of a step is done.
+    /// Reports that `done` of `all` units of a step are complete.
     fn done(&self, step: Step, done: usize, all: usize);
 
-    /// An error if it is to stop.
+    /// Returns an error if a stop was requested.
     fn check(&self) -> Result<()> {
         if self.stop() { Err(Error::Interrupted { hint: None }) } else { Ok(()) }
     }
 }
 
-/// Nobody.
+/// Ignores progress and never stops.
 impl Progress for () {
     fn stop(&self) -> bool {
         false
@@ -127,36 +127,38 @@ impl Progress for () {
     fn done(&self, _: Step, _: usize, _: usize) {}
 }
 
-/// Something that ranks.
+/// Ranking method.
 pub trait Ranker: Sync {
-    /// A name for people and tables.
+    /// Display name.
     fn name(&self) -> String;
 
-    /// Everything that changes its scores, in words: two with the same are the same ranker.
+    /// Text that identifies every setting that affects the scores. Rankers with the same identity give the same scores.
     fn identity(&self) -> String;
 
-    /// Looks at what is to be ranked.
+    /// Prepares a pool for scoring, for example encodes or indexes it.
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>>;
 }
 
-/// A ranker that has seen what is to be ranked.
+/// Ranker that is prepared for a pool.
 pub trait Scorer: Sync {
-    /// The scores of some documents for a query, in their order, into `scores`: the greater, the better.
+    /// Replaces `scores` with the scores of `documents` for a query, in their order. A higher score is better.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
-    /// The vectors of the documents, each of length 1, for tasks that ask where they lie. Words alone have none.
+    /// The documents' vectors, each of length 1. Lexical rankers have none.
     fn vectors(&self) -> Option<&Vectors> {
         None
     }
 }
 
-/// An error where a score is no number: a ranking would depend on chance.
-pub fn must_be_numbers(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
+/// Returns an error if a score is not finite, because the order would be undefined.
+pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     match scores.iter().all(|score| score.is_finite()) {
         true => Ok(()),
         false => Err(Error::Data {
-            message: format!("{ranker} gave a score that is no finite number for the query {query}"),
-            hint: Some("a vector may hold NaN; `turnwise verify` checks those of an index".to_owned()),
+            message: format!("{ranker} returned a score that is not a finite number for the query {query}"),
+            hint: Some(
+                "a vector may contain NaN; `turnwise verify` checks the vectors of an index".to_owned(),
+            ),
         }),
     }
 }

@@ -1,12 +1,12 @@
-//! Any order at all.
+//! Random ranker, as a baseline.
 
 use super::{Pool, Progress, Ranker, Scorer};
 use turnwise_core::{error::Result, random::mixed};
 
-/// Scores by chance, from a seed.
+/// Random scores from a seed.
 #[derive(Debug, Clone, Copy)]
 pub struct RandomBaseline {
-    /// Which chance.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -28,7 +28,7 @@ impl Scorer for RandomBaseline {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let seed = mixed(self.seed, query as u64);
         scores.clear();
-        // 24 bits are what a score can hold.
+        // An f32 represents integers of up to 24 bits exactly.
         scores.extend(documents.iter().map(|document| (mixed(seed, u64::from(*document)) >> 40) as f32));
         Ok(())
     }

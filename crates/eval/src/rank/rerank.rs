@@ -1,4 +1,4 @@
-//! By meaning first, and the best of that token by token, as a search ranks again.
+//! Reranker: ranks by dense vectors first, then reranks the top documents by token vectors, like the search.
 
 use std::cmp::Ordering;
 
@@ -7,28 +7,28 @@ use turnwise_core::error::Result;
 use turnwise_encoder::{Encoder, TextOptions, TokenVectors};
 use turnwise_search::late::{matching_guided, maxsim};
 
-/// So many texts have their tokens made at a time.
-const AT_ONCE: usize = 64;
-/// Above what any cosine is, so that what was ranked again stands before what was not.
-const ABOVE: f32 = 2.0;
+/// Number of texts per encoding batch.
+const BATCH: usize = 64;
+/// Added to reranked scores. It exceeds any cosine, and reranked documents therefore come first.
+const RERANKED_OFFSET: f32 = 2.0;
 
-/// How texts are compared token by token.
+/// Method of comparing token vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
-    /// Each token of the query with the one of the document that is most like it. Of a context, the last turn is the query.
+    /// MaxSim: compares each query token with the most similar document token. The query is the last turn of a context.
     Maxsim,
-    /// DialogueCSE's matching-guided embedding: the document as the turns of the context see it.
+    /// DialogueCSE's matching-guided similarity of the document and the turns of the context.
     Matching,
 }
 
-/// An encoder that ranks twice.
+/// Two-stage ranker.
 #[derive(Clone)]
 pub struct Reranked<'e> {
-    /// By its vectors,
+    /// First stage.
     pub dense: Dense<'e>,
-    /// and then by those of its tokens,
+    /// Second stage.
     pub by: Tokens,
-    /// so many of the best.
+    /// Number of top documents to rerank.
     pub top: usize,
 }
 
@@ -60,7 +60,7 @@ impl Ranker for Reranked<'_> {
     }
 }
 
-/// What is said in each: a text is one turn.
+/// Texts of the turns of each item. A text counts as one turn.
 fn turns(items: &Items) -> Vec<Vec<&str>> {
     match items {
         Items::Texts(texts) => texts.iter().map(|text| vec![text.as_str()]).collect(),
@@ -71,7 +71,7 @@ fn turns(items: &Items) -> Vec<Vec<&str>> {
     }
 }
 
-/// The tokens of every turn of all, each with its own; all turns go through the encoder in one go.
+/// Encodes the tokens of every turn of every item. All turns share batches.
 fn tokens_of(
     encoder: &dyn Encoder,
     items: &[Vec<&str>],
@@ -83,7 +83,7 @@ fn tokens_of(
     Ok(items.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect())
 }
 
-/// The tokens of all turns as those of one text.
+/// Concatenates the tokens of all turns.
 fn joined(turns: Vec<TokenVectors>) -> TokenVectors {
     let mut all = turns.into_iter();
     let Some(mut joined) = all.next() else { return TokenVectors::default() };
@@ -102,7 +102,7 @@ fn tokens(
     watch: &dyn Progress,
 ) -> Result<Vec<TokenVectors>> {
     let mut tokens = Vec::with_capacity(texts.len());
-    for chunk in texts.chunks(AT_ONCE) {
+    for chunk in texts.chunks(BATCH) {
         watch.check()?;
         tokens.extend(encoder.encode_tokens(chunk, options)?);
         watch.done(Step::Encoding, tokens.len(), texts.len());
@@ -133,7 +133,7 @@ impl Scorer for Prepared<'_> {
                 Tokens::Maxsim => turns.last().map_or(0.0, |last| maxsim(last, document)),
                 Tokens::Matching => matching_guided(&turns, document),
             };
-            scores[at] = ABOVE + score;
+            scores[at] = RERANKED_OFFSET + score;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_ranked_again_and_stand_before_the_others() {
+    fn the_top_documents_are_reranked_and_come_first() {
         let encoder = HashEncoder::default();
         let dense = Dense::new(&encoder);
         let (pool, all) = (pool(), [0, 1, 2, 3, 4]);
@@ -171,14 +171,15 @@ mod tests {
             let mut order = all;
             order.sort_by(|a, b| first[*b as usize].total_cmp(&first[*a as usize]));
             for (place, n) in order.iter().map(|n| *n as usize).enumerate() {
-                let expected = if place < 3 { ABOVE + naive(&tokens[0], &tokens[n]) } else { first[n] };
+                let expected =
+                    if place < 3 { RERANKED_OFFSET + naive(&tokens[0], &tokens[n]) } else { first[n] };
                 assert_eq!(scores[n], expected, "{by:?} {n}");
             }
         }
     }
 
     #[test]
-    fn a_dialogue_is_the_tokens_of_its_turns() {
+    fn a_dialogue_has_the_tokens_of_its_turns() {
         let encoder = HashEncoder::default();
         let dialogue = |id: &str, said: &[&str]| {
             let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
@@ -201,7 +202,7 @@ mod tests {
             all
         };
         for (n, score) in scores.iter().enumerate() {
-            assert_eq!(*score, ABOVE + maxsim(&tokens(0), &tokens(n)), "{n}");
+            assert_eq!(*score, RERANKED_OFFSET + maxsim(&tokens(0), &tokens(n)), "{n}");
         }
         assert_eq!(joined(Vec::new()), TokenVectors::default());
     }

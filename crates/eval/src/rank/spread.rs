@@ -1,41 +1,42 @@
-//! Moving vectors so that they fill their space: less their mean, or whitened (Su et al., 2021).
+//! Post-processing of vectors: centering or whitening (Su et al., 2021).
 
 use rayon::prelude::*;
 
 use turnwise_encoder::Vectors;
 
-/// What is done to all vectors before they are compared, by what the documents' are like.
+/// Transformation of all vectors before they are compared. Its statistics come from the documents' vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spread {
-    /// Nothing.
+    /// No transformation.
     #[default]
     AsIs,
-    /// The mean is taken off.
+    /// Subtracts the mean.
     Centred,
-    /// The mean is taken off, and what remains varies as much in every direction, and in no two together.
+    /// Subtracts the mean and makes the covariance the identity matrix.
     Whitened,
 }
 
-/// To the variance of each direction so much of the mean variance is added: fewer vectors than directions have none in some.
-const LEAST: f64 = 1e-6;
+/// Regularization: fraction of the mean variance that is added to each dimension's variance. The covariance is
+/// singular if there are fewer vectors than dimensions.
+const RIDGE: f64 = 1e-6;
 
-/// What was learnt of some vectors.
-pub(super) struct Learnt {
+/// Statistics of the documents' vectors.
+pub(super) struct Learned {
     mean: Vec<f64>,
-    /// The lower triangle whose product with itself, turned over, is the covariance. To divide by it whitens: not along the
-    /// same axes as by eigenvectors, but the cosines of the two are the same.
+    /// Lower Cholesky factor of the covariance. Solving with it whitens the vectors. The axes differ from those of
+    /// whitening by eigenvectors, but the cosines are the same.
     triangle: Option<Vec<f64>>,
 }
 
 impl Spread {
-    /// Looks at the documents' vectors. Nothing if nothing is to be done.
-    pub(super) fn learn(self, vectors: &Vectors) -> Option<Learnt> {
+    /// Computes the statistics of the documents' vectors. Returns `None` if there is nothing to do.
+    pub(super) fn learn(self, vectors: &Vectors) -> Option<Learned> {
         let mean = match self {
             Spread::AsIs => return None,
             _ => mean(vectors),
         };
         let triangle = (self == Spread::Whitened).then(|| triangle(covariance(vectors, &mean), mean.len()));
-        Some(Learnt { mean, triangle })
+        Some(Learned { mean, triangle })
     }
 }
 
@@ -45,7 +46,7 @@ fn mean(vectors: &Vectors) -> Vec<f64> {
     sum.iter().map(|s| s / vectors.len().max(1) as f64).collect()
 }
 
-/// Row after row; each is summed up on its own, so that the sums do not depend on the threads.
+/// Regularized covariance matrix. Each row is summed in order, and the result is independent of the number of threads.
 fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
     let dim = mean.len();
     let of_row = |i: usize| {
@@ -61,12 +62,12 @@ fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
     };
     let rows: Vec<Vec<f64>> = (0..dim).into_par_iter().map(of_row).collect();
     let mut all = rows.concat();
-    let least = LEAST * (0..dim).map(|i| all[i * dim + i]).sum::<f64>() / dim.max(1) as f64;
-    (0..dim).for_each(|i| all[i * dim + i] += least.max(f64::MIN_POSITIVE));
+    let ridge = RIDGE * (0..dim).map(|i| all[i * dim + i]).sum::<f64>() / dim.max(1) as f64;
+    (0..dim).for_each(|i| all[i * dim + i] += ridge.max(f64::MIN_POSITIVE));
     all
 }
 
-/// Cholesky's triangle of a symmetric matrix.
+/// Cholesky factor of a symmetric matrix with `n` rows.
 fn triangle(mut a: Vec<f64>, n: usize) -> Vec<f64> {
     for i in 0..n {
         for j in 0..=i {
@@ -78,8 +79,8 @@ fn triangle(mut a: Vec<f64>, n: usize) -> Vec<f64> {
     a
 }
 
-impl Learnt {
-    /// Moves vectors, and gives them length 1 again.
+impl Learned {
+    /// Transforms vectors and normalizes them to length 1.
     pub(super) fn apply(&self, vectors: &mut Vectors) {
         let dim = self.mean.len();
         let moved: Vec<Vec<f32>> = (0..vectors.len())
@@ -119,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn whitened_vectors_vary_alike_in_every_direction() {
+    fn whitened_vectors_have_the_identity_as_covariance() {
         let vectors = skewed(400);
-        let learnt = Spread::Whitened.learn(&vectors).unwrap();
-        // Length is taken away at the end; here it must stay.
+        let learned = Spread::Whitened.learn(&vectors).unwrap();
+        // `apply` normalizes at the end, which would hide the covariance.
         let whiten = |row: &[f32]| -> Vec<f64> {
-            let triangle = learnt.triangle.as_ref().unwrap();
-            let mut row: Vec<f64> = row.iter().zip(&learnt.mean).map(|(v, m)| f64::from(*v) - m).collect();
+            let triangle = learned.triangle.as_ref().unwrap();
+            let mut row: Vec<f64> = row.iter().zip(&learned.mean).map(|(v, m)| f64::from(*v) - m).collect();
             for i in 0..3 {
                 let known: f64 = (0..i).map(|k| triangle[i * 3 + k] * row[k]).sum();
                 row[i] = (row[i] - known) / triangle[i * 3 + i];
@@ -140,7 +141,7 @@ mod tests {
             }
         }
         let mut moved = vectors.clone();
-        learnt.apply(&mut moved);
+        learned.apply(&mut moved);
         for (row, white) in moved.rows().zip(&white) {
             let length = white.iter().map(|v| v * v).sum::<f64>().sqrt();
             assert!(row.iter().zip(white).all(|(a, b)| (f64::from(*a) - b / length).abs() < 1e-5));
@@ -148,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn centred_vectors_have_no_mean_and_few_vectors_are_no_harm() {
+    fn centered_vectors_have_zero_mean_and_few_vectors_can_be_whitened() {
         let vectors = skewed(50);
         assert!(Spread::AsIs.learn(&vectors).is_none());
-        let learnt = Spread::Centred.learn(&vectors).unwrap();
+        let learned = Spread::Centred.learn(&vectors).unwrap();
         let mut sum = [0.0; 3];
-        vectors.rows().for_each(|row| (0..3).for_each(|i| sum[i] += f64::from(row[i]) - learnt.mean[i]));
+        vectors.rows().for_each(|row| (0..3).for_each(|i| sum[i] += f64::from(row[i]) - learned.mean[i]));
         assert!(sum.iter().all(|s| s.abs() < 1e-6), "{sum:?}");
         for n in 1..4 {
             let mut few = skewed(n);

@@ -1,4 +1,4 @@
-//! What a ranker by words takes for a word.
+//! Tokenization for lexical rankers.
 
 use std::{fmt, str::FromStr};
 
@@ -7,17 +7,17 @@ use unicode_normalization::UnicodeNormalization;
 use turnwise_core::error::{Error, Result};
 use turnwise_text::{Analyzer, units};
 
-/// From a text to terms.
+/// How a text is split into terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terms {
-    /// As an index has them.
+    /// With an index analyzer.
     Analyzed(Analyzer),
-    /// Words (single letters where a script has no spaces), and each two that follow each other: what papers on Chinese
-    /// dialogues compare with.
+    /// Words and their bigrams, where scripts without spaces are split into single characters. Papers on Chinese
+    /// dialogues use this as a baseline.
     Pairs,
-    /// Letters of all kinds, and each two that follow each other, spaces left out.
+    /// Characters and their bigrams, without whitespace.
     Letters,
-    /// Words of two letters and more, and each two that follow each other: scikit-learn's, with `ngram_range=(1, 2)`.
+    /// Words of at least two characters and their bigrams, as in scikit-learn with `ngram_range=(1, 2)`.
     Scikit,
 }
 
@@ -28,7 +28,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The name of a ranker that takes these for words.
+    /// Display name of a ranker with these terms.
     pub(super) fn named(self, ranker: &str) -> String {
         match self == Terms::default() {
             true => ranker.to_owned(),
@@ -36,7 +36,7 @@ impl Terms {
         }
     }
 
-    /// The terms of a text.
+    /// Splits a text into terms.
     pub fn of(self, text: &str) -> Vec<String> {
         let units: Vec<String> = match self {
             Terms::Analyzed(analyzer) => {
@@ -83,7 +83,7 @@ impl FromStr for Terms {
             "scikit" => Ok(Terms::Scikit),
             analyzer => analyzer.parse().map(Terms::Analyzed).map_err(|e| match e {
                 Error::UnknownName { kind, name, hint } => {
-                    let more = "pairs, letters and scikit are known, too";
+                    let more = "pairs, letters and scikit are also valid";
                     let hint = hint.map_or_else(|| more.to_owned(), |hint| format!("{hint}; {more}"));
                     Error::UnknownName { kind, name, hint: Some(hint) }
                 }

@@ -1,4 +1,4 @@
-//! By words: the cosine of their weights, as they are or after a singular value decomposition.
+//! TF-IDF rankers: cosine similarity of the weights, with or without singular value decomposition.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use turnwise_encoder::{
     },
 };
 
-/// TF-IDF and the cosine, with scikit-learn's smoothed logarithm and sublinear counts.
+/// TF-IDF with scikit-learn's smoothed inverse document frequency and sublinear term frequency.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tfidf {
-    /// What its words are.
+    /// How texts are split into terms.
     pub terms: Terms,
 }
 
@@ -37,8 +37,8 @@ impl Ranker for Tfidf {
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let words = Words::of(pool, self.terms);
         watch.check()?;
-        let rare = rarity(&words);
-        let weigh = |words: &Vec<(u32, u32)>| weights(words, &rare);
+        let idf = idf(&words);
+        let weigh = |words: &Vec<(u32, u32)>| weights(words, &idf);
         Ok(Box::new(Prepared {
             documents: words.documents.par_iter().map(weigh).collect(),
             queries: words.queries.as_ref().map(|queries| queries.par_iter().map(weigh).collect()),
@@ -61,14 +61,14 @@ impl Scorer for Prepared {
     }
 }
 
-/// TF-IDF and a truncated singular value decomposition, both of what is to be ranked.
+/// TF-IDF with truncated singular value decomposition, both fitted to the documents.
 #[derive(Debug, Clone, Copy)]
 pub struct TfidfThenSvd {
-    /// How wide its vectors are.
+    /// Dimension of the vectors.
     pub dim: usize,
-    /// Another seed gives slightly different vectors.
+    /// Random seed of the decomposition.
     pub seed: u64,
-    /// What its words are; unasked it is the encoder of `turnwise model fit`, with its own settings.
+    /// How texts are split into terms. `None` uses the encoder of `turnwise model fit` with its default settings.
     pub terms: Option<Terms>,
 }
 
@@ -93,7 +93,7 @@ impl Ranker for TfidfThenSvd {
 impl TfidfThenSvd {
     fn fitted<'a>(&self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let settings = TfidfSettings { dim: self.dim, seed: self.seed, ..TfidfSettings::default() };
-        // What stands twice among utterances would weigh twice.
+        // Repeated utterances would count several times.
         let texts: Vec<String> = match &pool.documents {
             Items::Texts(texts) => texts.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect(),
             dialogues => (0..dialogues.len()).map(|n| dialogues.text(n).into_owned()).collect(),
@@ -103,17 +103,17 @@ impl TfidfThenSvd {
         Ok(Box::new(dense::Prepared::new(&dense, pool, watch)?))
     }
 
-    /// As scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` and `TruncatedSVD` would have it.
+    /// Same as scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` followed by `TruncatedSVD`.
     fn plain(&self, terms: Terms, pool: &Pool) -> Result<Box<dyn Scorer>> {
         let words = Words::of(pool, terms);
         let mut kept = 0;
         let columns: Vec<Option<u32>> =
             words.documents_with.iter().map(|with| (*with >= 2).then(|| (kept += 1, kept - 1).1)).collect();
-        let rare = rarity(&words);
+        let idf = idf(&words);
         let row = |document: &Vec<(u32, u32)>| {
             let known: Vec<(u32, u32)> =
                 document.iter().filter(|(word, _)| columns[*word as usize].is_some()).copied().collect();
-            let weights = weights(&known, &rare).into_iter();
+            let weights = weights(&known, &idf).into_iter();
             weights
                 .filter_map(|(word, weight)| Some((columns[word as usize]?, weight as f32)))
                 .collect::<Vec<_>>()
@@ -124,9 +124,7 @@ impl TfidfThenSvd {
         let svd = svd::truncated_with(&matrix, self.dim, effort, self.seed);
         let dim = svd.values.len();
         if dim == 0 {
-            return Err(Error::data(
-                "no word is in two of the documents, so that there is nothing to decompose",
-            ));
+            return Err(Error::data("TF-IDF needs at least one term that occurs in two documents"));
         }
         let project = |document: &Vec<(u32, u32)>| {
             let mut vector = vec![0.0f32; dim];
@@ -146,15 +144,15 @@ impl TfidfThenSvd {
     }
 }
 
-/// How much each word weighs for being rare: scikit-learn's smoothed logarithm.
-fn rarity(words: &Words) -> Vec<f64> {
+/// Smoothed inverse document frequency of each term, as in scikit-learn.
+fn idf(words: &Words) -> Vec<f64> {
     let count = words.count as f64;
     words.documents_with.iter().map(|with| ((1.0 + count) / (1.0 + f64::from(*with))).ln() + 1.0).collect()
 }
 
-/// The weights of a text's words, of length 1 as a whole.
-fn weights(words: &[(u32, u32)], rare: &[f64]) -> Vec<(u32, f64)> {
-    let weigh = |(word, times): &(u32, u32)| (*word, (1.0 + f64::from(*times).ln()) * rare[*word as usize]);
+/// TF-IDF weights of a text, normalized to length 1.
+fn weights(words: &[(u32, u32)], idf: &[f64]) -> Vec<(u32, f64)> {
+    let weigh = |(word, times): &(u32, u32)| (*word, (1.0 + f64::from(*times).ln()) * idf[*word as usize]);
     let mut weights: Vec<(u32, f64)> = words.iter().map(weigh).collect();
     let length = weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt();
     weights.iter_mut().for_each(|(_, weight)| *weight /= length.max(1e-12));

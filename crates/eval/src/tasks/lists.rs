@@ -1,4 +1,4 @@
-//! Tasks in which documents are put into an order for each query.
+//! Ranking tasks: documents are ranked for each query.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -7,49 +7,49 @@ use rayon::prelude::*;
 use super::{Outcome, Ranked, Skipped, Task, Value};
 use crate::{
     order,
-    rank::{Pool, Progress, Scorer, Step, must_be_numbers},
+    rank::{Pool, Progress, Scorer, Step, ensure_finite},
     trec::Measure,
 };
 use turnwise_core::error::Result;
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
-/// Queries that a thread ranks before it tells how far it is.
+/// Number of queries per thread between two progress updates.
 const CHUNK: usize = 64;
 
-/// What is ranked for each query, and its grades.
+/// Candidates of each query, with their grades.
 #[derive(Debug, Clone)]
 pub enum Candidates {
-    /// These, each judged.
+    /// A given list of judged documents for each query.
     Given(Vec<Vec<(u32, i32)>>),
-    /// All of the pool; those that are not judged are not relevant. So many are kept of a ranking.
+    /// All documents of the pool. Documents without a judgment are not relevant.
     All {
-        /// Of each query, the documents that were judged.
+        /// Judged documents of each query, with their grades.
         judged: Vec<HashMap<u32, i32>>,
-        /// How many are looked at.
+        /// Number of top documents that are evaluated.
         depth: usize,
     },
 }
 
-/// A task of rankings.
+/// Ranking task.
 #[derive(Debug, Clone)]
 pub struct ListTask {
-    /// A short name.
+    /// Short name.
     pub name: &'static str,
-    /// What it is, with its paper.
+    /// Description with the paper's name.
     pub about: &'static str,
-    /// What is ranked.
+    /// The documents and queries.
     pub pool: Pool,
-    /// The ids of the documents, which settle ties.
+    /// Document ids, which break ties.
     pub documents: Vec<String>,
-    /// The ids of the queries.
+    /// Query ids.
     pub queries: Vec<String>,
-    /// The place of each query in the pool.
-    pub places: Vec<u32>,
-    /// What is ranked for each of them.
+    /// Index of each query in the pool.
+    pub pool_indices: Vec<u32>,
+    /// Candidates of each query.
     pub candidates: Candidates,
-    /// What it is judged by, with the names that papers have for them.
+    /// Measures, with the names that papers use for them.
     pub measures: Vec<(&'static str, Measure)>,
-    /// What was left out.
+    /// What was left out of the data.
     pub skipped: Vec<Skipped>,
 }
 
@@ -92,13 +92,13 @@ impl Task for ListTask {
     }
 
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
-        let places = order::places(&self.documents);
+        let id_ranks = order::descending_ranks(&self.documents);
         let all: Vec<u32> = (0..self.documents.len() as u32).collect();
         let mut rows = Vec::with_capacity(self.queries.len());
         let numbers: Vec<usize> = (0..self.queries.len()).collect();
         for chunk in numbers.chunks(CHUNK * rayon::current_num_threads()) {
             watch.check()?;
-            let ranked = |n: &usize| self.ranked(*n, scorer, &places, &all, keep);
+            let ranked = |n: &usize| self.ranked(*n, scorer, &id_ranks, &all, keep);
             let done: Vec<Row> =
                 chunk.par_iter().with_min_len(CHUNK / 8).map(ranked).collect::<Result<_>>()?;
             rows.extend(done);
@@ -113,8 +113,8 @@ impl Task for ListTask {
                 deviation: None,
                 floor: rows
                     .iter()
-                    .all(|row| row.by_chance[m].is_some())
-                    .then(|| mean(&mut rows.iter().filter_map(|row| row.by_chance[m]))),
+                    .all(|row| row.random_baseline[m].is_some())
+                    .then(|| mean(&mut rows.iter().filter_map(|row| row.random_baseline[m]))),
                 each,
             }
         });
@@ -127,16 +127,23 @@ impl Task for ListTask {
     }
 }
 
-/// What came of a query.
+/// Evaluation of one query.
 struct Row {
     values: Vec<f64>,
-    by_chance: Vec<Option<f64>>,
+    random_baseline: Vec<Option<f64>>,
     ranked: Ranked,
 }
 
 impl ListTask {
-    fn ranked(&self, n: usize, scorer: &dyn Scorer, places: &[u32], all: &[u32], keep: bool) -> Result<Row> {
-        let own = self.places[n];
+    fn ranked(
+        &self,
+        n: usize,
+        scorer: &dyn Scorer,
+        id_ranks: &[u32],
+        all: &[u32],
+        keep: bool,
+    ) -> Result<Row> {
+        let own = self.pool_indices[n];
         let documents: Vec<u32> = match &self.candidates {
             Candidates::Given(lists) => lists[n].iter().map(|(document, _)| *document).collect(),
             Candidates::All { .. } => all.to_vec(),
@@ -147,8 +154,8 @@ impl ListTask {
         };
         let mut scores = Vec::new();
         scorer.scores(own as usize, &documents, &mut scores)?;
-        must_be_numbers("the ranker", &self.queries[n], &scores)?;
-        // A document that is its own query is no candidate.
+        ensure_finite("the ranker", &self.queries[n], &scores)?;
+        // A document is not a candidate for itself.
         let is_itself = |at: &u32| {
             let whole = matches!(self.candidates, Candidates::All { .. });
             whole && self.pool.queries.is_none() && documents[*at as usize] == own
@@ -157,8 +164,11 @@ impl ListTask {
         let ranked_among = order.len();
         let better = |a: &u32, b: &u32| {
             let (a, b) = (*a as usize, *b as usize);
-            let place = |at: usize| places[documents[at] as usize];
-            scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal).then_with(|| place(a).cmp(&place(b)))
+            let id_rank = |at: usize| id_ranks[documents[at] as usize];
+            scores[b]
+                .partial_cmp(&scores[a])
+                .unwrap_or(Ordering::Equal)
+                .then_with(|| id_rank(a).cmp(&id_rank(b)))
         };
         let depth = match &self.candidates {
             Candidates::All { depth, .. } => *depth,
@@ -183,7 +193,7 @@ impl ListTask {
             judged_not: 0,
             level: 1,
         };
-        let chance = RandomBaseline { all: ranked_among, relevant: ranking.relevant() };
+        let random = RandomBaseline { all: ranked_among, relevant: ranking.relevant() };
         let ranked = if keep {
             let documents = order.iter().map(|at| {
                 let document = documents[*at as usize];
@@ -195,13 +205,17 @@ impl ListTask {
         };
         Ok(Row {
             values: self.measures.iter().map(|(_, measure)| measure.of(&ranking)).collect(),
-            by_chance: self.measures.iter().map(|(_, measure)| measure.by_chance(chance)).collect(),
+            random_baseline: self
+                .measures
+                .iter()
+                .map(|(_, measure)| measure.random_baseline(random))
+                .collect(),
             ranked,
         })
     }
 }
 
-/// `30`, or `21 to 30`.
+/// Formats a range of sizes: `30`, or `21 to 30`.
 fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
     match (sizes.clone().min(), sizes.max()) {
         (Some(least), Some(most)) if least == most => most.to_string(),
@@ -228,17 +242,17 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_no_number_is_an_error_that_names_the_query() {
+    fn a_score_that_is_not_finite_is_an_error_that_names_the_query() {
         let e = done(&HashEncoder { not_finite_on: Some("parcel"), ..HashEncoder::default() }, false)
             .unwrap_err();
-        assert_eq!(e.to_string(), "the ranker gave a score that is no finite number for the query b");
+        assert_eq!(e.to_string(), "the ranker returned a score that is not a finite number for the query b");
     }
 
     #[test]
-    fn rankings_are_kept_if_asked_for_and_ties_go_by_id() {
+    fn rankings_are_kept_on_request_and_ties_are_broken_by_id() {
         let outcome = done(&HashEncoder::default(), true).unwrap();
         assert_eq!(outcome.queries, ["b", "a", "c"]);
-        // "lost card" and "card lost" have one vector, so that both are as near to "card".
+        // "lost card" and "card lost" have the same vector, and therefore the same score for "card".
         let of_c = &outcome.rankings[2];
         assert_eq!(of_c.documents.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["a", "d"]);
         let of_b: Vec<(&str, Option<i32>)> =

@@ -1,4 +1,4 @@
-//! The papers' tasks: what is ranked, for whom, and what it is judged by.
+//! Evaluation tasks from the papers: documents, queries, relevance judgments and measures.
 
 mod dialogues;
 mod lists;
@@ -13,48 +13,48 @@ use serde::{Deserialize, Serialize};
 use super::rank::{Pool, Progress, Scorer};
 use turnwise_core::error::Result;
 
-/// Something that a ranker is asked to do.
+/// An evaluation task for rankers.
 pub trait Task: Sync {
-    /// A short name, as it is typed.
+    /// Short name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it is, with its paper.
+    /// Description with the paper's name.
     fn about(&self) -> &'static str;
 
-    /// How many of what it has, for people.
+    /// Size of the task in words, for example "20 pairs".
     fn size(&self) -> String;
 
-    /// What is ranked.
+    /// The documents and queries.
     fn pool(&self) -> &Pool;
 
-    /// Counted things that were left out, and why.
+    /// What was left out of the data, with reasons and counts.
     fn skipped(&self) -> &[Skipped];
 
-    /// Everything that changes its values but the data, in words.
+    /// Text that identifies every setting that affects the values. The data is identified separately, by hash.
     fn identity(&self) -> String;
 
-    /// How many classes it sorts things into, where it does.
+    /// Number of classes, for a classification task.
     fn classes(&self) -> Option<usize> {
         None
     }
 
-    /// What a ranker reaches; with `keep`, the rankings themselves as well.
+    /// Evaluates a ranker. With `keep`, the outcome also contains the rankings.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome>;
 }
 
-/// So many of something were left out.
+/// Count of items that were left out for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// What, and why.
+    /// The kind of item and the reason.
     pub what: String,
-    /// How many.
+    /// Number of items.
     pub count: u64,
-    /// The first of them.
+    /// The first such item, as an example.
     pub first: String,
 }
 
 impl Skipped {
-    /// Counts one more.
+    /// Adds one item to the count for `what`.
     pub fn count(all: &mut Vec<Skipped>, what: &str, which: impl FnOnce() -> String) {
         match all.iter_mut().find(|skipped| skipped.what == what) {
             Some(skipped) => skipped.count += 1,
@@ -63,68 +63,68 @@ impl Skipped {
     }
 }
 
-/// What came of a task.
+/// Outcome of a task for one ranker.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// By measure.
+    /// One value per measure.
     pub values: Vec<Value>,
-    /// The ids of the queries that values are of, one by one.
+    /// Query ids, in the order of the per-query values.
     pub queries: Vec<String>,
-    /// Each query's ranking, if asked for.
+    /// The ranking of each query, if requested.
     pub rankings: Vec<Ranked>,
-    /// What else an outside tool needs for the same numbers, if asked for.
+    /// Tables from which other tools can compute the same numbers, if requested.
     pub columns: Vec<Columns>,
-    /// Where things lie, for tasks that have vectors and labels.
+    /// Two-dimensional map, for tasks with vectors and labels.
     pub map: Option<Map>,
 }
 
-/// What is no ranking, line by line.
+/// Table of exported data that is not a ranking.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Columns {
-    /// What it is of, as the ending of a file.
+    /// Name of the table, used as a file suffix.
     pub name: &'static str,
-    /// The names of the columns.
+    /// Column names.
     pub names: Vec<String>,
-    /// The cells of each line.
+    /// Cells of each row.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Things on a plane, near each other where their vectors are.
+/// Two-dimensional projection: points are close where their vectors are close.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Map {
-    /// What the labels are called.
+    /// Names of the labels.
     pub names: Vec<String>,
-    /// The label of each, by number.
+    /// Index of each point's label in `names`.
     pub labels: Vec<usize>,
-    /// The id of each.
+    /// Id of each point.
     pub ids: Vec<String>,
-    /// The place of each, within −1 to 1.
+    /// Coordinates of each point, from −1 to 1.
     pub points: Vec<[f32; 2]>,
 }
 
-/// The ranking of a query.
+/// Ranking of one query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranked {
-    /// The query's id.
+    /// Query id.
     pub query: String,
-    /// Ids, scores and grades, the best first.
+    /// Document ids with scores and grades, best first.
     pub documents: Vec<(String, f32, Option<i32>)>,
 }
 
-/// A number.
+/// Value of a measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
-    /// In the mean.
+    /// Mean value.
     pub value: f64,
-    /// The deviation over the draws, where there are several.
+    /// Standard deviation, if there are several draws.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// What chance would have.
+    /// Random baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
-    /// Of each query, or of each draw.
+    /// Value of each query or each draw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }

@@ -1,28 +1,28 @@
-//! Tasks of pairs: how like two sentences are.
+//! Sentence similarity task: compares the ranker's scores of sentence pairs with human scores.
 
 use rayon::prelude::*;
 
 use super::{Columns, Outcome, Skipped, Task, Value};
-use crate::rank::{Items, Pool, Progress, Scorer, Step, must_be_numbers};
+use crate::rank::{Items, Pool, Progress, Scorer, Step, ensure_finite};
 use turnwise_core::error::{Error, Result};
 use turnwise_measures::correlation::{kendall, pearson, spearman};
 
-/// How two rows of numbers go together.
+/// Correlation coefficient of two series; `None` if one of them is constant.
 type Correlation = fn(&[f64], &[f64]) -> Option<f64>;
 
-/// Pairs with a score that people gave.
+/// Sentence pairs with human scores.
 #[derive(Debug, Clone)]
 pub struct PairTask {
-    /// The sentences of all pairs, the two of a pair one after the other.
+    /// Sentences of all pairs; the two sentences of a pair are adjacent.
     pub pool: Pool,
-    /// The score of each pair.
+    /// Human score of each pair.
     pub gold: Vec<f64>,
-    /// What was left out.
+    /// What was left out of the data.
     pub skipped: Vec<Skipped>,
 }
 
 impl PairTask {
-    /// Of pairs and their scores. By the background words are weighed, too.
+    /// Creates the task from scored pairs. The background sentences only affect term weights.
     pub fn new(pairs: Vec<(f64, String, String)>, background: Vec<String>, skipped: Vec<Skipped>) -> Self {
         let gold = pairs.iter().map(|(score, ..)| *score).collect();
         let texts = pairs.into_iter().flat_map(|(_, a, b)| [a, b]).collect();
@@ -56,8 +56,8 @@ impl Task for PairTask {
         "dsts/by-own".to_owned()
     }
 
-    /// A score is divided by what each has with itself: nothing to a cosine, and what makes other scores comparable from
-    /// pair to pair.
+    /// Divides each score by the score of the sentence with itself. This leaves a cosine unchanged and makes other
+    /// scores comparable between pairs.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);
@@ -65,7 +65,7 @@ impl Task for PairTask {
             let mut sum = 0.0;
             for (query, other) in [(a, b), (b, a)] {
                 scorer.scores(query, &[query as u32, other as u32], &mut scores)?;
-                must_be_numbers("the ranker", &format!("of pair {}", n + 1), &scores)?;
+                ensure_finite("the ranker", &format!("of pair {}", n + 1), &scores)?;
                 sum += if scores[0] > 0.0 { f64::from(scores[1]) / f64::from(scores[0]) } else { 0.0 };
             }
             Ok(sum / 2.0)
@@ -77,8 +77,8 @@ impl Task for PairTask {
             [("Spearman", spearman), ("Pearson", pearson), ("Kendall", kendall)];
         let value = |(name, measure): (&str, Correlation)| {
             let value = measure(&scores, &self.gold).ok_or_else(|| Error::Data {
-                message: "all pairs have one score, so that nothing can be told of it".to_owned(),
-                hint: Some("a correlation needs scores that differ, of people and of the ranker".to_owned()),
+                message: "all pairs have the same score, and a correlation cannot be computed".to_owned(),
+                hint: Some("both the human scores and the ranker's scores must vary".to_owned()),
             })?;
             Ok(Value { measure: name.to_owned(), value, deviation: None, floor: Some(0.0), each: Vec::new() })
         };

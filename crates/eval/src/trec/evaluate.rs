@@ -1,16 +1,16 @@
-//! A run by its judgments.
+//! Evaluation of a TREC run against relevance judgments.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{Measure, Qrels, Run};
 use turnwise_measures::ranking::{RELEVANT, Ranking};
 
-/// How a run is judged.
+/// Evaluation options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// From which grade on a document is relevant.
+    /// Lowest grade of a relevant document.
     pub level: i32,
-    /// Whether judged queries that the run does not have count, as 0.
+    /// Counts judged queries that are missing from the run, with a value of 0.
     pub complete: bool,
 }
 
@@ -20,22 +20,22 @@ impl Default for Options {
     }
 }
 
-/// What came of it.
+/// Result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evaluation {
-    /// The run's own name.
+    /// Tag of the run.
     pub tag: String,
     /// The measures, in their order.
     pub measures: Vec<Measure>,
-    /// The values of each query.
+    /// Values of each query, in the order of `measures`.
     pub queries: BTreeMap<String, Vec<f64>>,
-    /// Queries of the run that nobody judged: left out.
+    /// Queries of the run without judgments, which are left out.
     pub unjudged: Vec<String>,
-    /// Judged queries that the run does not have.
+    /// Judged queries that are missing from the run.
     pub missing: Vec<String>,
 }
 
-/// Judges a run.
+/// Evaluates a run.
 pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options) -> Evaluation {
     let mut evaluation =
         Evaluation { tag: run.tag.clone(), measures: measures.to_vec(), ..Evaluation::default() };
@@ -62,19 +62,19 @@ pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options
 }
 
 impl Evaluation {
-    /// The values of all queries together.
+    /// Values over all queries, in the order of `measures`.
     pub fn of_all(&self) -> Vec<f64> {
         let column = |n: usize| self.queries.values().map(|values| values[n]).collect::<Vec<f64>>();
         self.measures.iter().enumerate().map(|(n, measure)| measure.of_all(&column(n))).collect()
     }
 
-    /// The lines that trec_eval prints of each query, if asked for, and of all.
+    /// Lines in trec_eval's output format: for all queries and, with `each`, for each query.
     pub fn lines(&self, each: bool) -> impl Iterator<Item = String> + '_ {
         let queries = self.queries.iter().filter(move |_| each).flat_map(|(query, values)| {
             let of_query = self.measures.iter().zip(values).filter(|(measure, _)| !measure.is_of_all());
             of_query.map(move |(measure, value)| line(measure, query, *value))
         });
-        // trec_eval names the run with its own measures.
+        // trec_eval prints the run's tag together with num_q.
         let named =
             self.measures.contains(&Measure::NumQ).then(|| format!("{:<22}\tall\t{}", "runid", self.tag));
         let all = self.of_all();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_one_side_lacks_are_told_and_count_only_if_asked() {
+    fn unjudged_and_missing_queries_are_reported_and_count_only_with_complete() {
         let (qrels, run) = sample();
         let measures = asked(&["map", "num_q"]).unwrap();
         let evaluation = evaluate(&qrels, &run, &measures, Options::default());

@@ -1,55 +1,55 @@
-//! The measures by trec_eval's names.
+//! Ranking measures, with trec_eval's names.
 
 use std::fmt;
 
 use turnwise_core::error::{Error, Result};
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
-/// A measure of one query, in the order in which trec_eval prints them.
+/// Ranking measure. Variants are in the order in which trec_eval prints them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// How many queries; of all only.
+    /// Number of queries; only over all queries.
     NumQ,
-    /// How many documents were returned.
+    /// Number of returned documents.
     NumRet,
-    /// How many are relevant.
+    /// Number of relevant documents.
     NumRel,
-    /// How many of them were returned.
+    /// Number of relevant documents that were returned.
     NumRelRet,
     /// Average precision.
     Map,
-    /// The geometric mean of average precision; of all only.
+    /// Geometric mean of average precision; only over all queries.
     GmMap,
-    /// Precision at as many places as there are relevant ones.
+    /// R-precision: precision at rank R, where R is the number of relevant documents.
     Rprec,
-    /// Relevant ones before those judged not to be.
+    /// Bpref: how often relevant documents rank above documents judged not relevant.
     Bpref,
-    /// One over the place of the first relevant one.
+    /// Reciprocal rank of the first relevant document.
     RecipRank,
-    /// Interpolated precision at so many hundredths of recall.
+    /// Interpolated precision at a recall given in percent.
     IprecAtRecall(u32),
-    /// Precision of the first so many.
+    /// Precision of the top k documents.
     P(u32),
-    /// Recall of the first so many.
+    /// Recall of the top k documents.
     Recall(u32),
-    /// Normalised discounted gain of all.
+    /// Normalized discounted cumulative gain of the whole ranking.
     Ndcg,
-    /// And of the first so many.
+    /// Normalized discounted cumulative gain of the top k documents.
     NdcgCut(u32),
-    /// Average precision of the first so many.
+    /// Average precision of the top k documents.
     MapCut(u32),
-    /// Whether one of the first so many is relevant.
+    /// Whether one of the top k documents is relevant.
     Success(u32),
 }
 
-/// A name, the measure of a place, and trec_eval's places.
-type WithPlaces = (&'static str, fn(u32) -> Measure, &'static [u32]);
+/// Name, constructor from a cutoff, and trec_eval's default cutoffs.
+type WithCutoffs = (&'static str, fn(u32) -> Measure, &'static [u32]);
 
-/// trec_eval's places.
+/// trec_eval's default cutoffs.
 const CUTS: [u32; 9] = [5, 10, 15, 20, 30, 100, 200, 500, 1000];
 const SUCCESS: [u32; 3] = [1, 5, 10];
 const RECALLS: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
-/// trec_eval's least average precision in a geometric mean.
+/// trec_eval's lower bound of average precision in a geometric mean.
 const LEAST: f64 = 0.00001;
 
 impl Measure {
@@ -66,8 +66,8 @@ impl Measure {
         ("ndcg", Measure::Ndcg),
     ];
 
-    /// The measures that have a place in their name, with the places that are meant where none is given.
-    const CUT: [WithPlaces; 6] = [
+    /// Measures with a cutoff in their name, and the cutoffs used if none is given.
+    const CUT: [WithCutoffs; 6] = [
         ("iprec_at_recall", Measure::IprecAtRecall, &RECALLS),
         ("P", Measure::P, &CUTS),
         ("recall", Measure::Recall, &CUTS),
@@ -76,23 +76,23 @@ impl Measure {
         ("success", Measure::Success, &SUCCESS),
     ];
 
-    /// What trec_eval prints unasked.
+    /// Measures that trec_eval prints by default.
     fn official() -> Vec<Measure> {
         let plain = Measure::PLAIN.iter().map(|(_, measure)| *measure).filter(|m| *m != Measure::Ndcg);
         plain.chain(RECALLS.map(Measure::IprecAtRecall)).chain(CUTS.map(Measure::P)).collect()
     }
 
-    /// Whether it is a count, which has no mean but a sum.
+    /// Whether the measure is a count, which is summed over the queries instead of averaged.
     pub fn is_count(self) -> bool {
         matches!(self, Measure::NumQ | Measure::NumRet | Measure::NumRel | Measure::NumRelRet)
     }
 
-    /// Whether it is told of all queries together only.
+    /// Whether the measure exists only over all queries.
     pub fn is_of_all(self) -> bool {
         matches!(self, Measure::NumQ | Measure::GmMap)
     }
 
-    /// Its value for a query.
+    /// Value for one query.
     pub fn of(self, ranking: &Ranking) -> f64 {
         let all = usize::MAX;
         match self {
@@ -117,21 +117,21 @@ impl Measure {
         }
     }
 
-    /// What a ranking in any order would have; `None` where nobody has worked it out.
-    pub fn by_chance(self, chance: RandomBaseline) -> Option<f64> {
+    /// Expected value of a random ranking; `None` for measures without a known formula.
+    pub fn random_baseline(self, random: RandomBaseline) -> Option<f64> {
         match self {
-            Measure::Map => Some(chance.average_precision(usize::MAX)),
-            Measure::MapCut(k) => Some(chance.average_precision(k as usize)),
-            Measure::RecipRank => Some(chance.reciprocal_rank()),
-            Measure::P(k) => Some(chance.precision(k as usize)),
-            Measure::Recall(k) => Some(chance.recall(k as usize)),
-            Measure::NdcgCut(k) => Some(chance.ndcg(k as usize)),
-            Measure::Ndcg => Some(chance.ndcg(usize::MAX)),
+            Measure::Map => Some(random.average_precision(usize::MAX)),
+            Measure::MapCut(k) => Some(random.average_precision(k as usize)),
+            Measure::RecipRank => Some(random.reciprocal_rank()),
+            Measure::P(k) => Some(random.precision(k as usize)),
+            Measure::Recall(k) => Some(random.recall(k as usize)),
+            Measure::NdcgCut(k) => Some(random.ndcg(k as usize)),
+            Measure::Ndcg => Some(random.ndcg(usize::MAX)),
             _ => None,
         }
     }
 
-    /// Its value for all queries together.
+    /// Value over all queries, from the values of each query.
     pub fn of_all(self, values: &[f64]) -> f64 {
         let sum: f64 = values.iter().sum();
         let mean = if values.is_empty() { 0.0 } else { sum / values.len() as f64 };
@@ -162,8 +162,8 @@ impl fmt::Display for Measure {
     }
 }
 
-/// The measures that some names ask for, each once, in trec_eval's order: `map`, `P.5,10` or `P_5`, `P` for all of its
-/// places, `official` for what trec_eval prints unasked.
+/// Parses measure names into measures without duplicates, in trec_eval's order. Examples: `map`, `P.5,10`, `P_5`, `P`
+/// for all default cutoffs, `official` for the measures that trec_eval prints by default.
 pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     let mut measures = Vec::new();
     for name in names {
@@ -173,7 +173,7 @@ pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
         } else if let Some((_, measure)) = Measure::PLAIN.iter().find(|(plain, _)| *plain == name) {
             measures.push(*measure);
         } else {
-            measures.extend(with_places(name)?);
+            measures.extend(with_cutoffs(name)?);
         }
     }
     measures.sort_unstable();
@@ -181,35 +181,39 @@ pub fn asked<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     Ok(measures)
 }
 
-fn with_places(name: &str) -> Result<Vec<Measure>> {
+fn with_cutoffs(name: &str) -> Result<Vec<Measure>> {
     let found =
-        Measure::CUT.iter().find_map(|(cut, make, places)| Some((make, places, name.strip_prefix(cut)?)));
+        Measure::CUT.iter().find_map(|(cut, make, cutoffs)| Some((make, cutoffs, name.strip_prefix(cut)?)));
     let unknown = || {
         let known =
             Measure::PLAIN.iter().map(|(name, _)| *name).chain(Measure::CUT.iter().map(|(name, ..)| *name));
         Error::unknown_name("measure", name, known.chain(["official"]))
     };
-    let (make, places, rest) = found.ok_or_else(unknown)?;
+    let (make, cutoffs, rest) = found.ok_or_else(unknown)?;
     if rest.is_empty() {
-        return Ok(places.iter().map(|place| make(*place)).collect());
+        return Ok(cutoffs.iter().map(|cutoff| make(*cutoff)).collect());
     }
     let rest = rest.strip_prefix(['.', '_']).ok_or_else(unknown)?;
-    let recall = *places == RECALLS;
-    let place = |text: &str| {
-        let place = if recall {
+    let recall = *cutoffs == RECALLS;
+    let parse = |text: &str| {
+        let cutoff = if recall {
             text.parse::<f64>().ok().filter(|r| (0.0..=1.0).contains(r)).map(|r| (r * 100.0).round() as u32)
         } else {
             text.parse::<u32>().ok().filter(|k| *k > 0)
         };
-        place.map(make).ok_or_else(|| Error::Input {
-            message: format!("`{text}` in the measure `{name}` is no place"),
+        cutoff.map(make).ok_or_else(|| Error::Input {
+            message: format!("`{text}` in the measure `{name}` is not a valid cutoff"),
             hint: Some(
-                if recall { "a recall from 0 to 1, such as iprec_at_recall.0.10" } else { "such as P.5,10" }
-                    .to_owned(),
+                if recall {
+                    "use a recall from 0 to 1, such as iprec_at_recall.0.10"
+                } else {
+                    "use positive integers, such as P.5,10"
+                }
+                .to_owned(),
             ),
         })
     };
-    rest.split(',').map(place).collect()
+    rest.split(',').map(parse).collect()
 }
 
 #[cfg(test)]
@@ -232,10 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_measure_is_told() {
-        for (name, hint) in
-            [("mapp", "did you mean `map`?"), ("P.0", "such as P.5,10"), ("P.x", "such as P.5,10")]
-        {
+    fn unknown_measures_are_errors() {
+        for (name, hint) in [
+            ("mapp", "did you mean `map`?"),
+            ("P.0", "use positive integers, such as P.5,10"),
+            ("P.x", "use positive integers, such as P.5,10"),
+        ] {
             assert_eq!(asked(&[name]).unwrap_err().hint().as_deref(), Some(hint), "{name}");
         }
         assert!(asked(&["Pfoo"]).is_err() && asked(&["iprec_at_recall.2"]).is_err());

@@ -1,4 +1,4 @@
-//! Judgments and runs in the files of TREC, and what trec_eval prints of them.
+//! TREC files: judgments (qrels) and runs, and their evaluation with trec_eval's measures.
 
 mod evaluate;
 mod measure;

@@ -1,4 +1,4 @@
-//! Reading judgments and runs.
+//! Readers of TREC judgments (qrels) and runs.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,24 +8,24 @@ use std::{
 use crate::{data::each_line, order::better_first};
 use turnwise_core::error::{Error, Result};
 
-/// Grades of documents by query.
+/// Relevance judgments.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Qrels {
-    /// Of each query, its documents' grades.
+    /// Grades of the judged documents, by query.
     pub queries: BTreeMap<String, HashMap<String, i32>>,
 }
 
 /// Rankings by query, the best document first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
-    /// What stands in the last column.
+    /// Tag of the run, from the last column.
     pub tag: String,
-    /// Of each query, its documents and their scores.
+    /// Documents with their scores, by query.
     pub queries: BTreeMap<String, Vec<(String, f32)>>,
 }
 
-/// Reads judgments: `query 0 document grade` as TREC has it, or `query document grade`, tabs between them and names above,
-/// as BEIR has it.
+/// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a
+/// header line).
 pub fn read_qrels(path: &Path) -> Result<Qrels> {
     let mut qrels = Qrels::default();
     each_line(path, |number, line| {
@@ -36,27 +36,28 @@ pub fn read_qrels(path: &Path) -> Result<Qrels> {
             [query, document, grade] => (query, document, grade),
             _ => {
                 return Err(format!(
-                    "judgments have 4 columns (query 0 document grade), this has {}",
+                    "a line of judgments has 4 columns (query 0 document grade), this one has {}",
                     fields.len()
                 ));
             }
         };
-        let grade = grade.parse::<i32>().map_err(|_| format!("the grade `{grade}` is no whole number"))?;
+        let grade = grade.parse::<i32>().map_err(|_| format!("the grade `{grade}` is not an integer"))?;
         let of_query = qrels.queries.entry(query.to_owned()).or_default();
         match of_query.insert(document.to_owned(), grade) {
             Some(before) if before != grade => {
-                Err(format!("query {query} has judged document {document} before, as {before}"))
+                Err(format!("document {document} of query {query} already has another grade, {before}"))
             }
             _ => Ok(()),
         }
     })?;
     if qrels.queries.is_empty() {
-        return Err(Error::data(format!("{} has no judgments", path.display())));
+        return Err(Error::data(format!("{} contains no judgments", path.display())));
     }
     Ok(qrels)
 }
 
-/// Reads a run: `query Q0 document rank score tag`. The order is that of the scores, as for trec_eval; ranks are not looked at.
+/// Reads a run: `query Q0 document rank score tag`. Documents are sorted by score, as in trec_eval; the rank column
+/// is ignored.
 pub fn read_run(path: &Path) -> Result<Run> {
     let mut run = Run::default();
     let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();
@@ -64,14 +65,14 @@ pub fn read_run(path: &Path) -> Result<Run> {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [query, _, document, _, score, tag] = fields[..] else {
             return Err(format!(
-                "a run has 6 columns (query Q0 document rank score tag), this has {}",
+                "a line of a run has 6 columns (query Q0 document rank score tag), this one has {}",
                 fields.len()
             ));
         };
         let score = score.parse::<f32>().ok().filter(|score| score.is_finite());
-        let score = score.ok_or_else(|| format!("the score `{}` is no finite number", fields[4]))?;
+        let score = score.ok_or_else(|| format!("the score `{}` is not a finite number", fields[4]))?;
         if let Some(before) = seen.entry(query.to_owned()).or_default().insert(document.to_owned(), number) {
-            return Err(format!("query {query} has document {document} twice, first in line {before}"));
+            return Err(format!("document {document} of query {query} is already on line {before}"));
         }
         if run.tag.is_empty() {
             run.tag = tag.to_owned();
@@ -80,7 +81,7 @@ pub fn read_run(path: &Path) -> Result<Run> {
         Ok(())
     })?;
     if run.queries.is_empty() {
-        return Err(Error::data(format!("{} has no rankings", path.display())));
+        return Err(Error::data(format!("{} contains no rankings", path.display())));
     }
     for documents in run.queries.values_mut() {
         documents.sort_unstable_by(|a, b| better_first((a.1, &a.0), (b.1, &b.0)));
@@ -99,14 +100,14 @@ mod tests {
         (folder, path)
     }
 
-    fn told<T: std::fmt::Debug>(read: impl Fn(&Path) -> Result<T>, text: &str) -> String {
+    fn error_of<T: std::fmt::Debug>(read: impl Fn(&Path) -> Result<T>, text: &str) -> String {
         let (_folder, path) = file(text);
-        let told = read(&path).unwrap_err().to_string();
-        told.replace(&path.display().to_string(), "file")
+        let message = read(&path).unwrap_err().to_string();
+        message.replace(&path.display().to_string(), "file")
     }
 
     #[test]
-    fn runs_are_put_in_order_whatever_their_ranks_say() {
+    fn runs_are_sorted_by_score_and_ranks_are_ignored() {
         let (_folder, path) = file("q Q0 a 1 0.5 me\nq Q0 b 2 0.5 me\r\n\nq Q0 c 3 9e-1 me\n");
         let run = read_run(&path).unwrap();
         assert_eq!(run.tag, "me");
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn judgments_are_read_as_trec_and_as_beir_have_them() {
+    fn judgments_are_read_in_the_formats_of_trec_and_beir() {
         for text in ["q 0 a 1\nq 0 b 0\n", "query-id\tcorpus-id\tscore\nq\ta\t1\nq\tb\t0\n"] {
             let (_folder, path) = file(text);
             let qrels = read_qrels(&path).unwrap();
@@ -124,28 +125,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_name_the_line() {
         assert_eq!(
-            told(read_run, "q Q0 a 1 0.5\n"),
-            "file:1: a run has 6 columns (query Q0 document rank score tag), this has 5"
+            error_of(read_run, "q Q0 a 1 0.5\n"),
+            "file:1: a line of a run has 6 columns (query Q0 document rank score tag), this one has 5"
         );
         assert_eq!(
-            told(read_run, "q Q0 a 1 0.5 t\nq Q0 b 2 NaN t\n"),
-            "file:2: the score `NaN` is no finite number"
+            error_of(read_run, "q Q0 a 1 0.5 t\nq Q0 b 2 NaN t\n"),
+            "file:2: the score `NaN` is not a finite number"
         );
         assert_eq!(
-            told(read_run, "q Q0 a 1 0.5 t\nq Q0 a 2 0.4 t\n"),
-            "file:2: query q has document a twice, first in line 1"
+            error_of(read_run, "q Q0 a 1 0.5 t\nq Q0 a 2 0.4 t\n"),
+            "file:2: document a of query q is already on line 1"
         );
-        assert_eq!(told(read_run, "\n"), "file has no rankings");
-        assert_eq!(told(read_qrels, "q 0 a yes\n"), "file:1: the grade `yes` is no whole number");
+        assert_eq!(error_of(read_run, "\n"), "file contains no rankings");
+        assert_eq!(error_of(read_qrels, "q 0 a yes\n"), "file:1: the grade `yes` is not an integer");
         assert_eq!(
-            told(read_qrels, "q 0 a 1\nq 0 a 0\n"),
-            "file:2: query q has judged document a before, as 1"
+            error_of(read_qrels, "q 0 a 1\nq 0 a 0\n"),
+            "file:2: document a of query q already has another grade, 1"
         );
         assert_eq!(
-            told(read_qrels, "q a\n"),
-            "file:1: judgments have 4 columns (query 0 document grade), this has 2"
+            error_of(read_qrels, "q a\n"),
+            "file:1: a line of judgments has 4 columns (query 0 document grade), this one has 2"
         );
     }
 }

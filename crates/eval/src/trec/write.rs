@@ -1,8 +1,8 @@
-//! Writing judgments and runs.
+//! Writers of TREC judgments (qrels) and runs.
 
 use std::io::{self, Write};
 
-/// Writes one query's judgments.
+/// Writes the judgments of one query.
 pub fn write_qrels<'a>(
     out: &mut dyn Write,
     query: &str,
@@ -14,7 +14,7 @@ pub fn write_qrels<'a>(
     Ok(())
 }
 
-/// Writes one query's ranking, which is given in its order.
+/// Writes the ranking of one query. `documents` must be sorted, best first.
 pub fn write_run<'a>(
     out: &mut dyn Write,
     query: &str,
@@ -27,7 +27,7 @@ pub fn write_run<'a>(
     Ok(())
 }
 
-/// Columns are divided by spaces: an id that has some gets others.
+/// Replaces whitespace with `_`, because spaces separate the columns.
 fn word(text: &str) -> std::borrow::Cow<'_, str> {
     match text.contains(char::is_whitespace) {
         true => text.replace(char::is_whitespace, "_").into(),
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_has_six_columns_whatever_the_ids() {
+    fn ids_with_spaces_do_not_change_the_number_of_columns() {
         let mut out = Vec::new();
         write_run(&mut out, "q 1", [("a", 0.25), ("b\tc", 1e-9)], "my tag").unwrap();
         write_qrels(&mut out, "q 1", [("a", 1)]).unwrap();

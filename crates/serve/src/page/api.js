@@ -1,4 +1,4 @@
-// Asking the server, with a key where one is needed.
+// Requests to the server, with an API key if required.
 
 const KEY = "turnwise-key";
 
@@ -11,11 +11,11 @@ export class Problem extends Error {
   }
 }
 
-// Asks for a key until one is given.
+// Prompts for an API key.
 let enter = async () => null;
 export const onKeyNeeded = (ask) => { enter = ask; };
 
-// The text of an answer, and its status.
+// Sends a request and returns the response with its text. Prompts for a key and retries on status 401.
 async function answered(method, path, body, signal) {
   const headers = {};
   const key = sessionStorage.getItem(KEY);
@@ -26,7 +26,7 @@ async function answered(method, path, body, signal) {
     answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Problem(0, { message: "the server does not answer", hint: "is `turnwise serve` still running?" });
+    throw new Problem(0, { message: "the server does not respond", hint: "is `turnwise serve` still running?" });
   }
   if (answer.status === 401) {
     const given = await enter(key ? (await answer.clone().json()).error.message : "");
@@ -44,7 +44,7 @@ export async function ask(method, path, body, signal, as = JSON.parse) {
   try {
     value = (answer.ok ? as : JSON.parse)(text);
   } catch {
-    throw new Problem(answer.status, { message: `the server answered ${answer.status} with something else than JSON` });
+    throw new Problem(answer.status, { message: `the server responded with status ${answer.status}, but not with JSON` });
   }
   if (!answer.ok) throw new Problem(answer.status, value.error);
   return value;
@@ -54,7 +54,7 @@ const of = (index) => (index ? `?index=${encodeURIComponent(index)}` : "");
 
 export const info = () => ask("GET", "../info");
 export const search = (request, index, signal) => ask("POST", `../v1/search${of(index)}`, request, signal);
-// What is told of all dialogues that fit a filter.
+// Request about all dialogues that match a filter.
 const survey = (path, filter, index, more = {}, signal = undefined) => {
   const q = new URLSearchParams(more);
   if (filter) q.set("filter", filter);
@@ -69,5 +69,5 @@ export const topics = ({ filter, index, k }, signal) =>
   survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);
 export const dialogue = (id, index, signal) =>
   ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);
-// A page of its own.
+// The report is an HTML page.
 export const benchmarks = (signal) => ask("GET", "../v1/benchmarks", undefined, signal, String);

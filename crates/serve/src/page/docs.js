@@ -1,10 +1,10 @@
-// The description of the API, made readable.
+// Readable API documentation, generated from openapi.json.
 
 import { $, el } from "./dom.js";
 
 const named = (ref) => ref.split("/").at(-1);
 
-// A type in a few words, with links to those that have a name.
+// Short description of a type, with links to named types.
 function type(schema) {
   if (!schema || schema === true) return ["anything"];
   if (schema.$ref) return [el("a", { href: `#${named(schema.$ref)}` }, named(schema.$ref))];
@@ -18,9 +18,9 @@ function type(schema) {
 
 function properties(schema) {
   const rows = Object.entries(schema.properties || {}).map(([name, property]) => {
-    const usual = property.default === undefined ? "" : ` Unasked: ${JSON.stringify(property.default)}.`;
-    const needed = (schema.required || []).includes(name) ? " Needed." : "";
-    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, type(property)), el("td", {}, `${property.description || ""}${needed}${usual}`));
+    const defaults = property.default === undefined ? "" : ` Default: ${JSON.stringify(property.default)}.`;
+    const needed = (schema.required || []).includes(name) ? " Required." : "";
+    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, type(property)), el("td", {}, `${property.description || ""}${needed}${defaults}`));
   });
   return rows.length ? el("table", { class: "fields" }, el("tbody", {}, rows)) : null;
 }
@@ -28,12 +28,12 @@ function properties(schema) {
 function operation(method, path, { summary, parameters = [], requestBody, responses, security }) {
   const content = (one) => Object.entries(one?.content || {}).map(([kind, { schema }]) => el("p", {}, el("code", {}, kind), ": ", type(schema)));
   const given = parameters.map(({ name, in: place, required, description }) =>
-    el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, place), el("td", {}, `${description}${required ? " Needed." : ""}`)));
+    el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, place), el("td", {}, `${description}${required ? " Required." : ""}`)));
   return el("details", { class: "hit" },
-    el("summary", {}, el("strong", {}, method.toUpperCase()), " ", el("code", {}, path), " ", summary, security ? "" : el("span", { class: "quiet" }, " (needs no key)")),
+    el("summary", {}, el("strong", {}, method.toUpperCase()), " ", el("code", {}, path), " ", summary, security ? "" : el("span", { class: "quiet" }, " (no API key required)")),
     given.length ? el("table", { class: "fields" }, el("tbody", {}, given)) : null,
     requestBody ? el("div", {}, el("h3", {}, "Body"), content(requestBody)) : null,
-    el("h3", {}, "Answer"), content(responses["200"]));
+    el("h3", {}, "Response"), content(responses["200"]));
 }
 
 function show(description) {
@@ -48,4 +48,4 @@ function show(description) {
   if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 
-fetch("openapi.json").then((answer) => answer.json()).then(show).catch((e) => { $("about").textContent = `The description cannot be had: ${e.message}`; });
+fetch("openapi.json").then((answer) => answer.json()).then(show).catch((e) => { $("about").textContent = `Cannot load the API description: ${e.message}`; });

@@ -1,4 +1,4 @@
-// Small helpers: texts never become markup.
+// DOM helpers. Texts are never parsed as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -12,13 +12,13 @@ function filled(made, attributes, children) {
   return made;
 }
 
-// An element with attributes, listeners (`onclick`) and children.
+// Creates an element with attributes, listeners (`onclick`) and children.
 export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
 
-// The same of a drawing.
+// Creates an SVG element.
 export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-// A text with some of its characters marked.
+// Text with highlighted character ranges.
 export function marked(text, ranges = []) {
   const letters = Array.from(text);
   const parts = [];

@@ -1,10 +1,10 @@
-// What a filter can be made of: values with how many dialogues have them.
+// Facets: values for a filter, with the number of dialogues that have them.
 
 import { $, el } from "./dom.js";
 
 const SHOWN = 12;
 
-// A condition as filters are written.
+// Condition in filter syntax.
 export function condition(field, value) {
   return /^[\w.-]+$/.test(value) ? `${field}=${value}` : `${field}="${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
@@ -12,9 +12,9 @@ export function condition(field, value) {
 export function show(counted, filter, on) {
   const conditions = filter.split(" and ");
   const chosen = (facet, value) => conditions.includes(condition(facet.field, value));
-  // What all have in common tells nothing, unless it was chosen and may be taken out again.
-  const tells = (facet) => facet.different > 1 || facet.values.some(({ value }) => chosen(facet, value));
-  const rows = counted.facets.filter(tells).map((facet) => {
+  // A value that all dialogues share is not useful, unless it is selected and can be removed again.
+  const useful = (facet) => facet.different > 1 || facet.values.some(({ value }) => chosen(facet, value));
+  const rows = counted.facets.filter(useful).map((facet) => {
     const chip = ({ value, dialogues }) => {
       const only = condition(facet.field, value);
       const is = chosen(facet, value);
@@ -28,7 +28,7 @@ export function show(counted, filter, on) {
   put(rows);
 }
 
-// Nothing was counted.
+// Hides the facets.
 export const none = () => put([]);
 
 function put(rows) {

@@ -1,4 +1,4 @@
-// What was found.
+// Search results.
 
 import { counted, el, marked, speaker } from "./dom.js";
 
@@ -8,43 +8,43 @@ function line(turn, found, ranges) {
     el("span", { class: "text" }, marked(turn.text, ranges)));
 }
 
-// How a score came about.
+// Table that explains a score.
 function why(hit) {
   const e = hit.explanation;
   const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, name), cells.map((cell) => el("td", {}, cell)));
   const number = (n) => (n === undefined || n === null ? "" : n.toFixed(4));
   const rows = [];
-  if (e.before) rows.push(row("before ranking again", number(e.before.score), `place ${e.before.rank}`));
-  if (e.dense) rows.push(row("meaning", `cosine ${number(e.dense.score)}`, `place ${e.dense.rank}`));
-  else if (e.cosine !== undefined && e.cosine !== null) rows.push(row("meaning", `cosine ${number(e.cosine)}`, "not among the candidates by meaning"));
-  if (e.bm25) rows.push(row("words", `BM25 ${number(e.bm25.score)}`, `place ${e.bm25.rank}`));
+  if (e.before) rows.push(row("before reranking", number(e.before.score), `rank ${e.before.rank}`));
+  if (e.dense) rows.push(row("meaning", `cosine ${number(e.dense.score)}`, `rank ${e.dense.rank}`));
+  else if (e.cosine !== undefined && e.cosine !== null) rows.push(row("meaning", `cosine ${number(e.cosine)}`, "not among the candidates of the dense search"));
+  if (e.bm25) rows.push(row("keywords", `BM25 ${number(e.bm25.score)}`, `rank ${e.bm25.rank}`));
   for (const term of e.terms || []) {
     rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
   }
   const { fusion } = e;
-  if (fusion?.method === "weighted") rows.push(row("together", number(fusion.score), `${number(fusion.from_dense)} by meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} by words (${fusion.bm25} × s/(s + 10))`));
-  else if (fusion) rows.push(row("together", number(fusion.score), `${number(fusion.from_dense)} + ${number(fusion.from_bm25)}: weight/(${fusion.k} + place) of each list`));
+  if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10))`));
+  else if (fusion) rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} + ${number(fusion.from_bm25)}: weight/(${fusion.k} + rank) in each list`));
   return el("table", { class: "why" }, el("tbody", {}, rows));
 }
 
 export function show(hit, number, on, found = true) {
   const said = [...hit.before.map((turn) => line(turn, false)), line(hit.turn, found, hit.matched), ...hit.after.map((turn) => line(turn, false))];
-  const above = hit.percentile === undefined ? "" : ` · nearer than ${Math.floor(hit.percentile * 10) / 10}% of random pairs`;
+  const above = hit.percentile === undefined ? "" : ` · higher than ${Math.floor(hit.percentile * 10) / 10}% of random pairs`;
   return el("li", { class: "hit", "data-id": hit.id, "data-dialogue": hit.dialogue, "data-turn": hit.turn.number, tabindex: "-1" },
     el("div", { class: "top" },
       el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title || hit.id),
       hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
       hit.turns && el("span", { class: "quiet" }, counted(hit.turns, "turn")),
-      hit.more ? el("span", { class: "quiet" }, `${hit.more} more of this dialogue`) : null,
+      hit.more ? el("span", { class: "quiet" }, `${hit.more} more hits in this dialogue`) : null,
       hit.score !== undefined && el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),
     el("ul", { class: "turns" }, said),
     hit.explanation && why(hit),
     el("div", { class: "do" },
-      el("button", { type: "button", class: "plain", onclick: () => on.like(hit.id) }, "More like this"),
+      el("button", { type: "button", class: "plain", onclick: () => on.like(hit.id) }, "Find similar"),
       el("span", { class: "quiet" }, `${hit.id}`)));
 }
 
-// A dialogue that nobody searched for: its beginning.
+// Dialogue in the list without a query: shows its first turns.
 export function listed(dialogue, number, on) {
   const { id, title, turns, domains = [] } = dialogue;
   return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on, false);

@@ -1,4 +1,4 @@
-// The page: what is asked stands in the address, so that it can be shared and gone back to.
+// Main script of the page. The state is in the URL fragment, which makes it shareable and supports the back button.
 
 import * as api from "./api.js";
 import { $, counted, el } from "./dom.js";
@@ -14,18 +14,18 @@ let running = null;
 let shown = [];
 let indexes = [];
 
-// The index that is asked, and whether its engine can do something that not all can.
+// The selected index, and whether its engine has an optional capability.
 const current = (name) => indexes.find((index) => index.name === name) || indexes[0];
 const can = (what, { index }) => current(index)?.can[what] ?? true;
 
-// --- what is asked, and the address
+// --- state and URL
 
 function read() {
   const q = new URLSearchParams(location.hash.slice(1));
   return {
     query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
     mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
-    // Where there are several, that which is shown to be chosen.
+    // With several indexes, the selected one.
     index: q.get("index") || ($("index").options.length > 1 ? $("index").value : ""), view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
   };
 }
@@ -69,8 +69,8 @@ function toForm(asked) {
 }
 
 function said(text = "") {
-  const input = el("input", { type: "text", value: text, "aria-label": "Said before the query", placeholder: "What was said before" });
-  const line = el("li", {}, input, el("button", { type: "button", class: "plain", "aria-label": "Leave this out", onclick: () => line.remove() }, "✕"));
+  const input = el("input", { type: "text", value: text, "aria-label": "Turn before the query", placeholder: "Previous turn" });
+  const line = el("li", {}, input, el("button", { type: "button", class: "plain", "aria-label": "Remove this turn", onclick: () => line.remove() }, "✕"));
   return line;
 }
 
@@ -91,7 +91,7 @@ const on = {
   dialogue: (id) => write({ ...read(), open: id, turn: null }),
   like: (id) => write({ ...read(), view: "", like: id, query: "", said: [], open: null, turn: null }),
   domain: (domain) => on.only(facets.condition("domain", domain), false),
-  // Adds a condition to the filter, or takes it out again.
+  // Adds a condition to the filter, or removes it.
   only: (condition, out) => {
     const asked = { ...fromForm(), like: read().like, view: read().view };
     const parts = asked.filter ? asked.filter.split(" and ") : [];
@@ -105,10 +105,10 @@ const on = {
   close: () => write({ ...read(), open: null, turn: null }),
 };
 
-function tell(e) {
+function showError(e) {
   const wrong = $("filter-wrong");
   wrong.hidden = false;
-  // Where in the request it stands is nothing that anybody sees here.
+  // The position in the request is meaningless here, because the user does not see the request.
   wrong.textContent = [e.message.replace(/ at line \d+ column \d+$/, ""), e.hint].filter(Boolean).join(" — ");
   $("state").textContent = "";
 }
@@ -116,7 +116,7 @@ function tell(e) {
 let answered = "";
 let counted_for = null;
 
-// The counts are those of the filter, whatever is looked for.
+// Counts depend only on the filter, not on the query.
 async function count(asked) {
   if (!can("surveys", asked)) {
     counted_for = null;
@@ -130,12 +130,12 @@ async function count(asked) {
     if (wanted === counted_for) facets.show(counts, asked.filter, on);
   } catch (e) {
     counted_for = null;
-    if (!(asked.query || asked.like)) tell(e);
+    if (!(asked.query || asked.like)) showError(e);
   }
 }
 
-// What was asked before is waited for no longer, and must not write over what is asked now.
-function anew(state) {
+// Aborts the previous request, because its response must not overwrite the new one.
+function startRequest(state) {
   running?.abort();
   running = new AbortController();
   $("filter-wrong").hidden = true;
@@ -145,15 +145,15 @@ function anew(state) {
 }
 
 async function find(asked, offset) {
-  const signal = anew("Looking…");
+  const signal = startRequest("Searching…");
   try {
     const found = await api.search(request(asked, offset), asked.index, signal);
     if (offset === 0) $("hits").replaceChildren();
     shown = offset === 0 ? found.hits : shown.concat(found.hits);
     $("hits").append(...found.hits.map((h, n) => hit(h, offset + n + 1, on)));
-    const way = { hybrid: "by words and meaning", dense: "by meaning", bm25: "by words" }[found.mode];
-    const about = asked.like ? `more like ${asked.like}` : "";
-    const nothing = found.candidates.admitted === 0 ? "Nothing fits the filter." : "Nothing found.";
+    const way = { hybrid: "by meaning and keywords", dense: "by meaning", bm25: "by keywords" }[found.mode];
+    const about = asked.like ? `similar to ${asked.like}` : "";
+    const nothing = found.candidates.admitted === 0 ? "No dialogue matches the filter." : "No hits.";
     $("state").textContent = shown.length === 0 ? nothing
       : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, ...(found.warnings || [])].filter(Boolean).join(" · ");
     $("more").hidden = found.hits.length < PAGE;
@@ -161,66 +161,66 @@ async function find(asked, offset) {
   } catch (e) {
     if (e.name === "AbortError") return false;
     if (offset === 0) { $("hits").replaceChildren(); shown = []; }
-    tell(e);
+    showError(e);
     return false;
   }
 }
 
-// What there is as a whole, of what fits the filter.
+// Shows topics or statistics of all dialogues that match the filter.
 async function survey(asked) {
   if (!can("surveys", asked)) {
-    anew("Topics and statistics go over all dialogues at once: they need an index on the machine that serves, and these dialogues lie elsewhere.");
+    startRequest("Topics and statistics need a local index, but these dialogues are in a remote engine.");
     $("survey").replaceChildren();
     return true;
   }
-  const signal = anew(asked.view === "topics" ? "Finding out what the dialogues are about…" : "Counting…");
+  const signal = startRequest(asked.view === "topics" ? "Finding topics…" : "Counting…");
   $("survey").replaceChildren();
   try {
     const view = asked.view === "topics" ? topics : stats;
     const found = await api[asked.view](asked, signal);
-    $("state").textContent = found.dialogues === 0 ? "Nothing fits the filter." : "";
+    $("state").textContent = found.dialogues === 0 ? "No dialogue matches the filter." : "";
     if (found.dialogues > 0) view.show(found, on, asked);
     return true;
   } catch (e) {
-    if (e.name !== "AbortError") tell(e);
+    if (e.name !== "AbortError") showError(e);
     return false;
   }
 }
 
-// How well turnwise searches, as far as that was measured here.
+// Shows the benchmark report.
 async function benchmarks() {
-  const signal = anew("");
+  const signal = startRequest("");
   $("survey").replaceChildren();
   try {
     report.show(await api.benchmarks(signal));
     return true;
   } catch (e) {
     if (e.name === "AbortError") return false;
-    // That nothing was measured is nothing wrong.
+    // A missing report is not an error.
     if (e.status === 404) $("state").textContent = `${e.message}: ${e.hint}`;
-    else tell(e);
+    else showError(e);
     return false;
   }
 }
 
-// Nothing is looked for: the dialogues that fit the filter, as they came.
+// Without a query: lists the dialogues that match the filter.
 async function browse(asked, after) {
-  const signal = anew("");
+  const signal = startRequest("");
   try {
     const { dialogues, next } = await api.list(asked, after, PAGE, signal);
     if (!after) { $("hits").replaceChildren(); shown = []; }
     $("hits").append(...dialogues.map((d, n) => listed(d, shown.length + n + 1, on)));
     shown = shown.concat(dialogues.map((d) => ({ id: d.id, dialogue: d.id, turn: d.turns[0] })));
-    $("state").textContent = shown.length === 0 ? "Nothing fits the filter." : `All there is${can("in_order", asked) ? ", the first to come in first" : ""}. Type above what to look for.`;
+    $("state").textContent = shown.length === 0 ? "No dialogue matches the filter." : `All dialogues${can("in_order", asked) ? ", in the order of ingest" : ""}. Enter a query to search.`;
     $("more").hidden = !next;
     return true;
   } catch (e) {
-    if (e.name !== "AbortError") tell(e);
+    if (e.name !== "AbortError") showError(e);
     return false;
   }
 }
 
-// What is asked is answered once, and again only if that came to nothing.
+// Runs a request only if it differs from the previous one or the previous one failed.
 async function once(asked, answer) {
   const what = JSON.stringify(asked);
   if (what === answered) return;
@@ -240,7 +240,7 @@ async function show() {
     if (button.dataset.view === asked.view) button.setAttribute("aria-current", "page");
     else button.removeAttribute("aria-current");
   }
-  // Benchmarks are of no filter.
+  // Filters do not apply to benchmarks.
   $("facets").hidden = asked.view === "benchmarks";
   $("survey").hidden = !asked.view;
   $("hits").hidden = Boolean(asked.view);
@@ -252,37 +252,37 @@ async function show() {
   if (!asked.open) return thread.close();
   try {
     const dialogue = await api.dialogue(asked.open, asked.index);
-    // Another may have been opened meanwhile, or this one closed.
+    // The user may have opened another dialogue or closed this one meanwhile.
     if (read().open === asked.open) thread.show(dialogue, asked.turn, on);
   } catch (e) {
     thread.close();
-    tell(e);
+    showError(e);
   }
 }
 
-// --- beginning
+// --- start
 
 async function begin() {
-  const told = await api.info();
-  indexes = told.indexes;
+  const info = await api.info();
+  indexes = info.indexes;
   $("index").replaceChildren(...indexes.map(({ name }) => el("option", { value: name }, name)));
   $("index").closest("label").hidden = indexes.length < 2;
   const about = () => {
     const index = current($("index").value);
     if (!index) return;
-    const model = index.model ? (index.model.missing ? "its model is missing: searched by words" : index.model.name) : "searched by words";
-    // What a key sees of an engine that is elsewhere is not counted.
+    const model = index.model ? (index.model.missing ? "model not available: keyword search only" : index.model.name) : "keyword search only";
+    // A restricted key of a remote engine has no counts.
     const held = index.dialogues === null ? "" : `: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")}`;
-    $("about").textContent = `${index.name}${held} · ${model} · ${told.version}`;
-    const words = !index.model || index.model.missing;
-    for (const option of $("mode").options) option.disabled = words && option.value === "dense";
+    $("about").textContent = `${index.name}${held} · ${model} · ${info.version}`;
+    const lexical = !index.model || index.model.missing;
+    for (const option of $("mode").options) option.disabled = lexical && option.value === "dense";
   };
   $("index").addEventListener("change", () => { about(); write(fromForm()); });
   await show();
   about();
 }
 
-// The hits that are to be seen.
+// Visible hits.
 const hits = () => ($("hits").hidden ? [] : [...$("hits").children]);
 const at = () => hits().findIndex((h) => h.classList.contains("here"));
 
@@ -325,7 +325,7 @@ document.addEventListener("keydown", (event) => {
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   const asked = fromForm();
-  // What the form still says nothing of is gone on with: a filter may change while others are looked for.
+  // Without a new query, a search for similar turns continues, for example with another filter.
   if (!asked.query && read().like) asked.like = read().like;
   write(asked);
 });
@@ -356,7 +356,7 @@ $("theme").addEventListener("click", () => {
   localStorage.setItem("turnwise-theme", document.documentElement.dataset.theme);
 });
 if (localStorage.getItem("turnwise-theme")) document.documentElement.dataset.theme = localStorage.getItem("turnwise-theme");
-// On a telephone they would stand before everything else.
+// On small screens, open facets would hide the results.
 if (matchMedia("(max-width: 60rem)").matches) $("facets").open = false;
 window.addEventListener("hashchange", show);
 api.onKeyNeeded((why) => new Promise((given) => {
@@ -365,4 +365,4 @@ api.onKeyNeeded((why) => new Promise((given) => {
   $("enter").addEventListener("close", () => given($("key").value), { once: true });
   $("enter").showModal();
 }));
-begin().catch(tell);
+begin().catch(showError);

@@ -1,6 +1,6 @@
-//! The page: files that are part of the binary. It asks the same API as everybody, and nothing elsewhere.
+//! Web page: files that are part of the binary. It uses only the public API of this server.
 
-/// A file of the page.
+/// File of the page.
 pub(super) struct File {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,

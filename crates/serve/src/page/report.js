@@ -1,9 +1,9 @@
-// The report of the benchmarks: a page of its own, shown within this one with a style of its own.
+// Benchmark report: an HTML page with its own style, shown in a shadow root.
 
 import { $, el } from "./dom.js";
 
 export function show(text) {
-  // The style apart from the rest: it must not stand in a document of this page's policy.
+  // The content security policy forbids inline styles; the style is added as a constructed style sheet.
   const [style, css] = text.match(/<style>([^]*?)<\/style>/);
   const page = new DOMParser().parseFromString(text.replace(style, ""), "text/html");
   const host = el("div");
@@ -12,7 +12,7 @@ export function show(text) {
   sheet.replaceSync(css);
   root.adoptedStyleSheets = [sheet];
   root.append(...page.body.childNodes);
-  // The address says what is asked: within the report one goes without it.
+  // The URL fragment holds the state of this page; links within the report scroll without changing it.
   root.addEventListener("click", (event) => {
     const to = event.target.closest("a")?.getAttribute("href");
     if (!to?.startsWith("#")) return;

@@ -1,4 +1,4 @@
-// What an index holds, counted.
+// Statistics of an index.
 
 import { $, el } from "./dom.js";
 import { condition } from "./facets.js";
@@ -15,8 +15,8 @@ export function show(found, on) {
   $("survey").replaceChildren(el("div", {},
     el("div", { class: "cards" }, card(found.dialogues, "dialogues"), card(found.turns, "turns"), card(found.speakers, "speakers"), card(found.words, "words")),
     el("table", { class: "fields numbers" },
-      el("thead", {}, el("tr", {}, ["", "least", "median", "mean", "most"].map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, spread("turns a dialogue", found.turns_per_dialogue), spread("words a turn", found.words_per_turn), spread("speakers a dialogue", found.speakers_per_dialogue))),
+      el("thead", {}, el("tr", {}, ["", "min", "median", "mean", "max"].map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, spread("turns per dialogue", found.turns_per_dialogue), spread("words per turn", found.words_per_turn), spread("speakers per dialogue", found.speakers_per_dialogue))),
     times,
     el("div", { class: "counts" },
       of("Domains", "domain", found.domains, "dialogues", on), of("Intents", "intent", found.intents, "turns", on), of("Roles", "role", found.roles, "turns", on),

@@ -1,4 +1,4 @@
-// A whole dialogue, with the hit in its place.
+// Panel with a whole dialogue; the hit is highlighted.
 
 import { $, counted, el, speaker } from "./dom.js";
 
@@ -12,19 +12,19 @@ export function show(dialogue, turn, on) {
   const lines = dialogue.turns.map((said) =>
     el("li", { class: [said.speaker === first ? "" : "other", said.number === turn ? "found" : ""].join(" ").trim() || undefined, "aria-current": said.number === turn ? "true" : undefined },
       el("div", { class: "who" }, `${said.number}. ${speaker(said)}`, said.time && ` · ${said.time}`,
-        el("button", { type: "button", class: "plain", "aria-label": `More like turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "more like it")),
+        el("button", { type: "button", class: "plain", "aria-label": `Find turns similar to turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "find similar")),
       el("div", {}, said.text)));
   const facts = [dialogue.id, dialogue.source, dialogue.language, (dialogue.domains || []).join(", "), counted(dialogue.turns.length, "turn")];
   $("thread").replaceChildren(
     el("div", { class: "top" },
       el("div", {}, el("h2", {}, dialogue.title || dialogue.id), el("p", { class: "quiet" }, facts.filter(Boolean).join(" · "))),
-      el("button", { type: "button", class: "plain", onclick: () => on.like(dialogue.id) }, "More like this dialogue"),
+      el("button", { type: "button", class: "plain", onclick: () => on.like(dialogue.id) }, "Find similar dialogues"),
       el("button", { type: "button", class: "plain", "aria-label": "Close the dialogue", onclick: on.close }, "✕")),
     el("ol", {}, lines));
   $("thread").hidden = false;
   document.querySelector("main").classList.add("open");
   const found = $("thread").querySelector(".found");
-  // Within the panel alone: the list of hits stays where it is.
+  // Scrolls only the panel, not the list of hits.
   if (found) $("thread").scrollTop = found.offsetTop - $("thread").clientHeight / 3;
   $("thread").focus({ preventScroll: true });
 }

@@ -1,40 +1,40 @@
-// What the dialogues are about: topics, and the dialogues as points that lie beside those like them.
+// Topics of the dialogues, and a map on which similar dialogues are close together.
 
 import { $, counted, el, svg } from "./dom.js";
 
-// Colours that stand apart however many there are.
-const colour = (n) => `hsl(${Math.round((n * 137.508 + 200) % 360)} ${60 + (n % 3) * 12}% ${46 + (n % 2) * 8}%)`;
-const name = (topic) => topic.terms.slice(0, 4).map(({ term }) => term).join(", ") || (topic.domains[0]?.name ?? "no words of its own");
+// Distinct colors for any number of topics.
+const color = (n) => `hsl(${Math.round((n * 137.508 + 200) % 360)} ${60 + (n % 3) * 12}% ${46 + (n % 2) * 8}%)`;
+const name = (topic) => topic.terms.slice(0, 4).map(({ term }) => term).join(", ") || (topic.domains[0]?.name ?? "no distinctive terms");
 const shown = (n) => n.toLocaleString("en");
 
 export function show(found, on, asked) {
   const topics = found.clusters.map((topic, n) => of(topic, n, on));
   const drawn = found.map || [];
-  const some = drawn.length < found.dialogues ? `; ${shown(drawn.length)} of them, drawn by chance, are on the map` : "";
+  const some = drawn.length < found.dialogues ? `; the map shows a random sample of ${shown(drawn.length)}` : "";
   const without = found.without ? ` ${counted(found.without, "dialogue")} have no vectors yet.` : "";
   const many = el("input", { type: "number", min: "1", max: "100", value: asked.k ?? "", placeholder: String(found.clusters.length), onchange: () => on.topics(many.value) });
   $("survey").replaceChildren(
-    el("div", { class: "how" }, el("label", {}, "How many topics ", many)),
-    el("p", { class: "quiet" }, `${counted(found.clusters.length, "topic")} in ${counted(found.dialogues, "dialogue")}${some}.${without} Each point is a dialogue; those that mean the same lie close together.`),
+    el("div", { class: "how" }, el("label", {}, "Number of topics ", many)),
+    el("p", { class: "quiet" }, `${counted(found.clusters.length, "topic")} in ${counted(found.dialogues, "dialogue")}${some}.${without} Each point is a dialogue; similar dialogues are close together.`),
     el("div", { class: "topics" },
       drawn.length > 0 && map(drawn, found.clusters, on),
       el("ol", { class: "list" }, topics)));
 }
 
 function of(topic, n, on) {
-  const swatch = svg("svg", { viewBox: "0 0 10 10", class: "swatch", "aria-hidden": "true" }, svg("circle", { cx: 5, cy: 5, r: 5, fill: colour(n) }));
+  const swatch = svg("svg", { viewBox: "0 0 10 10", class: "swatch", "aria-hidden": "true" }, svg("circle", { cx: 5, cy: 5, r: 5, fill: color(n) }));
   const item = el("li", { class: "hit", "data-topic": n },
     el("div", { class: "top" }, swatch, el("strong", {}, name(topic)), el("span", { class: "score quiet" }, counted(topic.size, "dialogue"))),
     el("p", { class: "quiet" }, topic.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain.name}`, onclick: () => on.domain(domain.name) }, `${domain.name} ${Math.round(domain.share * 100)}%`))),
     el("ul", { class: "plain" }, topic.central.map((central) =>
       el("li", {}, el("button", { type: "button", class: "link", onclick: () => on.dialogue(central.id) }, central.title || central.id), " ", el("span", { class: "quiet" }, central.text)))));
-  item.addEventListener("mouseenter", () => light(n));
-  item.addEventListener("mouseleave", () => light(null));
+  item.addEventListener("mouseenter", () => highlight(n));
+  item.addEventListener("mouseleave", () => highlight(null));
   return item;
 }
 
-// The points of one topic stand out.
-function light(topic) {
+// Highlights the points of one topic.
+function highlight(topic) {
   for (const dot of document.querySelectorAll("#map circle")) dot.classList.toggle("dim", topic !== null && dot.dataset.topic !== String(topic));
 }
 
@@ -42,10 +42,10 @@ function map(points, topics, on) {
   const place = ({ at }) => [at[0] * 100, -at[1] * 100];
   const dots = points.map((point, n) => {
     const [cx, cy] = place(point);
-    return svg("circle", { cx, cy, fill: colour(point.cluster), "data-n": n, "data-topic": point.cluster });
+    return svg("circle", { cx, cy, fill: color(point.cluster), "data-n": n, "data-topic": point.cluster });
   });
-  const about = el("div", { class: "about", role: "status", "aria-live": "polite" }, "Point at a dialogue, or use the arrow keys.");
-  const plane = svg("svg", { id: "map", tabindex: "0", role: "application", "aria-label": `Map of ${counted(points.length, "dialogue")} by topic: arrow keys go from point to point, Enter opens, plus and minus zoom` }, dots);
+  const about = el("div", { class: "about", role: "status", "aria-live": "polite" }, "Hover over a point, or use the arrow keys.");
+  const plane = svg("svg", { id: "map", tabindex: "0", role: "application", "aria-label": `Map of ${counted(points.length, "dialogue")} by topic: arrow keys move between points, Enter opens a dialogue, plus and minus zoom` }, dots);
   let view = { x: -106, y: -106, size: 212 };
   let here = null;
   const look = () => {
@@ -70,7 +70,7 @@ function map(points, topics, on) {
     const point = points[n];
     about.replaceChildren(el("strong", {}, point.title || point.id), ` · ${name(topics[point.cluster])}`, el("br"), point.text);
   };
-  // The nearest point in a direction, those straight ahead first.
+  // Selects the nearest point in a direction. Sideways distance counts twice.
   const next = (dx, dy) => {
     const from = here === null ? [view.x + view.size / 2, view.y + view.size / 2] : place(points[here]);
     let best = null;
@@ -111,6 +111,6 @@ function map(points, topics, on) {
   look();
   const button = (text, label, factor) => el("button", { type: "button", class: "plain", "aria-label": label, onclick: () => zoom(factor) }, text);
   return el("div", { class: "map" },
-    el("div", { class: "zoom" }, button("+", "Nearer", 1 / 1.5), button("−", "Farther", 1.5), button("◻", "All of it", 1e9)),
+    el("div", { class: "zoom" }, button("+", "Zoom in", 1 / 1.5), button("−", "Zoom out", 1.5), button("◻", "Show the whole map", 1e9)),
     plane, about);
 }

@@ -1,4 +1,5 @@
-//! `/v1/dialogues`: those that fit a filter, in the order of the engine (here that in which they came); and `/v1/dialogues/{id}`.
+//! `/v1/dialogues`: lists the dialogues that match a filter, in the engine's order (for a local index, the order of
+//! ingest). `/v1/dialogues/{id}`: reads one dialogue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,13 +21,13 @@ use turnwise_core::ids::DialogueId;
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_index::engine::Bookmark;
 
-/// So many are given unasked, and in one document at most.
-const USUAL: u64 = 20;
-const MOST: u64 = 1_000;
-/// So many bytes are sent together.
+/// Default and largest number of dialogues in one JSON document.
+const DEFAULT_LIMIT: u64 = 20;
+const MAX_LIMIT: u64 = 1_000;
+/// Size of a piece of a streamed response, in bytes.
 const PIECE: usize = 64 << 10;
-/// How long somebody waits who was told that too many wait.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Pause before a retry when the request queue is full.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let id = call.last_of_path()?;
@@ -35,8 +36,8 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
     let (pool, asker) = (call.app.pool.clone(), call.asker);
     let dialogue = pool
         .run(move || {
-            // What may not be seen is not there.
-            let nothing = || Problem::not_found(format!("there is no dialogue `{id}`"));
+            // A hidden dialogue gives the same error as a missing one.
+            let nothing = || Problem::not_found(format!("dialogue `{id}` does not exist"));
             let dialogue = opened.dialogue(&id)?;
             dialogue.filter(|dialogue| asker.may_see(dialogue)).ok_or_else(nothing)
         })
@@ -47,7 +48,7 @@ pub(super) async fn one(call: Call) -> Outcome<Response<Body>> {
 pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
     let form = Form::of(call.request.headers());
     let limit = match form {
-        Form::Whole => Some(call.number("limit", 1, MOST)?.unwrap_or(USUAL)),
+        Form::Whole => Some(call.number("limit", 1, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT)),
         _ => call.number("limit", 1, u64::MAX)?,
     };
     let filter = call.filter()?;
@@ -57,13 +58,16 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
         None => Bookmark::Beginning,
         Some(id) => {
             let (opened, asker) = (opened.clone(), call.asker.clone());
-            call.app.pool.run(move || behind(&opened, &id, |dialogue| asker.may_see(dialogue))).await?
+            call.app
+                .pool
+                .run(move || position_after(&opened, &id, |dialogue| asker.may_see(dialogue)))
+                .await?
         }
     };
     let mut walk = Walk { opened, filter: filter.map(Arc::new), at: Some(at), pool: call.app.pool.clone() };
     if let (Form::Whole, Some(limit)) = (form, limit) {
         let (mut found, limit) = (Vec::new(), limit as usize);
-        // One more tells whether there are more.
+        // Reads one more dialogue to know whether there is a next page.
         while found.len() <= limit
             && let Some(some) = walk.next(limit + 1 - found.len()).await?
         {
@@ -81,8 +85,8 @@ pub(super) async fn list(call: Call) -> Outcome<Response<Body>> {
     Ok(response)
 }
 
-/// The place behind a dialogue that may be seen.
-fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
+/// Position after a dialogue that the client may see.
+fn position_after(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();
     let place = match view.record(id.key())?.filter(|(_, there)| may_see(there)) {
@@ -90,23 +94,23 @@ fn behind(opened: &Opened, id: &str, may_see: impl Fn(&Dialogue) -> bool) -> Out
         None => None,
     };
     place.ok_or_else(|| {
-        Problem::request(format!("there is no dialogue `{id}` to go on behind"))
+        Problem::request(format!("dialogue `{id}` does not exist, and the list cannot continue after it"))
             .param("after")
-            .hint("if it was removed meanwhile, go on behind one before it")
+            .hint("if it was removed meanwhile, continue after an earlier dialogue")
     })
 }
 
-/// Goes over the dialogues of an index in short steps.
+/// Iterates over the dialogues of an index in short steps.
 struct Walk {
     opened: Arc<Opened>,
     filter: Option<Arc<Filter>>,
-    /// Where it goes on; nowhere at the end.
+    /// Position of the next step; `None` at the end.
     at: Option<Bookmark>,
     pool: Pool,
 }
 
 impl Walk {
-    /// Up to so many of the next that fit, perhaps none; `None` at the end.
+    /// Returns up to `most` of the next matching dialogues, possibly none; `None` at the end.
     async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
         let Some(at) = self.at else { return Ok(None) };
         let (opened, filter) = (self.opened.clone(), self.filter.clone());
@@ -120,15 +124,15 @@ impl Walk {
     }
 }
 
-/// Sends them as they are found, until there are no more or nobody takes them. What cannot be read breaks it off.
+/// Streams dialogues until the end or until the client disconnects. A read error aborts the stream.
 async fn send(mut walk: Walk, form: Form, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {
         let most = usize::try_from(limit - sent).unwrap_or(usize::MAX);
         let found = match walk.next(most).await {
             Ok(found) => found.filter(|_| most > 0),
-            Err(problem) if problem.again.is_some() => {
-                tokio::time::sleep(AGAIN).await;
+            Err(problem) if problem.retry_after.is_some() => {
+                tokio::time::sleep(RETRY_PAUSE).await;
                 continue;
             }
             Err(_) => return,

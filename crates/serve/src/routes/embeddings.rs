@@ -1,4 +1,4 @@
-//! `/v1/embeddings` and `/v1/models`, as OpenAI's API has them: its clients work unchanged.
+//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,19 +19,19 @@ use crate::{
 use turnwise_core::{error::Result, vectors::normalize};
 use turnwise_encoder::{Encoded, Encoder, TextOptions};
 
-/// So many inputs of one request, as there.
+/// Largest number of inputs per request, as in OpenAI's API.
 const MOST: usize = 2048;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct EmbeddingsRequest {
     input: Inputs,
     #[serde(default)]
     model: String,
     #[serde(default)]
     encoding_format: Format,
     dimensions: Option<usize>,
-    /// Who asks on whose behalf; there it is for finding abuse.
+    /// End user id of OpenAI's API. It is accepted and ignored.
     #[serde(rename = "user")]
     _user: Option<String>,
 }
@@ -39,7 +39,7 @@ struct Asked {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "`input` is a text, a list of texts, a list of token ids or a list of such lists"
+    expecting = "`input` must be a string, a list of strings, a list of token ids or a list of such lists"
 )]
 enum Inputs {
     Text(String),
@@ -85,29 +85,29 @@ struct Usage {
 }
 
 pub(super) async fn embeddings(mut call: Call) -> Outcome<Response<Body>> {
-    let asked: Asked = body::parse(&call.body().await?)?;
-    let (encoder, prompt) = encoder(&call, &asked.model)?;
+    let request: EmbeddingsRequest = body::parse(&call.body().await?)?;
+    let (encoder, prompt) = encoder(&call, &request.model)?;
     let pool = call.app.pool.clone();
-    pool.run(move || answer(&asked, encoder.as_ref(), prompt)).await
+    pool.run(move || answer(&request, encoder.as_ref(), prompt)).await
 }
 
-/// The encoder of that name among those of the indexes, and the prompt it was used with. Any name means the only one there
-/// is: clients have names of their own.
+/// Finds the encoder with this name among the indexes, with the prompt of its vectors. If there is only one model,
+/// any name selects it, because clients often send a fixed name.
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
-    let all = those(call, &call.asker);
+    let all = allowed_indexes(call, &call.asker);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
     let different = all.iter().filter_map(|(_, opened)| name(opened)).collect::<BTreeSet<_>>();
     let (_, opened) = match named {
         Some(named) => named,
         None if different.len() > 1 => {
             let names = different.into_iter().collect::<Vec<_>>().join(", ");
-            return Err(Problem::not_found(format!("the model `{model}` does not exist"))
+            return Err(Problem::not_found(format!("model `{model}` does not exist"))
                 .param("model")
-                .hint(format!("there are {names}")));
+                .hint(format!("available models: {names}")));
         }
         None => all.iter().find(|(_, opened)| name(opened).is_some()).ok_or_else(|| {
-            Problem::unavailable("no index here has vectors, and so there is no model")
-                .hint("`turnwise encode -i INDEX` gives it some")
+            Problem::unavailable("no model is available, because no index has vectors")
+                .hint("`turnwise encode -i INDEX` creates the vectors")
         })?,
     };
     match (&opened.encoder, &opened.without_encoder) {
@@ -120,7 +120,7 @@ pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Op
     }
 }
 
-fn those(call: &Call, asker: &Asker) -> Vec<(String, Arc<Opened>)> {
+fn allowed_indexes(call: &Call, asker: &Asker) -> Vec<(String, Arc<Opened>)> {
     let may = |name: &str| asker.0.as_ref().is_none_or(|key| key.is_for(name));
     call.app.opened().into_iter().filter(|(name, _)| may(name)).collect()
 }
@@ -129,29 +129,36 @@ fn name(opened: &Opened) -> Option<String> {
     opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
 }
 
-/// With and without the organisation in front.
+/// Compares model names; the organization may be missing in either.
 fn is_called(name: &str, model: &str) -> bool {
     name == model || name.rsplit('/').next() == model.rsplit('/').next()
 }
 
-fn answer(asked: &Asked, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Response<Body>> {
+fn answer(
+    request: &EmbeddingsRequest,
+    encoder: &dyn Encoder,
+    prompt: Option<String>,
+) -> Outcome<Response<Body>> {
     let wrong = |message: String, param: &str| Err(Problem::request(message).param(param));
-    let lengths = asked.input.lengths();
+    let lengths = request.input.lengths();
     if lengths.is_empty() || lengths.len() > MOST {
-        return wrong(format!("there must be 1 to {MOST} inputs, and there are {}", lengths.len()), "input");
+        return wrong(
+            format!("the number of inputs must be between 1 and {MOST}, but is {}", lengths.len()),
+            "input",
+        );
     }
     if let Some(n) = lengths.iter().position(|length| *length == 0) {
         return wrong(format!("input[{n}] is empty"), "input");
     }
-    if asked.dimensions.is_some_and(|n| n == 0 || n > encoder.dim()) {
-        return wrong(format!("the model has 1 to {} dimensions", encoder.dim()), "dimensions");
+    if request.dimensions.is_some_and(|n| n == 0 || n > encoder.dim()) {
+        return wrong(format!("`dimensions` must be between 1 and {}", encoder.dim()), "dimensions");
     }
-    let made = asked.input.encode(encoder, &TextOptions { prompt })?;
+    let made = request.input.encode(encoder, &TextOptions { prompt })?;
     let tokens = made.spent.tokens;
     let data = made.vectors.rows().enumerate().map(|(index, row)| One {
         object: "embedding",
         index,
-        embedding: numbers(row, asked, encoder.normalizes()),
+        embedding: numbers(row, request, encoder.normalizes()),
     });
     Ok(body::json(
         StatusCode::OK,
@@ -188,13 +195,13 @@ impl Inputs {
     }
 }
 
-/// The first so many numbers, of length 1 as there, whatever the model's own length.
-fn numbers(row: &[f32], asked: &Asked, normalized: bool) -> Numbers {
-    let mut row = row[..asked.dimensions.unwrap_or(row.len())].to_vec();
-    if asked.dimensions.is_some() || !normalized {
+/// Truncates a vector to the requested dimensions. Truncated vectors are normalized again, as in OpenAI's API.
+fn numbers(row: &[f32], request: &EmbeddingsRequest, normalized: bool) -> Numbers {
+    let mut row = row[..request.dimensions.unwrap_or(row.len())].to_vec();
+    if request.dimensions.is_some() || !normalized {
         normalize(&mut row);
     }
-    match asked.encoding_format {
+    match request.encoding_format {
         Format::Float => Numbers::Floats(row),
         Format::Base64 => Numbers::Base64(base64(row.iter().flat_map(|number| number.to_le_bytes()))),
     }
@@ -225,13 +232,13 @@ pub(super) async fn model(call: Call) -> Outcome<Response<Body>> {
     let names = names(&call);
     match names.iter().find(|name| is_called(name, &wanted)) {
         Some(name) => Ok(body::json(StatusCode::OK, &described(name))),
-        None => Err(Problem::not_found(format!("the model `{wanted}` does not exist")).param("model")),
+        None => Err(Problem::not_found(format!("model `{wanted}` does not exist")).param("model")),
     }
 }
 
-/// The models of the indexes that may be asked.
+/// Models of the indexes that the client may access.
 fn names(call: &Call) -> BTreeSet<String> {
-    those(call, &call.asker).iter().filter_map(|(_, opened)| name(opened)).collect()
+    allowed_indexes(call, &call.asker).iter().filter_map(|(_, opened)| name(opened)).collect()
 }
 
 fn described(name: &str) -> serde_json::Value {
@@ -243,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_follows_the_standard() {
         for (text, coded) in [
             ("", ""),
             ("f", "Zg=="),
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_known_with_and_without_their_organisation() {
+    fn models_are_found_with_and_without_their_organization() {
         assert!(is_called("sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"));
         assert!(is_called("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"));
         assert!(!is_called("e5-small", "all-MiniLM-L6-v2"));

@@ -1,4 +1,4 @@
-//! `/v1/facets`.
+//! `/v1/facets`: number of dialogues per value of a field.
 
 use axum::{
     body::Body,
@@ -9,7 +9,7 @@ use super::Call;
 use crate::{body, problem::Outcome};
 use turnwise_search::USUAL;
 
-/// So many values of a field.
+/// Largest number of values per field.
 const MOST: usize = 50;
 
 pub(super) async fn facets(call: Call) -> Outcome<Response<Body>> {

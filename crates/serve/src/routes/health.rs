@@ -10,38 +10,38 @@ use super::Call;
 use crate::{body, hosted::Hosted, metrics::Gauge, problem::Outcome};
 use turnwise_index::vectors::Kind;
 
-/// The process runs and answers.
+/// Reports that the process is running.
 pub(super) async fn live(_: Call) -> Outcome<Response<Body>> {
     Ok(body::json(StatusCode::OK, &json!({"status": "live"})))
 }
 
-/// All indexes can be searched in every way they were built for. It does not say what they are called.
+/// Reports whether all indexes support all their search modes. The response contains no index names.
 pub(super) async fn ready(call: Call) -> Outcome<Response<Body>> {
     let count = |is: fn(&Hosted) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
-    let away = count(|hosted| hosted.away().is_some());
-    let missing = count(|hosted| hosted.now().without_encoder.is_some());
-    let (status, mut said) = match away + missing {
+    let unavailable = count(|hosted| hosted.unavailable().is_some());
+    let missing = count(|hosted| hosted.current().without_encoder.is_some());
+    let (status, mut report) = match unavailable + missing {
         0 => (StatusCode::OK, json!({"status": "ready"})),
         _ => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "not ready"})),
     };
-    for (what, n) in [("indexes_without_their_model", missing), ("engines_out_of_reach", away)] {
+    for (what, n) in [("indexes_without_their_model", missing), ("engines_out_of_reach", unavailable)] {
         if n > 0 {
-            said[what] = json!(n);
+            report[what] = json!(n);
         }
     }
-    Ok(body::json(status, &said))
+    Ok(body::json(status, &report))
 }
 
 pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
     let app = &call.app;
-    let those: Vec<_> = app
+    let allowed: Vec<_> = app
         .indexes
         .iter()
         .filter(|hosted| {
             call.asker.0.as_ref().is_none_or(|key| key.filter.is_none() && key.is_for(&hosted.name))
         })
         .collect();
-    let opened: Vec<_> = those.iter().map(|hosted| (hosted.name.as_str(), hosted.now())).collect();
+    let opened: Vec<_> = allowed.iter().map(|hosted| (hosted.name.as_str(), hosted.current())).collect();
     let of = |name, about, value: &dyn Fn(&crate::Opened) -> f64| Gauge {
         name,
         about,
@@ -53,13 +53,17 @@ pub(super) async fn metrics(call: Call) -> Outcome<Response<Body>> {
     };
     let totals = |opened: &crate::Opened| opened.searcher.engine().totals();
     let text = app.metrics.text(&[
-        plain("turnwise_queue_waiting", "Requests that wait for their turn.", app.pool.waiting() as f64),
-        plain("turnwise_queue_running", "Requests that are worked on.", app.pool.running() as f64),
-        plain("turnwise_uptime_seconds", "Since the server began.", app.begun.elapsed().as_secs_f64()),
-        of("turnwise_index_dialogues", "Dialogues of an index.", &|o| totals(o).dialogues as f64),
-        of("turnwise_index_turns", "Turns of an index.", &|o| totals(o).turns as f64),
-        of("turnwise_index_vectors", "Vectors of an index.", &vectors),
-        of("turnwise_index_generation", "The generation of an index.", &|o| {
+        plain("turnwise_queue_waiting", "Waiting requests.", app.pool.waiting() as f64),
+        plain("turnwise_queue_running", "Running requests.", app.pool.running() as f64),
+        plain(
+            "turnwise_uptime_seconds",
+            "Time since the server started.",
+            app.started.elapsed().as_secs_f64(),
+        ),
+        of("turnwise_index_dialogues", "Number of dialogues in an index.", &|o| totals(o).dialogues as f64),
+        of("turnwise_index_turns", "Number of turns in an index.", &|o| totals(o).turns as f64),
+        of("turnwise_index_vectors", "Number of vectors in an index.", &vectors),
+        of("turnwise_index_generation", "Generation of an index.", &|o| {
             o.searcher.engine().generation() as f64
         }),
     ]);

@@ -1,4 +1,4 @@
-//! `/info` and `/openapi.json`.
+//! `/info`: indexes and version; `/openapi.json`: API description.
 
 use axum::{
     body::Body,
@@ -17,8 +17,8 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
     let indexes = pool
         .run(move || {
             let may = |name: &str| call.asker.0.as_ref().is_none_or(|key| key.is_for(name));
-            let those = app.indexes.iter().filter(|hosted| may(&hosted.name));
-            let all: Result<Vec<Value>> = those.map(|hosted| about(hosted, &call.asker)).collect();
+            let allowed = app.indexes.iter().filter(|hosted| may(&hosted.name));
+            let all: Result<Vec<Value>> = allowed.map(|hosted| about(hosted, &call.asker)).collect();
             Ok(all?)
         })
         .await?;
@@ -29,7 +29,7 @@ pub(super) async fn info(call: Call) -> Outcome<Response<Body>> {
 }
 
 fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
-    let opened = &hosted.now();
+    let opened = &hosted.current();
     let engine = opened.searcher.engine();
     let (dialogues, turns) = seen(engine, asker)?.unzip();
     let model = engine.recipe().map(|recipe| {
@@ -46,15 +46,15 @@ fn about(hosted: &Hosted, asker: &Asker) -> Result<Value> {
     }))
 }
 
-/// How many dialogues and turns the asker may see; `None` where only the engine could count them, for what it counts is not
-/// what may be seen.
+/// Number of dialogues and turns that the client may see. `None` for a restricted key of a remote engine, because the
+/// engine's totals would include hidden dialogues.
 fn seen(engine: &dyn Engine, asker: &Asker) -> Result<Option<(u64, u64)>> {
     let Some(filter) = asker.filter() else {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };
     let Some(index) = engine.embedded() else { return Ok(None) };
-    // Counted one by one: what may not be seen is not counted.
+    // Counts one by one, because the totals would include hidden dialogues.
     let mut seen = (0, 0);
     for dialogue in index.snapshot().dialogues() {
         let dialogue = dialogue?;

@@ -1,4 +1,4 @@
-//! `/v1/ingest`: dialogues, a JSON object a line, for as long as the client sends.
+//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length.
 
 use std::{
     io::{self, BufReader, Read},
@@ -30,7 +30,7 @@ use turnwise_corpus::{
 };
 use turnwise_store::ingest::{IngestOptions, Ingested};
 
-/// So many pieces of a body wait for being read.
+/// Largest number of body pieces in the queue.
 const PIECES: usize = 16;
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
@@ -40,29 +40,29 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<Response<Body>> {
     let name = repeated::name(call.request.headers(), asker)?;
     let kind = call.request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("multipart/")) {
-        let message = "the body is a form, and should be the dialogues themselves";
+        let message = "the body is a form; expected JSON lines";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
-            .hint("with curl, `-X POST -T FILE`"));
+            .hint("with curl, use `-X POST -T FILE`"));
     }
     let options = IngestOptions { only: call.asker.filter().cloned(), ..IngestOptions::default() };
     let body = std::mem::take(call.request.body_mut());
-    // By itself: what was sent whole is brought to its end and its answer kept, though the client may have left.
-    let done = tokio::spawn(take_and_keep(hosted, name, options, body, call.app.limits.time));
-    done.await.map_err(|_| Problem::internal("the records could not be taken in"))?
+    // A separate task completes the ingest and stores its response even if the client disconnects.
+    let done = tokio::spawn(ingest_and_store(hosted, name, options, body, call.app.limits.time));
+    done.await.map_err(|_| Problem::internal("the ingest task panicked"))?
 }
 
-async fn take_and_keep(
+async fn ingest_and_store(
     hosted: Arc<Hosted>,
     name: Option<String>,
     options: IngestOptions,
     body: Body,
     write_timeout: Duration,
 ) -> Outcome<Response<Body>> {
-    // It does not wait in the pool: whoever sends slowly is in the way of no search.
+    // The ingest does not occupy the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
     if let Some(answered) = name.as_ref().and_then(|name| hosted.source.answers().of(name)) {
         drop(writing);
-        return again(&answered, send(body, None, write_timeout).await);
+        return replay(&answered, send(body, None, write_timeout).await);
     }
     let (sender, receiver) = mpsc::channel(PIECES);
     let taker = hosted.clone();
@@ -70,15 +70,14 @@ async fn take_and_keep(
         (take(&taker, &options, Stream { receiver, piece: Bytes::new(), broken: None }), writing)
     });
     let sent = send(body, Some(sender), write_timeout).await;
-    let (taken, _writing) =
-        taking.await.map_err(|_| Problem::internal("the records could not be taken in"))?;
+    let (taken, _writing) = taking.await.map_err(|_| Problem::internal("the ingest task panicked"))?;
     let taken = taken?;
     if taken.tally.damaged_files > 0 {
         let why = taken.first_rejects.last().map(|reject| reject.reason.clone()).unwrap_or_default();
-        let in_now = taken.tally.records - taken.tally.rejected;
-        let are = if in_now == 1 { "record of it is" } else { "records of it are" };
-        return Err(Problem::request(format!("the body could not be read to its end: {why}"))
-            .hint(format!("{in_now} {are} in; send it again, what is there already is passed over")));
+        let stored = taken.tally.records - taken.tally.rejected;
+        let records = if stored == 1 { "record was" } else { "records were" };
+        return Err(Problem::request(format!("the body is incomplete: {why}"))
+            .hint(format!("{stored} {records} stored; repeat the request, existing records are skipped")));
     }
     if taken.tally.rejected == taken.tally.records {
         return Err(nothing(taken.first_rejects.first().map(|reject| reject.reason.as_str())));
@@ -91,19 +90,19 @@ async fn take_and_keep(
     Ok(body::json(StatusCode::OK, &answer))
 }
 
-/// Of all that was sent, nothing could be taken in.
+/// Error for a body without any valid dialogue.
 fn nothing(why: Option<&str>) -> Problem {
     let message = match why {
-        Some(why) => format!("nothing of it is a dialogue: {why}"),
-        None => "the body holds no dialogue".to_owned(),
+        Some(why) => format!("the body contains no valid dialogue: {why}"),
+        None => "the body contains no dialogue".to_owned(),
     };
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_data", message).hint(
-        "send a JSON object a line, as it is in the file: with curl, `-X POST -T FILE` or `--data-binary @FILE` (`-d` takes the ends of lines away)",
+        "send one JSON object per line; with curl, use `-X POST -T FILE` or `--data-binary @FILE`, because `-d` removes line breaks",
     )
 }
 
-/// The answer to what was done before, if it is the same that is sent.
-fn again(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Body>> {
+/// Returns the stored response if the body is the same as before, otherwise an error.
+fn replay(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Body>> {
     match sent.map(digest) {
         Some(body) if body == answered.body => {
             let mut response = body::json(StatusCode::OK, &answered.answer);
@@ -114,11 +113,11 @@ fn again(answered: &Answered, sent: Option<blake3::Hash>) -> Outcome<Response<Bo
         Some(_) => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
-            "another body was sent under this Idempotency-Key before",
+            "this Idempotency-Key was already used with a different body",
         )
         .param("Idempotency-Key")
-        .hint("give every request a key of its own; the same again only when the same is sent again")),
-        None => Err(Problem::request("the body could not be read to its end").hint("send it again")),
+        .hint("use a new key for each request, and the same key only to repeat a request")),
+        None => Err(Problem::request("the body is incomplete").hint("repeat the request")),
     }
 }
 
@@ -126,15 +125,15 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Sends on what comes, if anybody wants it, and gives a digest of all of it. A client that leaves in the middle leaves what was
-/// whole; so does one of whom nothing more is heard, for others wait to write.
+/// Forwards the body to the ingest, and returns its digest if it was complete. If the client disconnects or stalls,
+/// complete records are stored and the write lock is released.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,
     write_timeout: Duration,
 ) -> Option<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    // Of a client that says how much it sends, the end is known even if it has left when that has come.
+    // With a Content-Length, the body is complete after that many bytes, even if the client then disconnects.
     let whole = body.size_hint().exact();
     loop {
         let piece = match tokio::time::timeout(write_timeout, body.frame()).await {
@@ -146,7 +145,10 @@ async fn send(
             Ok(Some(Err(e))) => Err(io::Error::other(e)),
             Err(_) => {
                 let seconds = write_timeout.as_secs_f64();
-                Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {seconds} seconds")))
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no data received for {seconds} seconds"),
+                ))
             }
         };
         match &piece {
@@ -155,7 +157,7 @@ async fn send(
             Err(_) => {}
         }
         let ended = piece.is_err();
-        // Nobody listens any more: the ingest has ended with an error, which is the answer.
+        // The receiver is gone: the ingest failed, and its error becomes the response.
         if let Some(sender) = &sender
             && (sender.send(piece).await.is_err() || ended)
         {
@@ -167,11 +169,11 @@ async fn send(
     }
 }
 
-/// A body as something that can be read.
+/// Blocking reader of a request body.
 struct Stream {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
-    /// What broke it off. It is told as often as is asked.
+    /// Error that ended the body. Every further read returns it again.
     broken: Option<(io::ErrorKind, String)>,
 }
 
@@ -194,10 +196,10 @@ impl Read for Stream {
 }
 
 fn take(hosted: &Arc<Hosted>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
-    let opened = hosted.at_hand()?;
+    let opened = hosted.available()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
         |e| match e {
-            Error::Io { source, .. } => Problem::request(format!("the body could not be read: {source}")),
+            Error::Io { source, .. } => Problem::request(format!("cannot read the body: {source}")),
             other => other.into(),
         },
     )?;

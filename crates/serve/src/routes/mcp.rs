@@ -1,4 +1,4 @@
-//! `/mcp`: the Model Context Protocol over HTTP, a message a request.
+//! `/mcp`: Model Context Protocol over HTTP, with one message per request.
 
 use axum::{
     body::Body,
@@ -15,7 +15,7 @@ pub(super) async fn mcp(mut call: Call) -> Outcome<Response<Body>> {
     let answer = call.app.pool.run(move || Ok(mcp::answer(&app, &asker, index.as_deref(), &message))).await?;
     Ok(match answer {
         Some(answer) => body::json(StatusCode::OK, &answer),
-        // What asks for no answer gets none.
+        // A notification has no response.
         None => {
             let mut accepted = Response::new(Body::empty());
             *accepted.status_mut() = StatusCode::ACCEPTED;

@@ -43,24 +43,26 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A value behind the `?` of the address.
+    /// Value of a query parameter.
     pub(super) fn asked(&self, name: &str) -> Option<String> {
         self.all_asked(name).next()
     }
 
-    /// A number behind the `?` of the address.
+    /// Numeric query parameter between `least` and `most`.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
         let Some(text) = self.asked(name) else { return Ok(None) };
         match text.parse() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(Problem::request(format!("`{name}` is `{text}`")).param(name).hint(match most {
-                u64::MAX => format!("give a whole number from {least} on"),
-                most => format!("give a whole number from {least} to {most}"),
-            })),
+            _ => Err(Problem::request(format!("invalid value `{text}` for `{name}`")).param(name).hint(
+                match most {
+                    u64::MAX => format!("use an integer of at least {least}"),
+                    most => format!("use an integer from {least} to {most}"),
+                },
+            )),
         }
     }
 
-    /// The filter behind the `?`, of what may be seen.
+    /// Filter from the query string, combined with the filter of the key.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
         let filter = self.asked("filter").filter(|text| !text.trim().is_empty());
         let filter = filter.map(|text| text.parse::<Filter>()).transpose();
@@ -68,27 +70,27 @@ impl Call {
         Ok(self.asker.with_own(filter)?)
     }
 
-    /// All values of a name that may come several times.
+    /// All values of a repeatable query parameter.
     pub(super) fn all_asked(&self, name: &str) -> impl Iterator<Item = String> {
         let query = self.request.uri().query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
-    /// What stands in the place of `{id}`.
+    /// Value of `{id}` in the path.
     pub(super) fn last_of_path(&self) -> Outcome<String> {
         let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
-        decoded(last).ok_or_else(|| Problem::request("the address is not UTF-8"))
+        decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(super) async fn body(&mut self) -> Outcome<axum::body::Bytes> {
         let body = std::mem::take(self.request.body_mut());
         super::body::read(body, self.app.limits.body).await
     }
 }
 
-/// Undoes `%20` and its like.
+/// Decodes percent-encoding; `None` if it is invalid.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -176,9 +178,9 @@ pub(super) fn router(app: App) -> Router {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                format!("{path} has no {method}"),
+                format!("{path} does not support {method}"),
             )
-            .hint(format!("it has {}", methods.join(" and ")))
+            .hint(format!("use {}", methods.join(" or ")))
         })
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::around))
         .with_state(app)

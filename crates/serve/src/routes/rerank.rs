@@ -1,4 +1,4 @@
-//! `/v1/rerank`: texts in the order of their cosine with a query, as the APIs for re-ranking have it.
+//! `/v1/rerank`: ranks texts by their cosine with a query. Compatible with common rerank APIs.
 
 use axum::{
     body::Body,
@@ -15,12 +15,12 @@ use crate::{
 use turnwise_core::vectors::cosine;
 use turnwise_encoder::{Encoder, TextOptions};
 
-/// So many texts.
+/// Largest number of documents per request.
 const MOST: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct RerankRequest {
     query: String,
     documents: Vec<Document>,
     top_n: Option<usize>,
@@ -31,7 +31,7 @@ struct Asked {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a document is a text, or an object with a `text`")]
+#[serde(untagged, expecting = "a document must be a string or an object with a `text`")]
 enum Document {
     Plain(String),
     Object { text: String },
@@ -46,37 +46,40 @@ impl Document {
 }
 
 pub(super) async fn rerank(mut call: Call) -> Outcome<Response<Body>> {
-    let asked: Asked = body::parse(&call.body().await?)?;
+    let request: RerankRequest = body::parse(&call.body().await?)?;
     let wrong = |message: String, param: &str| Err(Problem::request(message).param(param));
-    if asked.query.trim().is_empty() {
+    if request.query.trim().is_empty() {
         return wrong("the query is empty".to_owned(), "query");
     }
-    if asked.documents.is_empty() || asked.documents.len() > MOST {
-        let count = asked.documents.len();
-        return wrong(format!("there must be 1 to {MOST} documents, and there are {count}"), "documents");
+    if request.documents.is_empty() || request.documents.len() > MOST {
+        let count = request.documents.len();
+        return wrong(
+            format!("the number of documents must be between 1 and {MOST}, but is {count}"),
+            "documents",
+        );
     }
-    if asked.top_n == Some(0) {
-        return wrong("top_n is 0".to_owned(), "top_n");
+    if request.top_n == Some(0) {
+        return wrong("`top_n` must be at least 1".to_owned(), "top_n");
     }
-    let (encoder, prompt) = embeddings::encoder(&call, &asked.model)?;
+    let (encoder, prompt) = embeddings::encoder(&call, &request.model)?;
     let pool = call.app.pool.clone();
-    let answer = pool.run(move || answer(&asked, encoder.as_ref(), prompt)).await?;
+    let answer = pool.run(move || answer(&request, encoder.as_ref(), prompt)).await?;
     Ok(body::json(StatusCode::OK, &answer))
 }
 
-fn answer(asked: &Asked, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Value> {
+fn answer(request: &RerankRequest, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Value> {
     let texts: Vec<&str> =
-        std::iter::once(asked.query.as_str()).chain(asked.documents.iter().map(Document::text)).collect();
+        std::iter::once(request.query.as_str()).chain(request.documents.iter().map(Document::text)).collect();
     let made = encoder.encode(&texts, &TextOptions { prompt })?;
     let query = made.vectors.row(0);
     let mut ranked: Vec<(usize, f32)> =
         made.vectors.rows().skip(1).map(|row| cosine(query, row)).enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ranked.truncate(asked.top_n.unwrap_or(usize::MAX));
+    ranked.truncate(request.top_n.unwrap_or(usize::MAX));
     let result = |(index, score): &(usize, f32)| {
         let mut result = json!({"index": index, "relevance_score": score});
-        if asked.return_documents {
-            result["document"] = json!({"text": asked.documents[*index].text()});
+        if request.return_documents {
+            result["document"] = json!({"text": request.documents[*index].text()});
         }
         result
     };

@@ -1,4 +1,4 @@
-//! `/v1/search`, `/v1/similar` and `/v1/respond`: the requests of the library and the command line, and their responses.
+//! `/v1/search`, `/v1/similar` and `/v1/respond`. Requests and responses are the same as in the library.
 
 use axum::{
     body::Body,
@@ -20,9 +20,9 @@ pub(super) async fn search(call: Call) -> Outcome<Response<Body>> {
 
 pub(super) async fn similar(call: Call) -> Outcome<Response<Body>> {
     answer(call, |request| match (&request.like, &request.dialogue) {
-        (None, None) => Err(Problem::request("it is not said what others should be like")
+        (None, None) => Err(Problem::request("neither `like` nor `dialogue` is given")
             .param("like")
-            .hint("give the id of an utterance or a dialogue as `like`, or a dialogue as `dialogue`")),
+            .hint("set `like` to the id of an utterance or a dialogue, or `dialogue` to a whole dialogue")),
         _ => Ok(()),
     })
     .await
@@ -49,7 +49,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// As a whole, or what is taken out of it one by one and the rest behind.
+/// Sends a response as one document, or as a stream of its items followed by the rest.
 fn sent<T: Serialize, Item: Serialize>(
     form: Form,
     mut found: T,

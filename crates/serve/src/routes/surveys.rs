@@ -1,4 +1,4 @@
-//! `/v1/clusters` and `/v1/stats`: what an index is about and what it holds, as a whole.
+//! `/v1/clusters` and `/v1/stats`: topics and statistics of a whole index.
 
 use axum::{
     body::{Body, Bytes},
@@ -18,16 +18,16 @@ use turnwise_search::{
     statistics,
 };
 
-/// Terms and central dialogues of a cluster.
+/// Number of terms and of central dialogues per cluster.
 const TERMS: usize = 8;
 const CENTRAL: usize = 3;
-/// Places on the map: every pair of them is looked at.
-const MOST_PLACES: usize = 2_000;
+/// Largest number of dialogues on the map. The cost is quadratic.
+const MAX_POINTS: usize = 2_000;
 
-/// What `/v1/clusters` gives.
+/// Response of `/v1/clusters`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Topics {
-    /// `turnwise/clusters/1`, as of `turnwise clusters --format json`.
+    /// `turnwise/clusters/1`, the same schema as in `turnwise clusters --format json`.
     schema: &'static str,
     seed: u64,
     analyzer: String,
@@ -35,9 +35,9 @@ pub(crate) struct Topics {
     clusters: Clusters,
 }
 
-/// What `/v1/stats` gives.
+/// Response of `/v1/stats`.
 #[derive(Serialize)]
-struct Held {
+struct Stats {
     schema: &'static str,
     generation: u64,
     #[serde(flatten)]
@@ -47,13 +47,13 @@ struct Held {
 pub(super) async fn topics(call: Call) -> Outcome<Response<Body>> {
     let k = call.number("k", 1, 10_000)?;
     let seed = call.number("seed", 0, u64::MAX)?.unwrap_or(0);
-    let drawn = call.number("map", 0, MOST_PLACES as u64)?.unwrap_or(0) as usize;
+    let drawn = call.number("map", 0, MAX_POINTS as u64)?.unwrap_or(0) as usize;
     let asked = format!("clusters {k:?} {seed} {drawn}");
     surveyed(call, asked, move |opened, filter| {
         let snapshot = opened.snapshot("finding topics")?;
         let Some(dense) = opened.searcher.vectors() else {
-            return Err(Problem::unavailable("this index has no vectors, and its topics are found by them")
-                .hint("`turnwise encode -i INDEX` gives it some"));
+            return Err(Problem::unavailable("this index has no vectors, which are needed to find topics")
+                .hint("`turnwise encode -i INDEX` creates the vectors"));
         };
         let analyzer = opened.searcher.engine().analyzer();
         let wanted = Wanted {
@@ -75,12 +75,12 @@ pub(super) async fn stats(call: Call) -> Outcome<Response<Body>> {
     surveyed(call, "stats".to_owned(), |opened, filter| {
         let snapshot = opened.snapshot("counting everything")?;
         let statistics = statistics(snapshot, filter, &|_| {}, &mut |_| Ok(()))?;
-        bytes(&Held { schema: "turnwise/stats/1", generation: snapshot.generation(), statistics })
+        bytes(&Stats { schema: "turnwise/stats/1", generation: snapshot.generation(), statistics })
     })
     .await
 }
 
-/// Answers with what is found of all that the asker wants and may see.
+/// Computes a response over the matching dialogues that the client may see, or takes it from the cache.
 async fn surveyed(
     call: Call,
     asked: String,

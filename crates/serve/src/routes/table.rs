@@ -140,10 +140,9 @@ const fn in_path(name: &'static str, about: &'static str) -> Parameter {
     Parameter { name, place: Place::Path, required: true, about }
 }
 
-const INDEX: Parameter = query("index", "Name of the index; needed if the server has more than one");
+const INDEX: Parameter = query("index", "Name of the index; required if there are several");
 const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
-const SURVEYED: Parameter =
-    query("filter", "Use only dialogues that match this filter, such as domain=banking");
+const SURVEYED: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
 
 /// Writes the handler of a route as a function pointer.
 macro_rules! handler {
@@ -168,34 +167,34 @@ pub(crate) static ROUTES: [Route; 22] = [
     .takes(&[INDEX])
     .body(Body::Json("SearchRequest"))
     .returns(Reply::Stream { whole: "SearchResponse", item: "Hit" }),
-    Route::new("post", "/v1/respond", For::Readers, "Suggest replies to a conversation", handler!(search::respond))
+    Route::new("post", "/v1/respond", For::Readers, "Find responses for a context", handler!(search::respond))
         .takes(&[INDEX])
         .body(Body::Json("RespondRequest"))
         .returns(Reply::Stream { whole: "Replies", item: "Reply" }),
-    Route::new("post", "/v1/rerank", For::Readers, "Rank texts by relevance to a query", handler!(rerank::rerank))
+    Route::new("post", "/v1/rerank", For::Readers, "Rank texts by their similarity to a query", handler!(rerank::rerank))
         .body(Body::Json("RerankRequest")),
     Route::new(
         "get",
         "/v1/facets",
         For::Readers,
-        "Count dialogues by domain, intent, role and other fields",
+        "Count dialogues by domain, intent, role or another field",
         handler!(facets::facets),
     )
-    .takes(&[INDEX, SURVEYED, query("field", "Field to count by; may be repeated")])
+    .takes(&[INDEX, SURVEYED, query("field", "Field to count by; can be repeated")])
     .returns(Reply::Json("Facets")),
     Route::new(
         "get",
         "/v1/clusters",
         For::Readers,
-        "Group the dialogues into topics and place them on a map",
+        "Topics of the dialogues, and a map of the dialogues",
         handler!(surveys::topics),
     )
     .takes(&[
         INDEX,
         SURVEYED,
-        query("k", "Number of topics; chosen from the data by default"),
-        query("seed", "Seed of the random choices"),
-        query("map", "Largest number of dialogues on the map"),
+        query("k", "Number of topics (default: automatic)"),
+        query("seed", "Random seed (default: 0)"),
+        query("map", "Largest number of dialogues on the map (default: 0, no map)"),
     ])
     .returns(Reply::Json("Topics")),
     Route::new("get", "/v1/stats", For::Readers, "Statistics of an index", handler!(surveys::stats))
@@ -204,7 +203,7 @@ pub(crate) static ROUTES: [Route; 22] = [
         "get",
         "/v1/benchmarks",
         For::Readers,
-        "Report of the benchmarks that were run on this machine, as a page",
+        "Benchmark report, as HTML",
         handler!(benchmarks::report),
     )
     .returns(Reply::Html),
@@ -212,17 +211,17 @@ pub(crate) static ROUTES: [Route; 22] = [
         "get",
         "/v1/dialogues",
         For::Readers,
-        "List dialogues, in the order in which they were ingested",
+        "List the dialogues that match a filter, in ingestion order",
         handler!(dialogues::list),
     )
     .takes(&[
         INDEX,
-        query("filter", "List only dialogues that match this filter, such as domain=banking"),
-        query("after", "Continue after the dialogue with this id"),
-        query("limit", "Largest number of dialogues; JSON lines and events have no limit by default"),
+        query("filter", "Filter of the dialogues, such as domain=banking (default: all)"),
+        query("after", "Id of the dialogue after which the list continues"),
+        query("limit", "Largest number of dialogues (default: 20; no limit for JSON lines and events)"),
     ])
     .returns(Reply::DialogueList),
-    Route::new("get", "/v1/dialogues/{id}", For::Readers, "Get a dialogue with its turns", handler!(dialogues::one))
+    Route::new("get", "/v1/dialogues/{id}", For::Readers, "Read a dialogue with its turns", handler!(dialogues::one))
         .takes(&[DIALOGUE_ID, INDEX])
         .returns(Reply::Json("Dialogue")),
     Route::new("delete", "/v1/dialogues/{id}", For::Writers, "Delete a dialogue", handler!(delete::one))
@@ -247,7 +246,7 @@ pub(crate) static ROUTES: [Route; 22] = [
         "post",
         "/v1/ingest",
         For::Writers,
-        "Ingest dialogues, one JSON object a line",
+        "Ingest dialogues as JSON lines",
         handler!(ingest::ingest),
     )
     .takes(&[
@@ -256,7 +255,7 @@ pub(crate) static ROUTES: [Route; 22] = [
             name: "Idempotency-Key",
             place: Place::Header,
             required: false,
-            about: "Identifies the request. Sent again with the same body, it gets the same answer and changes nothing",
+            about: "Unique key of the request. Repeating a request with the same key and body returns the stored response and has no further effect",
         },
     ])
     .body(Body::Lines("Dialogue"))
@@ -265,7 +264,7 @@ pub(crate) static ROUTES: [Route; 22] = [
         "post",
         "/v1/embeddings",
         For::Readers,
-        "Vectors of texts, compatible with OpenAI's API",
+        "Encode texts (OpenAI-compatible)",
         handler!(embeddings::embeddings),
     )
     .body(Body::Json("EmbeddingsRequest")),
@@ -273,14 +272,14 @@ pub(crate) static ROUTES: [Route; 22] = [
         "get",
         "/v1/models",
         For::Readers,
-        "List the models, compatible with OpenAI's API",
+        "List the models of the indexes (OpenAI-compatible)",
         handler!(embeddings::models),
     ),
     Route::new(
         "get",
         "/v1/models/{id}",
         For::Readers,
-        "Describe a model, compatible with OpenAI's API",
+        "Describe a model (OpenAI-compatible)",
         handler!(embeddings::model),
     )
     .takes(&[in_path("id", "Name of the model")]),
@@ -288,17 +287,17 @@ pub(crate) static ROUTES: [Route; 22] = [
         "post",
         "/mcp",
         For::Readers,
-        "The Model Context Protocol: an index as tools for assistants",
+        "Model Context Protocol: search tools for assistants",
         handler!(mcp::mcp),
     )
     .takes(&[INDEX])
     .body(Body::JsonRpc),
-    Route::new("get", "/health/live", For::All, "Whether the server is running", handler!(health::live)),
-    Route::new("get", "/health/ready", For::All, "Whether the server can answer requests", handler!(health::ready)),
-    Route::new("get", "/metrics", For::Readers, "Metrics for Prometheus", handler!(health::metrics))
+    Route::new("get", "/health/live", For::All, "Liveness check", handler!(health::live)),
+    Route::new("get", "/health/ready", For::All, "Readiness check", handler!(health::ready)),
+    Route::new("get", "/metrics", For::Readers, "Metrics in the Prometheus format", handler!(health::metrics))
         .returns(Reply::Text),
-    Route::new("get", "/info", For::Readers, "Version of the server, and its indexes", handler!(info::info)),
-    Route::new("get", "/openapi.json", For::All, "This document, as OpenAPI 3.1", handler!(info::openapi)),
+    Route::new("get", "/info", For::Readers, "Indexes and version of the server", handler!(info::info)),
+    Route::new("get", "/openapi.json", For::All, "This API description, as OpenAPI 3.1", handler!(info::openapi)),
 ];
 
 /// The label under which requests to a path are counted.

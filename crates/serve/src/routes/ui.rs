@@ -1,4 +1,4 @@
-//! `/ui`: the page; `/docs`: the API described for people.
+//! `/ui`: web page; `/docs`: readable API documentation.
 
 use axum::{
     body::Body,
@@ -13,7 +13,8 @@ use crate::{
 
 pub(super) const PATHS: [&str; 5] = ["/", "/ui", "/ui/", "/ui/{file}", "/docs"];
 
-/// Addresses in the page are relative to `/ui/`: whoever comes without the slash is sent there.
+/// Serves a file of the page. Redirects to `/ui/` if the slash is missing, because links in the page are relative to
+/// it.
 pub(super) async fn file(call: Call) -> Outcome<Response<Body>> {
     let path = call.request.uri().path();
     let name = if path == "/docs" { Some("docs.html") } else { path.strip_prefix("/ui/") };
@@ -24,9 +25,9 @@ pub(super) async fn file(call: Call) -> Outcome<Response<Body>> {
         return Ok(to);
     };
     let file = page::FILES.iter().find(|file| file.name == name);
-    let file = file.ok_or_else(|| Problem::not_found(format!("there is nothing at {path}")))?;
+    let file = file.ok_or_else(|| Problem::not_found(format!("{path} does not exist")))?;
     let mut response = body::of(file.text, file.kind);
-    // Asked for again each time: another version of turnwise has other files under the same names.
+    // Disables caching, because file names do not change between versions of turnwise.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! An index on this machine: its files tell that it changed, also when other processes wrote them.
+//! Local index folder. Changes by any process are detected from its files.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{ChangeToken, Source, Those, filled};
+use super::{ChangeToken, Selection, Source, filled};
 use crate::{
     Opened,
     app::Asker,
@@ -21,7 +21,7 @@ use turnwise_store::{
     ingest::{IngestOptions, Ingested},
 };
 
-/// How the holder of the lock is called.
+/// Name of the lock holder.
 const HOLDER: &str = "turnwise serve";
 
 pub(super) struct Folder {
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-/// The files of an index, as far as they tell that it changed.
+/// Paths, sizes and modification times of an index's files.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Files(Vec<(PathBuf, u64, Option<SystemTime>)>);
 
@@ -53,7 +53,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<Sy
     for entry in entries.filter_map(|entry| entry.ok()) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // sled's files are the writer's own, and locks and answers tell nothing.
+        // Files of sled are internal to the writer; locks and stored responses are not part of the index.
         if name.starts_with("records") || name.contains("lock") || name == repeated::FILE {
             continue;
         }
@@ -93,15 +93,15 @@ impl Source for Folder {
     fn take_in(&self, plan: Plan, options: &IngestOptions, _: &Opened) -> Outcome<Ingested> {
         let mut store = Store::open(&self.root, HOLDER)?;
         let taken = filled(&mut store, plan, options);
-        // Whatever happened, what was acknowledged is left in good order.
+        // Closes the store even after an error, which persists all acknowledged records.
         let closed = store.close();
         let taken = taken?;
         closed?;
         Ok(taken)
     }
 
-    fn remove(&self, those: &Those, asker: &Asker) -> Result<usize> {
-        let ids = wanted(&Snapshot::open(&self.root)?, those, |dialogue| asker.may_see(dialogue))?;
+    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize> {
+        let ids = wanted(&Snapshot::open(&self.root)?, selection, |dialogue| asker.may_see(dialogue))?;
         if ids.is_empty() {
             return Ok(0);
         }
@@ -122,14 +122,14 @@ impl Source for Folder {
 
 fn wanted(
     snapshot: &Snapshot,
-    those: &Those,
+    selection: &Selection,
     may_see: impl Fn(&Dialogue) -> bool,
 ) -> Result<Vec<DialogueId>> {
-    let filter = match those {
-        Those::One(id) => {
+    let filter = match selection {
+        Selection::One(id) => {
             return Ok(snapshot.get(id)?.filter(may_see).map(|there| there.id).into_iter().collect());
         }
-        Those::Fitting(filter) => filter,
+        Selection::Matching(filter) => filter,
     };
     let mut ids = Vec::new();
     for dialogue in snapshot.dialogues() {

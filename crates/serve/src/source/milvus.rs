@@ -1,4 +1,5 @@
-//! Dialogues in a Milvus. It is asked now and then what the name stands for; what comes to it has its vectors when it is there.
+//! Dialogues in a Milvus server. Changes are detected by polling. New dialogues are written together with their
+//! vectors.
 
 use std::{
     path::Path,
@@ -6,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ChangeToken, Source, Those, filled};
+use super::{ChangeToken, Selection, Source, filled};
 use crate::{Opened, app::Asker, problem::Outcome, repeated::Answers};
 use turnwise_core::error::Result;
 use turnwise_corpus::walk::Plan;
@@ -14,23 +15,23 @@ use turnwise_milvus::{ChangeWatcher, Milvus, MilvusWriter, Target};
 use turnwise_search::Searcher;
 use turnwise_store::ingest::{DialogueSink, IngestOptions, Ingested};
 
-/// How often it is asked at most.
+/// Shortest interval between polls.
 const PAUSE: Duration = Duration::from_secs(2);
 
-pub(super) struct Far {
+pub(super) struct MilvusSource {
     target: Target,
-    /// The connection by which it is asked; none if that broke.
+    /// Connection for polling; `None` if it is broken.
     watch: Mutex<Option<ChangeWatcher>>,
     answers: Answers,
 }
 
-impl Far {
+impl MilvusSource {
     pub(super) fn new(target: Target) -> Self {
-        Far { target, watch: Mutex::default(), answers: Answers::in_memory() }
+        MilvusSource { target, watch: Mutex::default(), answers: Answers::in_memory() }
     }
 }
 
-impl Source for Far {
+impl Source for MilvusSource {
     fn kind(&self) -> &'static str {
         "milvus"
     }
@@ -67,19 +68,19 @@ impl Source for Far {
             Some(_) => Some(opened.has_encoder()?.clone()),
             None => None,
         };
-        let mut home = MilvusWriter::open_to_fill(&self.target, encoder)?;
-        Ok(filled(&mut home, plan, options)?)
+        let mut writer = MilvusWriter::open_to_fill(&self.target, encoder)?;
+        Ok(filled(&mut writer, plan, options)?)
     }
 
-    fn remove(&self, those: &Those, asker: &Asker) -> Result<usize> {
-        let mut home = MilvusWriter::open(&self.target)?;
-        let removed = match those {
-            Those::One(id) => match home.get(id)?.filter(|dialogue| asker.may_see(dialogue)) {
-                Some(_) => home.delete(std::slice::from_ref(id))?,
+    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize> {
+        let mut writer = MilvusWriter::open(&self.target)?;
+        let removed = match selection {
+            Selection::One(id) => match writer.get(id)?.filter(|dialogue| asker.may_see(dialogue)) {
+                Some(_) => writer.delete(std::slice::from_ref(id))?,
                 None => 0,
             },
-            Those::Fitting(filter) => match asker.with_own(Some(filter.clone()))? {
-                Some(filter) => home.delete_fitting(&filter)?,
+            Selection::Matching(filter) => match asker.with_own(Some(filter.clone()))? {
+                Some(filter) => writer.delete_fitting(&filter)?,
                 None => 0,
             },
         };

@@ -1,5 +1,5 @@
-//! Where what is served lies: an index folder on this machine, or an engine past it. Everything that the server does to it
-//! besides searching goes through here, so that no route knows which of them it is.
+//! Sources of served dialogues: a local index folder or a remote engine. Routes use only this interface for everything
+//! except searching.
 
 mod folder;
 #[cfg(feature = "milvus")]
@@ -19,11 +19,11 @@ use turnwise_milvus::Target;
 use turnwise_search::Searcher;
 use turnwise_store::ingest::{Control, DialogueSink, IngestOptions, Ingested, ingest};
 
-/// Where something that is to be served lies.
+/// Location of dialogues to serve.
 pub enum Place {
-    /// In the folder of an index.
+    /// Index folder.
     Folder(PathBuf),
-    /// In a Milvus.
+    /// Milvus server.
     #[cfg(feature = "milvus")]
     Milvus(Target),
 }
@@ -33,12 +33,12 @@ impl Place {
         match self {
             Place::Folder(root) => Box::new(folder::Folder::new(root)),
             #[cfg(feature = "milvus")]
-            Place::Milvus(target) => Box::new(milvus::Far::new(target)),
+            Place::Milvus(target) => Box::new(milvus::MilvusSource::new(target)),
         }
     }
 }
 
-/// What of a source tells that it changed.
+/// State of a source, for detecting changes.
 #[derive(Debug, PartialEq)]
 pub(super) enum ChangeToken {
     Files(folder::Files),
@@ -46,46 +46,47 @@ pub(super) enum ChangeToken {
     Milvus(Box<turnwise_milvus::MilvusVersion>),
 }
 
-/// What is to be removed.
-pub(super) enum Those {
+/// Dialogues to remove.
+pub(super) enum Selection {
     One(DialogueId),
-    Fitting(Filter),
+    Matching(Filter),
 }
 
-/// Something that is served, wherever it lies. Nothing of it is called on a thread that waits for connections.
+/// Source of dialogues. Its methods may block and must not be called on an async thread.
 pub(super) trait Source: Send + Sync {
-    /// What kind of engine it is, for programs.
+    /// Engine name, for programs.
     fn kind(&self) -> &'static str;
 
-    /// Where it is, first as messages have it, then in all other ways in which they may tell it.
+    /// Paths and addresses of the source as they may occur in messages, the usual one first.
     fn places(&self) -> Vec<String>;
 
-    /// The folder of what is derived from records after they came; `None` where they are searchable when they are there.
+    /// Folder of an index whose derived data must be updated after a write; `None` if new records are searchable at
+    /// once.
     fn folder(&self) -> Option<&Path>;
 
-    /// What tells whether it changed; an error if what is open of it cannot be searched any more.
+    /// Current change token. An error means that the open state can no longer be searched.
     fn change_token(&self) -> Result<ChangeToken>;
 
-    /// Nobody looks for its change_token more often.
+    /// Shortest interval between requests for the change token.
     fn pause(&self) -> Duration;
 
-    /// Opens it as it is now.
+    /// Opens the current state.
     fn open(&self) -> Result<Searcher>;
 
-    /// Takes dialogues in.
+    /// Ingests dialogues.
     fn take_in(&self, plan: Plan, options: &IngestOptions, opened: &Opened) -> Outcome<Ingested>;
 
-    /// Removes what there is of those, as far as it may be seen; gives how many that were.
-    fn remove(&self, those: &Those, asker: &Asker) -> Result<usize>;
+    /// Removes the selected dialogues that the client may see. Returns their number.
+    fn remove(&self, selection: &Selection, asker: &Asker) -> Result<usize>;
 
-    /// What requests that name themselves were answered.
+    /// Stored responses of idempotent requests.
     fn answers(&self) -> &Answers;
 }
 
-/// Reads a plan into a home of dialogues; nobody watches.
-fn filled(home: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
+/// Ingests a plan into a sink, without progress reports.
+fn filled(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<Ingested> {
     let never = AtomicBool::new(false);
     let control =
         Control { stop: &never, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
-    ingest(home, plan, options, control)
+    ingest(sink, plan, options, control)
 }

@@ -1,6 +1,6 @@
-//! Domain categorization: whether the clusters of the vectors are the domains.
+//! Domain categorization: compares k-means clusters of the vectors with the domains.
 
-use super::{BEGINNINGS, Columns, DRAWS, DialogueTask, Profile, Value};
+use super::{Columns, DRAWS, DialogueTask, INITIALIZATIONS, Profile, Value};
 use crate::{
     rank::{Progress, Scorer, Step},
     significance::mean_and_deviation,
@@ -9,10 +9,10 @@ use turnwise_core::{error::Result, random::Random};
 use turnwise_measures::clusters::Table;
 use turnwise_search::clusters::partition;
 
-/// A measure of clusters.
+/// Cluster measure computed from a contingency table.
 type OfTable = fn(&Table) -> f64;
 
-/// How often k-means runs.
+/// Number of k-means runs.
 fn runs(task: &DialogueTask) -> usize {
     match task.profile {
         Profile::Paper => DRAWS,
@@ -20,7 +20,8 @@ fn runs(task: &DialogueTask) -> usize {
     }
 }
 
-/// The measures, in the mean over the runs; with `keep` the clusters of each run as well. Nothing without vectors.
+/// Computes the cluster measures, averaged over the runs. With `keep`, also returns the clusters of each run. A ranker
+/// without vectors has no values.
 pub(super) fn categorization(
     task: &DialogueTask,
     scorer: &dyn Scorer,
@@ -31,29 +32,30 @@ pub(super) fn categorization(
     let mut clusters = Vec::new();
     for run in 0..runs(task) {
         let seed = task.seed + run as u64;
-        let of = partition(vectors, task.domains.len(), seed, BEGINNINGS, &|| watch.stop())?;
+        let of = partition(vectors, task.domains.len(), seed, INITIALIZATIONS, &|| watch.stop())?;
         clusters.push(of.iter().map(|cluster| *cluster as usize).collect::<Vec<usize>>());
         watch.done(Step::Clustering, run + 1, runs(task));
     }
-    let by_chance = (0..DRAWS as u64).map(|draw| {
+    let random_clusters = (0..DRAWS as u64).map(|draw| {
         let mut random = Random::new(task.seed, draw);
         task.labels.iter().map(|_| random.below(task.domains.len())).collect::<Vec<usize>>()
     });
-    let by_chance: Vec<Table> = by_chance.map(|clusters| Table::new(&clusters, &task.labels)).collect();
+    let random_tables: Vec<Table> =
+        random_clusters.map(|clusters| Table::new(&clusters, &task.labels)).collect();
     let tables: Vec<Table> = clusters.iter().map(|clusters| Table::new(clusters, &task.labels)).collect();
     let measures: [(&str, OfTable); 4] =
         [("purity", Table::purity), ("NMI", Table::nmi), ("ARI", Table::ari), ("accuracy", Table::accuracy)];
     let value = |(name, measure): (&str, OfTable)| {
         let each: Vec<f64> = tables.iter().map(measure).collect();
         let (value, deviation) = mean_and_deviation(&each);
-        let (floor, _) = mean_and_deviation(&by_chance.iter().map(measure).collect::<Vec<f64>>());
+        let (floor, _) = mean_and_deviation(&random_tables.iter().map(measure).collect::<Vec<f64>>());
         Value { measure: name.to_owned(), value, deviation: Some(deviation), floor: Some(floor), each }
     };
     let values = measures.into_iter().map(value).collect();
     Ok((values, keep.then(|| columns(task, &clusters))))
 }
 
-/// A dialogue a line: its domain, and its cluster in each run.
+/// One row per dialogue: its domain, and its cluster in each run.
 fn columns(task: &DialogueTask, clusters: &[Vec<usize>]) -> Columns {
     let row = |n: usize| {
         let of_runs = clusters.iter().map(|of_run| of_run[n].to_string());

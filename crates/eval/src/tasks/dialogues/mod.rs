@@ -1,4 +1,4 @@
-//! dial2vec's three tasks, over one set of dialogues with a domain each.
+//! The three dial2vec tasks over one set of dialogues, each with one domain.
 
 mod domains;
 mod related;
@@ -20,18 +20,19 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 use turnwise_measures::{plane::plane, space::space};
 
-/// As the paper's text has it, or as its released code does.
+/// Evaluation protocol: the one in the paper's text, or the one in its released code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The text: ten runs of k-means, one correlation over random pairs.
+    /// Paper: ten k-means runs, and the correlation over random pairs.
     Paper,
-    /// The code: max(3, 10 − n/500) runs, and the mean over the dialogues of the correlation with all others.
+    /// Code: max(3, 10 − n/500) k-means runs, and each dialogue's correlation with all others, averaged over the
+    /// dialogues.
     Code,
 }
 
 impl Profile {
-    /// Its name.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Paper => "paper",
@@ -40,17 +41,17 @@ impl Profile {
     }
 }
 
-/// How often what is drawn is drawn.
+/// Number of random draws.
 const DRAWS: usize = 10;
-/// Dialogues on a map, at most: more take longer to draw than to look at.
+/// Largest number of dialogues on a map. Larger maps are slow to draw.
 const MAPPED: usize = 1_000;
-/// From how many beginnings k-means takes the best.
-const BEGINNINGS: usize = 10;
+/// Number of k-means initializations; the best result is used.
+const INITIALIZATIONS: usize = 10;
 
 /// Domain categorization, semantic relatedness and dialogue retrieval.
 pub struct DialogueTask {
     retrieval: ListTask,
-    /// The domain of each dialogue, by number.
+    /// Index of each dialogue's domain in `domains`.
     labels: Vec<usize>,
     domains: Vec<String>,
     profile: Profile,
@@ -58,7 +59,7 @@ pub struct DialogueTask {
 }
 
 impl DialogueTask {
-    /// Of dialogues with a domain each. Those with none or several are left out, and counted.
+    /// Creates the tasks. Dialogues without a domain or with several domains are left out and counted.
     pub fn new(dialogues: Vec<Dialogue>, profile: Profile, seed: u64) -> Result<Self> {
         let mut skipped = Vec::new();
         let mut kept = Vec::new();
@@ -66,7 +67,9 @@ impl DialogueTask {
             match dialogue.domains.len() {
                 1 => kept.push(dialogue),
                 0 => Skipped::count(&mut skipped, "dialogues without a domain", || dialogue.id.to_string()),
-                _ => Skipped::count(&mut skipped, "dialogues of several domains", || dialogue.id.to_string()),
+                _ => {
+                    Skipped::count(&mut skipped, "dialogues with several domains", || dialogue.id.to_string())
+                }
             }
         }
         let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
@@ -76,14 +79,14 @@ impl DialogueTask {
         if members.len() < 2 {
             return Err(Error::Data {
                 message: format!(
-                    "{} of one domain each; the tasks need at least two domains",
+                    "{}; the tasks need at least two domains",
                     match members.len() {
-                        0 => "there are no dialogues".to_owned(),
-                        _ => format!("all {} dialogues have one domain", kept.len()),
+                        0 => "there are no dialogues with exactly one domain".to_owned(),
+                        _ => format!("all {} dialogues have the same domain", kept.len()),
                     }
                 ),
                 hint: Some(
-                    "the domain is a label of each dialogue; `turnwise corpus stats` lists them".to_owned(),
+                    "a domain is a label of a dialogue; `turnwise corpus stats` lists the domains".to_owned(),
                 ),
             });
         }
@@ -92,25 +95,25 @@ impl DialogueTask {
         let labels: Vec<usize> = kept.iter().map(|dialogue| numbers[dialogue.domains[0].as_str()]).collect();
         let domains = members.keys().map(|domain| (*domain).to_owned()).collect();
         let mut judged = Vec::new();
-        let mut places = Vec::new();
+        let mut pool_indices = Vec::new();
         for (n, dialogue) in kept.iter().enumerate() {
             let same = &members[dialogue.domains[0].as_str()];
             if same.len() < 2 {
-                Skipped::count(&mut skipped, "dialogues that are alone in their domain, as queries", || {
+                Skipped::count(&mut skipped, "queries that are the only dialogue of their domain", || {
                     dialogue.id.to_string()
                 });
                 continue;
             }
             judged.push(same.iter().filter(|other| **other != n as u32).map(|other| (*other, 1)).collect());
-            places.push(n as u32);
+            pool_indices.push(n as u32);
         }
         let documents: Vec<String> = kept.iter().map(|dialogue| dialogue.id.to_string()).collect();
         let retrieval = ListTask {
             name: "dialogues",
             about: "dialogue retrieval, semantic relatedness and domain categorization (dial2vec)",
-            queries: places.iter().map(|n| documents[*n as usize].clone()).collect(),
+            queries: pool_indices.iter().map(|n| documents[*n as usize].clone()).collect(),
             documents,
-            places,
+            pool_indices,
             candidates: Candidates::All { judged, depth: usize::MAX },
             pool: Pool::of(Items::Dialogues(kept)),
             measures: vec![("MAP", Measure::Map), ("MRR", Measure::RecipRank)],
@@ -138,7 +141,7 @@ impl DialogueTask {
         named.into_iter().map(value).collect()
     }
 
-    /// Where the dialogues lie; of many, so many drawn by chance.
+    /// Projects the dialogues onto a plane; a random sample if there are more than [`MAPPED`].
     fn map(&self, scorer: &dyn Scorer, watch: &dyn Progress) -> Result<Option<Map>> {
         let Some(vectors) = scorer.vectors() else { return Ok(None) };
         let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
@@ -156,7 +159,7 @@ impl DialogueTask {
             names: self.domains.clone(),
             labels: drawn.iter().map(|n| self.labels[*n]).collect(),
             ids: drawn.iter().map(|n| self.retrieval.documents[*n].clone()).collect(),
-            // More digits than anybody can see make the file longer.
+            // More digits would not be visible and would only make the file larger.
             points: points.iter().map(|point| point.map(|v| (v * 1e3).round() / 1e3)).collect(),
         }))
     }
@@ -188,7 +191,7 @@ impl Task for DialogueTask {
     }
 
     fn identity(&self) -> String {
-        format!("dialogues/{}/{}/{DRAWS}/{BEGINNINGS}", self.profile.name(), self.seed)
+        format!("dialogues/{}/{}/{DRAWS}/{INITIALIZATIONS}", self.profile.name(), self.seed)
     }
 
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {

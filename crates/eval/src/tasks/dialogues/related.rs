@@ -1,16 +1,16 @@
-//! Semantic relatedness: whether dialogues of one domain have the greater scores.
+//! Semantic relatedness: correlation between scores and shared domains.
 
 use rayon::prelude::*;
 
 use super::{Columns, DRAWS, DialogueTask, Profile, Value};
 use crate::{
-    rank::{Scorer, must_be_numbers},
+    rank::{Scorer, ensure_finite},
     significance::mean_and_deviation,
 };
 use turnwise_core::{error::Result, random::Random};
 use turnwise_measures::correlation::spearman;
 
-/// A pair of dialogues, whether they are of one domain, and its score.
+/// Pair of dialogues with its score; `same` is true if both have the same domain.
 struct Pair {
     a: usize,
     b: usize,
@@ -18,7 +18,7 @@ struct Pair {
     score: f64,
 }
 
-/// The correlation; with `keep` the pairs as well, where they are drawn.
+/// Computes the correlation. With `keep`, also returns the pairs if they were drawn at random.
 pub(super) fn relatedness(
     task: &DialogueTask,
     scorer: &dyn Scorer,
@@ -31,10 +31,10 @@ pub(super) fn relatedness(
         Profile::Code => None,
     };
     let each: Vec<f64> = match &drawn {
-        Some(drawn) => drawn.iter().map(|pairs| of_pairs(pairs)).collect(),
+        Some(drawn) => drawn.iter().map(|pairs| correlation(pairs)).collect(),
         None => (0..task.labels.len())
             .into_par_iter()
-            .map(|a| Ok(of_pairs(&with_all(task, scorer, a)?)))
+            .map(|a| Ok(correlation(&with_all(task, scorer, a)?)))
             .collect::<Result<Vec<f64>>>()?,
     };
     let (value, deviation) = mean_and_deviation(&each);
@@ -48,27 +48,27 @@ pub(super) fn relatedness(
     Ok((value, drawn.filter(|_| keep).map(|drawn| columns(task, &drawn))))
 }
 
-/// As the text has it: each dialogue with any other.
+/// Protocol of the paper: each dialogue with one random other dialogue.
 fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair>> {
     let n = task.labels.len();
     let mut random = Random::new(task.seed, draw);
     let mut one = Vec::new();
     let pair = |a: usize| {
-        // Any but itself.
+        // Any dialogue except itself.
         let b = (a + 1 + random.below(n - 1)) % n;
         scorer.scores(a, &[b as u32], &mut one)?;
-        must_be_numbers("the ranker", &task.retrieval.documents[a], &one)?;
+        ensure_finite("the ranker", &task.retrieval.documents[a], &one)?;
         Ok(Pair { a, b, same: task.labels[a] == task.labels[b], score: f64::from(one[0]) })
     };
     (0..n).map(pair).collect()
 }
 
-/// As the code has it: one dialogue with all others.
+/// Protocol of the released code: one dialogue with all others.
 fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pair>> {
     let others: Vec<u32> = (0..task.labels.len() as u32).filter(|b| *b != a as u32).collect();
     let mut scores = Vec::new();
     scorer.scores(a, &others, &mut scores)?;
-    must_be_numbers("the ranker", &task.retrieval.documents[a], &scores)?;
+    ensure_finite("the ranker", &task.retrieval.documents[a], &scores)?;
     let pair = |(b, score): (&u32, &f32)| {
         let b = *b as usize;
         Pair { a, b, same: task.labels[a] == task.labels[b], score: f64::from(*score) }
@@ -76,8 +76,9 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Where all are of one domain, or of different ones, there is nothing to correlate: 0, as in the released code.
-fn of_pairs(pairs: &[Pair]) -> f64 {
+/// Spearman correlation of scores and shared domains. It is 0 if no pair or every pair shares its domain, as in the
+/// released code.
+fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();
     spearman(&scores, &same).unwrap_or(0.0)
