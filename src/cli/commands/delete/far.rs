@@ -1,4 +1,4 @@
-//! `turnwise delete --engine ADDRESS`: dialogues out of a Milvus.
+//! //! `turnwise delete --engine ADDRESS`: deletes dialogues from Milvus.
 
 use crate::cli::{Context, args::DeleteArgs};
 use turnwise_core::error::Result;
@@ -11,8 +11,8 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
 
     if args.purge {
         return Err(Error::Input {
-            message: "--purge is for an index on this machine".to_owned(),
-            hint: Some("leave it out: Milvus drops the bytes of what was deleted by itself".to_owned()),
+            message: "--purge works only with an index on this machine".to_owned(),
+            hint: Some("remove --purge: Milvus frees the space of deleted dialogues automatically".to_owned()),
         });
     }
     let target = context.far()?;
@@ -31,7 +31,7 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&done, |out| writeln!(out, "{} {what}", counted(deleted, "dialogue")))?;
     match ids.len() as u64 - deleted.min(ids.len() as u64) {
         n if n > 0 && args.filter.is_none() => {
-            Err(Error::input(format!("{target} holds none of {} that were named", counted(n, "dialogue"))))
+            Err(Error::input(format!("{target} has none of the {} named", counted(n, "dialogue"))))
         }
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    commands::{embed::SHOWN, tell_where_rejects_are},
+    commands::{embed::SHOWN, report_rejects_file},
     printer::{BOLD, DIM, Printer, counted, grouped},
 };
 use turnwise_core::error::Result;
@@ -45,9 +45,9 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Says it on standard output, or, where the vectors went there, on standard error.
-    pub(super) fn tell(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
-        tell_spent(&self.spent, self.max_tokens, self.unit, context.printer);
-        tell_where_rejects_are(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
+    pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
+        report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
+        report_rejects_file(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
         if !vectors_on_standard_output {
             return context.printer.result(self, |out| self.write(out));
         }
@@ -85,7 +85,7 @@ impl Summary {
 }
 
 /// What an encoder could not take in, in plain words: nothing is cut silently.
-pub(in crate::cli::commands) fn tell_spent(
+pub(in crate::cli::commands) fn report_usage(
     spent: &Spent,
     max_tokens: Option<usize>,
     unit: &str,

@@ -67,7 +67,7 @@ pub(super) fn run(folder: &Path, context: &Context<'_>) -> Result<()> {
     let set = Sets::of(folder);
     let mut smoke =
         Smoke { schema: "turnwise/bench-smoke/1", steps: Vec::new(), seconds: 0.0, wrong: Vec::new() };
-    let model = match best_model::fetched(context) {
+    let model = match best_model::fetch_default(context) {
         Ok(()) => true,
         Err(e) if e.class() == Class::Interrupted => return Err(e),
         Err(why) => {
