@@ -111,7 +111,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
             true => "standard output".to_owned(),
             false => args.output.display().to_string(),
         },
-        ids: (target == Target::Npy).then(|| embeddings::ids_beside(&args.output).display().to_string()),
+        ids: (target == Target::Npy).then(|| embeddings::ids_path(&args.output).display().to_string()),
         format: target.name(),
         read_as,
         unit,
