@@ -52,7 +52,7 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// /// Copies the saved default search settings. A failure is only a warning: `search tune` can compute them
+/// Copies the saved default search settings. A failure is only a warning: `search tune` can compute them
 /// again.
 fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     match Tuning::read(from) {
@@ -65,7 +65,7 @@ fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// /// Reports the copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute
+/// Reports the copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute
 /// them again.
 fn report_vectors(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
     match copied {

@@ -1,4 +1,4 @@
-//! //! Picks an encoder: the default model if it is available, else TF-IDF with SVD fitted on the dialogues.
+//! Picks an encoder: the default model if it is available, else TF-IDF with SVD fitted on the dialogues.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use turnwise_encoder::{
 };
 use turnwise_store::Snapshot;
 
-/// /// Folder of an encoder that was fitted on the dialogues of this index.
+/// Folder of an encoder that was fitted on the dialogues of this index.
 fn fitted_folder(root: &Path) -> PathBuf {
     let mut name = root.file_name().unwrap_or_default().to_owned();
     name.push("-tfidf-svd");
     root.with_file_name(name)
 }
 
-/// /// Fetches the default model unless it is already installed.
+/// Fetches the default model unless it is already installed.
 pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     let name = encoders::DEFAULT_MODEL;
     match context.model(name) {
@@ -27,16 +27,16 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// /// The encoder to use when no model was named.
+/// The encoder to use when no model was named.
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// /// A sentence for the user: which encoder it is, and why.
+    /// A sentence for the user: which encoder it is, and why.
     pub(super) note: String,
 }
 
 impl Model {
-    /// /// Returns the default model if it is installed or can be fetch_default, else an encoder fitted on the
+    /// Returns the default model if it is installed or can be fetch_default, else an encoder fitted on the
     /// dialogues.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;

@@ -1,4 +1,4 @@
-//! //! `turnwise clusters`: groups the dialogues of an index by topic.
+//! `turnwise clusters`: groups the dialogues of an index by topic.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ use turnwise_index::{
 use turnwise_search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters};
 use turnwise_store::Snapshot;
 
-/// /// Result of the command. `schema` names the JSON shape.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Map {
     schema: &'static str,
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
     let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::none_yet(&root))?;
-    // // Clustering works without a lexical index, so an unreadable one is ignored.
+    // Clustering works without a lexical index, so an unreadable one is ignored.
     let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
     let wanted = Wanted {
         k: args.k.map(|k| k as usize),
@@ -79,7 +79,11 @@ impl Map {
                 counted(p.dialogues, "dialogue")
             )
         });
-        let chosen = if map.tried.is_empty() { "" } else { "; the number of clusters was chosen automatically, -k N sets it" };
+        let chosen = if map.tried.is_empty() {
+            ""
+        } else {
+            "; the number of clusters was chosen automatically, -k N sets it"
+        };
         writeln!(
             out,
             "{} of {dialogues}{purity} {DIM}(mean cosine with the center {:.2}{chosen}, in {:.1} s){DIM:#}",

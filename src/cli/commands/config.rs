@@ -1,4 +1,4 @@
-//! //! `turnwise config`: shows the settings and creates a settings file.
+//! `turnwise config`: shows the settings and creates a settings file.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io::Write, path::Path};
 
@@ -56,8 +56,6 @@ pub(super) fn init(context: &Context<'_>) -> Result<()> {
         other => other.at("create", path)?,
     };
     file.write_all(template().as_bytes()).at("write", path)?;
-    context
-        .printer
-        .say(format!("created {LOCAL_FILE}; every setting is in it, explained and commented out"));
+    context.printer.say(format!("created {LOCAL_FILE}; every setting is in it, explained and commented out"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! //! `turnwise corpus convert`, and the function that reads files without an index.
+//! `turnwise corpus convert`, and the function that reads files without an index.
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
@@ -54,7 +54,7 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// /// Counts of the problems found while reading files.
+/// Counts of the problems found while reading files.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) rejected: u64,
@@ -62,7 +62,7 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// /// Returns an error if a file could not be read to its end, even if the other files were fine.
+    /// Returns an error if a file could not be read to its end, even if the other files were fine.
     pub(super) fn into_result(self) -> Result<()> {
         match self.damaged_files {
             0 => Ok(()),
@@ -71,7 +71,7 @@ impl Problems {
     }
 }
 
-/// /// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
+/// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
 /// limit.
 pub(super) fn each_dialogue(
     paths: &[PathBuf],

@@ -1,4 +1,4 @@
-//! //! `turnwise delete`: removes dialogues from an index.
+//! `turnwise delete`: removes dialogues from an index.
 
 mod far;
 
@@ -22,7 +22,7 @@ struct Deleted {
     deleted: Vec<DialogueId>,
     not_there: Vec<DialogueId>,
     dry_run: bool,
-    /// /// Space reclaimed; only with `--purge`.
+    /// Space reclaimed; only with `--purge`.
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<Compacted>,
 }
@@ -51,16 +51,16 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         for id in &deleted.deleted {
             store.delete(id)?;
         }
-        // // Keep the resume point of an interrupted ingest: this command must not discard it.
+        // Keep the resume point of an interrupted ingest: this command must not discard it.
         let unfinished = store.unfinished_ingest().cloned();
         store.commit(unfinished)?;
         store.close()?;
-        // // A compaction rebuilds the lexical index anyway.
+        // A compaction rebuilds the lexical index anyway.
         if !args.purge && context.settings.ingest_index && root.join("lexical").is_dir() {
             index::update(&root, &Snapshot::open(&root)?, context)?;
         }
     }
-    // // Drop the snapshot first: its memory maps would keep the old files open.
+    // Drop the snapshot first: its memory maps would keep the old files open.
     drop(snapshot);
     let n = deleted.deleted.len() as u64;
     if args.purge && !args.dry_run {
@@ -82,10 +82,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         (Some(first), false) => Err(Error::Input {
             message: match deleted.not_there.len() {
                 1 => format!("{} has no dialogue `{first}`", deleted.index),
-                n => format!(
-                    "{} has none of the {n} dialogues named, such as `{first}`",
-                    deleted.index
-                ),
+                n => format!("{} has none of the {n} dialogues named, such as `{first}`", deleted.index),
             },
             hint: None,
         }),

@@ -1,4 +1,4 @@
-//! //! `turnwise demo`: ingests the sample dialogues and searches them.
+//! `turnwise demo`: ingests the sample dialogues and searches them.
 
 use std::{
     io::Cursor,
@@ -34,25 +34,24 @@ use turnwise_store::{
     ingest::{Control, IngestOptions, ingest},
 };
 
-/// /// Sample query for a hybrid search. The samples express it in different words.
+/// Sample query for a hybrid search. The samples express it in different words.
 const QUERY: &str = "the card machine kept my card";
-/// /// Context of the second query, which is ambiguous without it.
-const CONTEXT: [&str; 2] =
-    ["I was charged twice for my subscription this month", "I see both payments here"];
+/// Context of the second query, which is ambiguous without it.
+const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
 const FOLLOW_UP: &str = "so when do I get it back?";
-/// /// Dialogue used for the similarity search.
+/// Dialogue used for the similarity search.
 const SIMILAR_TO: &str = "deliveries-001";
 
 #[derive(Serialize)]
 struct Demo {
     ingest: Summary,
-    /// /// Name of the encoder and why it was chosen.
+    /// Name of the encoder and why it was chosen.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
 }
 
-/// /// Search requests with the headings under which the results are printed.
+/// Search requests with the headings under which the results are printed.
 fn questions() -> [(String, SearchRequest); 3] {
     let base = SearchRequest { k: 3, ..SearchRequest::default() };
     let said = CONTEXT.map(str::to_owned).to_vec();
@@ -62,21 +61,24 @@ fn questions() -> [(String, SearchRequest); 3] {
             format!("? {} … {FOLLOW_UP}", CONTEXT.join(" … ")),
             SearchRequest { query: FOLLOW_UP.to_owned(), context: said, ..base.clone() },
         ),
-        (format!("? dialogues like {SIMILAR_TO}"), SearchRequest { like: Some(SIMILAR_TO.to_owned()), ..base }),
+        (
+            format!("? dialogues like {SIMILAR_TO}"),
+            SearchRequest { like: Some(SIMILAR_TO.to_owned()), ..base },
+        ),
     ]
 }
 
-/// /// Name of the demo index.
+/// Name of the demo index.
 const NAME: &str = "demo";
 
-/// /// Refuses any index name other than the demo's own.
+/// Refuses any index name other than the demo's own.
 pub(crate) fn check_name(index: &str) -> Result<()> {
     if index == NAME {
         return Ok(());
     }
-    Err(Error::input(format!("`turnwise demo` always creates the index {NAME}, not {index}")).with_hint(format!(
-        "remove -i, or fill {index} with your own data: `turnwise ingest -i {index} FILE…`"
-    )))
+    Err(Error::input(format!("`turnwise demo` always creates the index {NAME}, not {index}")).with_hint(
+        format!("remove -i, or fill {index} with your own data: `turnwise ingest -i {index} FILE…`"),
+    ))
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<()> {

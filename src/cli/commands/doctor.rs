@@ -1,4 +1,4 @@
-//! //! `turnwise doctor`: checks that this machine and this folder can run turnwise.
+//! `turnwise doctor`: checks that this machine and this folder can run turnwise.
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -101,7 +101,7 @@ fn default_model(context: &Context<'_>) -> String {
     }
 }
 
-/// /// Writes and flushes a small file in the folder; returns the time in milliseconds.
+/// Writes and flushes a small file in the folder; returns the time in milliseconds.
 fn try_folder(folder: &Path) -> Result<f64> {
     let existed = folder.is_dir();
     let write = || -> std::io::Result<f64> {
@@ -136,7 +136,7 @@ fn state_of(root: &Path) -> (String, Option<String>) {
     }
 }
 
-/// /// Processor name and its vector instructions.
+/// Processor name and its vector instructions.
 fn processor() -> String {
     let name = fs::read_to_string("/proc/cpuinfo")
         .ok()

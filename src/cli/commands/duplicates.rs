@@ -1,4 +1,4 @@
-//! //! `turnwise duplicates`: finds exact and near duplicates.
+//! `turnwise duplicates`: finds exact and near duplicates.
 
 use std::{
     io::{self, Write},
@@ -22,10 +22,10 @@ use turnwise_index::{
 use turnwise_search::duplicates::{Duplicates, Group, Member, Wanted, duplicates};
 use turnwise_store::Snapshot;
 
-/// /// Number of dialogues newer than the graph up to which the exact comparison prints no hint.
+/// Number of dialogues newer than the graph up to which the exact comparison prints no hint.
 const LONG_TAIL: usize = 10_000;
 
-/// /// Result of the command. `schema` names the JSON shape.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Found {
     schema: &'static str,
@@ -126,7 +126,7 @@ fn write_member(member: &Member, out: &mut dyn Write) -> io::Result<()> {
     let turns = member.turns.map(|turns| counted(turns as u64, "turn"));
     let about: Vec<&str> =
         [member.title.as_deref(), turns.as_deref()].into_iter().flatten().filter(|s| !s.is_empty()).collect();
-    // // An utterance is shown whole. For a dialogue, the number of turns is shown next to its first text.
+    // An utterance is shown whole. For a dialogue, the number of turns is shown next to its first text.
     let about = match member.turns {
         Some(_) => format!("{DIM}{}{DIM:#}  ", about.join(" · ")),
         None => String::new(),

@@ -1,4 +1,4 @@
-//! //! `turnwise embed`: writes the vectors of texts, utterances or dialogues in files, without an index.
+//! `turnwise embed`: writes the vectors of texts, utterances or dialogues in files, without an index.
 
 mod reading;
 mod summary;
@@ -38,7 +38,7 @@ use turnwise_encoder::{
 
 pub(super) use summary::report_usage;
 
-/// /// Largest number of rejects shown as warnings; the others are only counted.
+/// Largest number of rejects shown as warnings; the others are only counted.
 const SHOWN: u64 = 5;
 
 pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
@@ -47,7 +47,8 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
     match summary.damaged_files {
         0 => Ok(()),
         _ => Err(Error::Data {
-            message: "an input could not be read to its end; the output has everything before that point".to_owned(),
+            message: "an input could not be read to its end; the output has everything before that point"
+                .to_owned(),
             hint: Some("see the warning above for the reason".to_owned()),
         }),
     }
@@ -55,7 +56,7 @@ pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
     let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
-    // // Check the inputs before loading the model, because loading is slow.
+    // Check the inputs before loading the model, because loading is slow.
     let reading = Reading::plan(args, context)?;
     reading.must_not_be(args, target)?;
     let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
@@ -89,7 +90,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     };
     let options = args.encoder.given().into_options();
     let done = ahead::encode(encoder, &options, &signals::stopped, &mut embedding);
-    // // Write the rejects file even if encoding failed.
+    // Write the rejects file even if encoding failed.
     embedding.rejects.flush()?;
     if !done? {
         return Err(interrupted());
@@ -141,7 +142,7 @@ fn width(encoder: &dyn Encoder, wanted: Option<u32>) -> Result<usize> {
     }
 }
 
-/// /// Metadata for output formats that support it.
+/// Metadata for output formats that support it.
 fn about(encoder: &dyn Encoder, model: &str, dim: usize, args: &EmbedArgs) -> BTreeMap<String, String> {
     let mut about: BTreeMap<String, String> = [
         ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
@@ -177,14 +178,14 @@ struct Embedding<'a> {
     context: &'a Context<'a>,
 }
 
-/// /// The ids of a chunk, and the input bytes read when it was complete.
+/// The ids of a chunk, and the input bytes read when it was complete.
 struct Tag {
     ids: Vec<String>,
     read: u64,
 }
 
 impl Embedding<'_> {
-    /// /// Returns the next item. Waits until one arrives or the user interrupts.
+    /// Returns the next item. Waits until one arrives or the user interrupts.
     fn item(&mut self) -> Result<Option<Item>> {
         loop {
             if let Some(item) = self.waiting.pop_front() {
@@ -225,7 +226,7 @@ impl Embedding<'_> {
     }
 }
 
-/// /// Inputs collected for the next chunk.
+/// Inputs collected for the next chunk.
 #[derive(Default)]
 struct PendingChunk {
     ids: Vec<String>,

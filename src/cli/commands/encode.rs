@@ -1,4 +1,4 @@
-//! //! `turnwise encode`: computes the vectors of an index.
+//! `turnwise encode`: computes the vectors of an index.
 
 mod assemble;
 mod far;
@@ -29,7 +29,7 @@ use turnwise_index::vectors::{
 };
 use turnwise_store::Snapshot;
 
-/// /// Result of the command. Also its JSON output.
+/// Result of the command. Also its JSON output.
 #[derive(Serialize)]
 pub(super) struct Encoded {
     schema: &'static str,
@@ -43,9 +43,9 @@ pub(super) struct Encoded {
     max_tokens: Option<usize>,
     #[serde(flatten)]
     pub(super) filled: Filled,
-    /// /// Utterance vectors in the index after the run.
+    /// Utterance vectors in the index after the run.
     utterance_vectors: u64,
-    /// /// Dialogue vectors in the index after the run.
+    /// Dialogue vectors in the index after the run.
     dialogue_vectors: u64,
     seconds: f64,
 }
@@ -65,8 +65,7 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
                 first.display()
             ),
             hint: Some(
-                "name an index with -i; to encode files, use --shard I/N or `turnwise embed`"
-                    .to_owned(),
+                "name an index with -i; to encode files, use --shard I/N or `turnwise embed`".to_owned(),
             ),
         });
     }
@@ -87,7 +86,7 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
 fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<Encoded> {
     let root = context.existing_index()?;
     let before = match VectorReader::open(&root) {
-        // // --replace rebuilds damaged vectors.
+        // --replace rebuilds damaged vectors.
         Err(Error::Corrupt { .. }) if args.replace => None,
         before => before?,
     };
@@ -97,7 +96,7 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
-/// /// Encodes new dialogues after an ingest, with the index's own recipe or else with the default model if it
+/// Encodes new dialogues after an ingest, with the index's own recipe or else with the default model if it
 /// is installed. Problems are warnings: they do not make the ingest fail.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
@@ -131,7 +130,7 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
     }
 }
 
-/// /// Encodes every dialogue of the index with this encoder and replaces existing vectors.
+/// Encodes every dialogue of the index with this encoder and replaces existing vectors.
 pub(super) fn everything(
     encoder: &dyn Encoder,
     model: &str,
@@ -154,7 +153,7 @@ pub(super) fn everything(
     with(encoder, &choice, other, root, context)
 }
 
-/// /// Encoding options: the command line first, then the recipe of the existing vectors.
+/// Encoding options: the command line first, then the recipe of the existing vectors.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -171,7 +170,7 @@ impl Choice {
         let mut precision = args.encoder.precision();
         let mut tokens = args.tokens.given();
         if let Some(recipe) = before.map(VectorReader::recipe) {
-            // // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
+            // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
             if model.as_ref().is_none_or(|m| encoders::lasting_name(m) == recipe.model) {
                 encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
                 tokens = tokens.or(&recipe.tokens);
@@ -202,7 +201,7 @@ impl Choice {
         }
     }
 
-    /// /// Returns the recipe of the vectors that this encoder will make.
+    /// Returns the recipe of the vectors that this encoder will make.
     fn recipe(&self, encoder: &dyn Encoder) -> Recipe {
         let precision = self.precision.map_or("auto", |p| p.name());
         Recipe::of(encoder, &encoders::lasting_name(&self.model), precision, &self.tokens, &self.options)
@@ -270,7 +269,7 @@ fn with(
 }
 
 impl Encoded {
-    /// /// Whether the run changed anything.
+    /// Whether the run changed anything.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }
@@ -307,7 +306,7 @@ impl Encoded {
             self.dim,
             self.encoder,
         )?;
-        // // Without new vectors, the precision of this run says nothing about the existing ones.
+        // Without new vectors, the precision of this run says nothing about the existing ones.
         match f.utterances + f.dialogues {
             0 => writeln!(out),
             _ => writeln!(out, " {DIM}({}){DIM:#}", self.runs),

@@ -1,4 +1,4 @@
-//! //! `turnwise eval`: scores a run against relevance judgments, in the output format of trec_eval.
+//! `turnwise eval`: scores a run against relevance judgments, in the output format of trec_eval.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::cli::{Context, args::EvalArgs, printer::counted};
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run};
 
-/// /// Largest number of query ids named in a warning.
+/// Largest number of query ids named in a warning.
 const NAMED: usize = 3;
 
-/// /// Result of the command. `schema` names the JSON shape.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Printed {
     schema: &'static str,
@@ -19,9 +19,9 @@ struct Printed {
     all: BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<BTreeMap<String, BTreeMap<String, f64>>>,
-    /// /// Queries of the run without judgments.
+    /// Queries of the run without judgments.
     left_out: Vec<String>,
-    /// /// Judged queries that are missing from the run.
+    /// Judged queries that are missing from the run.
     missing: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! //! `turnwise index`, and the index updates that run after every command that changes records.
+//! `turnwise index`, and the index updates that run after every command that changes records.
 
 pub(super) mod compact;
 pub(super) mod info;
@@ -34,7 +34,7 @@ struct Built {
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
-    /// /// Graphs over the vectors, if the index has vectors.
+    /// Graphs over the vectors, if the index has vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     graphs: Option<dense::Built>,
 }
@@ -48,7 +48,7 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     Built::report(false, taken, graphs, &root, context)
 }
 
-/// /// Removes the lexical index if it is damaged. Returns its analyzer, because the rebuild needs it.
+/// Removes the lexical index if it is damaged. Returns its analyzer, because the rebuild needs it.
 fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
@@ -63,7 +63,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
                 by
             }
         },
-        // // Sound, missing, or written by a different version.
+        // Sound, missing, or written by a different version.
         _ => return Ok(None),
     };
     context.printer.warn("the lexical index is damaged; it is rebuilt");
@@ -71,7 +71,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     Ok(Some(analyzer))
 }
 
-/// /// After a repair: rebuilds the lexical index and the graphs if they are damaged or belong to a different
+/// After a repair: rebuilds the lexical index and the graphs if they are damaged or belong to a different
 /// log.
 pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
@@ -132,7 +132,7 @@ fn options(builder: GraphBuilder) -> BuildOptions {
     BuildOptions { builder: builder.into(), ..BuildOptions::default() }
 }
 
-/// /// Prints the size and the recall of the graphs.
+/// Prints the size and the recall of the graphs.
 pub(super) fn write_graphs(
     index: &str,
     dense::Built { manifest, .. }: &dense::Built,
@@ -156,7 +156,7 @@ pub(super) fn write_graphs(
     Ok(())
 }
 
-/// /// Builds the vector graphs with the default builder.
+/// Builds the vector graphs with the default builder.
 pub(super) fn graphs(
     root: &Path,
     snapshot: &Snapshot,
@@ -178,7 +178,7 @@ fn graphs_by(
     make(root, snapshot, options, context.command_line, &Watching::new(context.printer))
 }
 
-/// /// Updates the lexical index to a snapshot.
+/// Updates the lexical index to a snapshot.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)
 }

@@ -1,4 +1,4 @@
-//! //! `turnwise ingest`: reads dialogues from files into an index or an engine.
+//! `turnwise ingest`: reads dialogues from files into an index or an engine.
 
 pub(super) mod far;
 
@@ -61,7 +61,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     store.set_segment_bytes(context.settings.segment_bytes);
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
     let (outcome, seconds) = read_into(&mut store, plan, "ingesting", &options, context);
-    // // Close the store even after an error, so that the acknowledged records are flushed for the next start.
+    // Close the store even after an error, so that the acknowledged records are flushed for the next start.
     let totals = store.view().totals();
     let closed = store.close();
     if let Err(Error::TooManyRejects { .. }) = &outcome {
@@ -87,7 +87,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     };
     vectors::notice(&root, &snapshot, context)?;
     let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
-    // // A failure of the encoding must not hide that the ingest succeeded.
+    // A failure of the encoding must not hide that the ingest succeeded.
     let (derived, failed) = match derived {
         Ok(derived) => (derived, None),
         Err(e) => (Derived::default(), Some(e)),
@@ -100,7 +100,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     verdict(&ingested)
 }
 
-/// /// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the seconds it
+/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the seconds it
 /// took.
 pub(super) fn read_into(
     sink: &mut dyn DialogueSink,
@@ -134,7 +134,7 @@ pub(super) fn read_into(
     (outcome, progress.seconds())
 }
 
-/// /// Returns an error if every record was rejected or a file could not be read to its end.
+/// Returns an error if every record was rejected or a file could not be read to its end.
 fn verdict(ingested: &Ingested) -> Result<()> {
     let tally = &ingested.tally;
     match tally.damaged_files {
@@ -152,7 +152,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
     }
 }
 
-/// /// Data derived from the new records: vectors and graphs.
+/// Data derived from the new records: vectors and graphs.
 #[derive(Default, Serialize)]
 struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +161,7 @@ struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// /// Result of the command.
+/// Result of the command.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]
@@ -183,7 +183,7 @@ impl Done<'_> {
     }
 }
 
-/// /// Updates the lexical index and the vectors after an ingest, as far as the settings allow.
+/// Updates the lexical index and the vectors after an ingest, as far as the settings allow.
 #[cfg(feature = "serve")]
 pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
@@ -196,7 +196,7 @@ pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// /// Encodes new dialogues. Builds graphs if there are none or if many vectors are new.
+/// Encodes new dialogues. Builds graphs if there are none or if many vectors are new.
 fn derive(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Derived> {
     let encoded = encode::encode_new(root, context)?;
     let graphs = match encoded.is_some() && dense::is_worth_building(root, snapshot)? {

@@ -1,4 +1,4 @@
-//! //! The commands, one file each. A command gets its parsed arguments and a [`Context`] and prints through
+//! The commands, one file each. A command gets its parsed arguments and a [`Context`] and prints through
 //! its printer.
 
 mod analyze;
@@ -112,10 +112,10 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     }
 }
 
-/// /// Resolves the input paths and the read options.
+/// Resolves the input paths and the read options.
 fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
     let from = args.from.as_deref().map(formats::by_name).transpose()?;
-    // // Column maps are only for tables, so --map implies the CSV format.
+    // Column maps are only for tables, so --map implies the CSV format.
     let from = match (from, &args.map) {
         (None, Some(_)) => Some(formats::by_name("csv")?),
         (from, _) => from,
@@ -127,7 +127,7 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
     Ok((plan, read_options(args, context)))
 }
 
-/// /// Refuses to overwrite an input file.
+/// Refuses to overwrite an input file.
 fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
     let written: Vec<PathBuf> = written.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
@@ -140,9 +140,9 @@ fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>
     }
 }
 
-/// /// Refuses two outputs with the same path.
+/// Refuses two outputs with the same path.
 fn must_differ(written: &[PathBuf]) -> Result<()> {
-    // // A file that does not exist yet is compared by its folder, which may exist.
+    // A file that does not exist yet is compared by its folder, which may exist.
     let place = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let in_folder = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
@@ -158,7 +158,7 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// /// Names the file that lists the rejects, or the option that writes one.
+/// Names the file that lists the rejects, or the option that writes one.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {

@@ -1,4 +1,4 @@
-//! //! `turnwise serve`: the HTTP server and the MCP server.
+//! `turnwise serve`: the HTTP server and the MCP server.
 
 use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
@@ -93,7 +93,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// /// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
+/// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
 /// and `--all`.
 fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
     let mut all = Vec::new();
@@ -123,7 +123,7 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)
     Ok(all)
 }
 
-/// /// Opens models and benchmark reports in the same way as the command line.
+/// Opens models and benchmark reports in the same way as the command line.
 struct Hooks {
     owned: Owned,
     results: PathBuf,
@@ -137,7 +137,9 @@ impl ServerHooks for Hooks {
     fn derive(&self, index: &Path) {
         let context = self.owned.context();
         if let Err(e) = super::ingest::derive_all(index, &context) {
-            context.printer.warn(format!("{}: the new dialogues cannot be searched yet: {e}", index.display()));
+            context
+                .printer
+                .warn(format!("{}: the new dialogues cannot be searched yet: {e}", index.display()));
         }
     }
 

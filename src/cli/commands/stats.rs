@@ -1,4 +1,4 @@
-//! //! `turnwise stats` and `turnwise corpus stats`.
+//! `turnwise stats` and `turnwise corpus stats`.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
 use turnwise_store::Snapshot;
 
-/// /// Statistics of an index.
+/// Statistics of an index.
 #[derive(Serialize)]
 struct OfIndex {
     index: String,
@@ -161,7 +161,7 @@ fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
     )
 }
 
-/// /// Prints the most frequent names and counts the others.
+/// Prints the most frequent names and counts the others.
 fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
     const SHOWN: usize = 8;
     if counts.is_empty() {

@@ -1,4 +1,4 @@
-//! //! Report at the end of an ingest.
+//! Report at the end of an ingest.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use turnwise_store::{
     ingest::{Ingested, Tally},
 };
 
-/// /// Counts of the files of a plan.
+/// Counts of the files of a plan.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Files {
     pub(super) read: usize,
@@ -35,7 +35,7 @@ impl Files {
     }
 }
 
-/// /// Result of an ingest. Also its JSON output.
+/// Result of an ingest. Also its JSON output.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) index: String,
@@ -58,7 +58,7 @@ impl Summary {
         Summary { index, files, tally: *tally, resumed_after: *resumed, totals, seconds }
     }
 
-    /// /// Prints one line per kind of event; counts of zero are not printed.
+    /// Prints one line per kind of event; counts of zero are not printed.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let t = &self.tally;
         let formats: Vec<String> =

@@ -1,4 +1,4 @@
-//! //! Shared code for commands that report on or repair the vectors of an index.
+//! Shared code for commands that report on or repair the vectors of an index.
 
 use std::{
     io::{self, Write},
@@ -15,7 +15,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair};
 use turnwise_store::Snapshot;
 
-/// /// Vector statistics for `stats`.
+/// Vector statistics for `stats`.
 #[derive(Serialize)]
 pub(super) struct Vectors {
     encoder: String,
@@ -41,7 +41,7 @@ impl Vectors {
         }
     }
 
-    /// /// Fingerprint of the encoder.
+    /// Fingerprint of the encoder.
     pub(super) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -64,7 +64,7 @@ impl Vectors {
     }
 }
 
-/// /// Opens the vectors for `stats`. Damage is a warning, so that the other statistics are still shown.
+/// Opens the vectors for `stats`. Damage is a warning, so that the other statistics are still shown.
 pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<VectorReader>> {
     match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {
@@ -75,7 +75,7 @@ pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<Vector
     }
 }
 
-/// /// After an ingest: hints at the number of dialogues without vectors, if the index has vectors.
+/// After an ingest: hints at the number of dialogues without vectors, if the index has vectors.
 pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<()> {
     let Ok(Some(reader)) = VectorReader::open(root) else { return Ok(()) };
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
@@ -92,7 +92,7 @@ pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
     Ok(())
 }
 
-/// /// Removes damaged vectors and reports it.
+/// Removes damaged vectors and reports it.
 pub(super) fn repair_vectors(root: &Path, context: &Context<'_>) -> Result<()> {
     let Some(repaired) = repair(root, context.command_line)? else { return Ok(()) };
     let again = format!("`turnwise encode -i {}` computes them again", root.display());
@@ -112,7 +112,7 @@ pub(super) fn repair_vectors(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// /// Hints at the number of items that have no vector and were skipped.
+/// Hints at the number of items that have no vector and were skipped.
 pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Printer) {
     if without > 0 {
         let what = counted(without, kind.name().trim_end_matches('s'));
@@ -123,7 +123,7 @@ pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Pr
     }
 }
 
-/// /// Shortens a text to one line of a list.
+/// Shortens a text to one line of a list.
 pub(super) fn shortened(text: &str) -> String {
     const CHARS: usize = 100;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! //! `turnwise verify` and `turnwise repair`.
+//! `turnwise verify` and `turnwise repair`.
 
 use std::path::Path;
 
@@ -26,24 +26,24 @@ use turnwise_store::{
     verify::{Damage, RecordsChecked, Report},
 };
 
-/// /// Tolerated loss of recall. Processors round scores differently, which can change the recall slightly.
+/// Tolerated loss of recall. Processors round scores differently, which can change the recall slightly.
 const RECALL_TOLERANCE: f64 = 0.005;
 
-/// /// Result of the command: the findings in the log, the tables and the vectors.
+/// Result of the command: the findings in the log, the tables and the vectors.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
     report: Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Checked>,
-    /// /// Recall of the graphs, if they are undamaged.
+    /// Recall of the graphs, if they are undamaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     graphs: Vec<Measured>,
 }
 
 pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    // // Errors are ignored here: the verification itself reports them.
+    // Errors are ignored here: the verification itself reports them.
     let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
     let mut progress = ProgressBar::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;
@@ -83,7 +83,10 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
                 writeln!(out, "  records  at batch {at} of {of}; the next write updates them")?;
             }
             RecordsChecked::BeingMade => {
-                writeln!(out, "  records  a rebuild from the log was interrupted; the next write completes it")?;
+                writeln!(
+                    out,
+                    "  records  a rebuild from the log was interrupted; the next write completes it"
+                )?;
             }
             RecordsChecked::NotReached => {
                 writeln!(out, "  records  not compared, because the log is damaged")?
@@ -119,7 +122,8 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    let fallen = verified.graphs.iter().find(|g| g.now.is_some_and(|now| now < g.when_built - RECALL_TOLERANCE));
+    let fallen =
+        verified.graphs.iter().find(|g| g.now.is_some_and(|now| now < g.when_built - RECALL_TOLERANCE));
     match report.damage.len() as u64 {
         0 if fallen.is_some() => Err(Error::Assertion(format!(
             "the recall of the {} graph is lower than when it was built; `turnwise index rebuild` builds it again",
@@ -132,7 +136,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// /// Returns the damage of the lexical index.
+/// Returns the damage of the lexical index.
 fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     let folder = root.join("lexical");
     if !folder.is_dir() {
@@ -145,13 +149,13 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
             Ok(files.into_iter().map(damage).collect())
         }
         Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
-        // // An unfinished index, or one from a different version, is not damaged.
+        // An unfinished index, or one from a different version, is not damaged.
         Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Vec::new()),
         Err(e) => Err(e),
     }
 }
 
-/// /// Returns the damage of the saved search settings.
+/// Returns the damage of the saved search settings.
 fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
     match Tuning::read(root) {
         Ok(_) => Ok(None),
@@ -162,7 +166,7 @@ fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
     }
 }
 
-/// /// Returns the damage of the vector graphs.
+/// Returns the damage of the vector graphs.
 fn graph_damage(root: &Path) -> Result<Option<Damage>> {
     match dense::verify(root) {
         Ok(()) => Ok(None),
@@ -178,7 +182,9 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
     let repaired = store_repair::repair(&root, context.command_line)?;
     kept::repair_vectors(&root, context)?;
     if tuning_damage(&root)?.is_some() {
-        context.printer.warn("the tuned search settings were unreadable and were removed; the index uses the defaults again");
+        context.printer.warn(
+            "the tuned search settings were unreadable and were removed; the index uses the defaults again",
+        );
         Tuning::forget(&root)?;
     }
     index::repair(&root, context)?;

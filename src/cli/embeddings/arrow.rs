@@ -1,4 +1,4 @@
-//! //! Arrow IPC files with the columns `id` (utf8) and `embedding` (fixed-size list of f32). The schema
+//! Arrow IPC files with the columns `id` (utf8) and `embedding` (fixed-size list of f32). The schema
 //! metadata describes the encoder.
 
 use std::{
@@ -28,7 +28,8 @@ pub(super) struct Arrow {
 
 impl Arrow {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
-        let width = i32::try_from(dim).map_err(|_| Error::Internal("too many dimensions for Arrow".into()))?;
+        let width =
+            i32::try_from(dim).map_err(|_| Error::Internal("too many dimensions for Arrow".into()))?;
         let number: FieldRef = Arc::new(Field::new("item", DataType::Float32, false));
         let fields = vec![
             Field::new("id", DataType::Utf8, false),

@@ -1,4 +1,4 @@
-//! //! JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as
+//! JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as
 //! the same f32.
 
 use serde::Serialize;

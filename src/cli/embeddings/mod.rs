@@ -1,4 +1,4 @@
-//! //! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream and
+//! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream and
 //! appear under their name only when complete.
 
 mod arrow;
@@ -25,7 +25,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// /// File format for vectors.
+/// File format for vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Target {
@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    /// /// Returns the format for a file extension.
+    /// Returns the format for a file extension.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -66,16 +66,16 @@ impl Target {
     }
 }
 
-/// /// Writer of a vector file.
+/// Writer of a vector file.
 pub(crate) trait Sink {
     /// Adds vectors with their ids.
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
 
-    /// /// Completes the file and gives it its final name.
+    /// Completes the file and gives it its final name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// /// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
+/// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
 pub(crate) fn create(
     path: &Path,
     target: Target,
@@ -101,12 +101,12 @@ pub(crate) fn create(
     })
 }
 
-/// /// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
+/// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
 pub(crate) fn ids_path(path: &Path) -> PathBuf {
     path.with_extension("ids.txt")
 }
 
-/// /// Temporary file that is removed when dropped, unless it was renamed to its final name.
+/// Temporary file that is removed when dropped, unless it was renamed to its final name.
 struct Temporary {
     path: PathBuf,
     temporary: Option<PathBuf>,
@@ -137,7 +137,7 @@ impl Temporary {
         Ok((Temporary { path, temporary: Some(temporary) }, file))
     }
 
-    /// /// Flushes the file to disk and renames it to its final name.
+    /// Flushes the file to disk and renames it to its final name.
     fn keep(mut self, mut file: File) -> Result<()> {
         file.flush().and_then(|()| file.sync_all()).at("flush", &self.path)?;
         drop(file);
@@ -158,7 +158,7 @@ impl Drop for Temporary {
     }
 }
 
-/// /// Rows as little-endian bytes.
+/// Rows as little-endian bytes.
 fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! //! NumPy `.npy` files: one array with the rows in input order. The ids are in a separate text file, one per
+//! NumPy `.npy` files: one array with the rows in input order. The ids are in a separate text file, one per
 //! line.
 
 use std::{
@@ -11,7 +11,7 @@ use crate::cli::embeddings::{Sink, Temporary, bytes_of, ids_path};
 use turnwise_core::error::{IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// /// Header size. NumPy requires a multiple of 64; this leaves space for any number of rows.
+/// Header size. NumPy requires a multiple of 64; this leaves space for any number of rows.
 const HEADER_BYTES: usize = 128;
 
 pub(super) struct Npy {
@@ -54,7 +54,7 @@ impl Sink for Npy {
         out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&header(rows, dim))).at("write", &path)?;
         let file = out.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
         let ids = ids.into_inner().map_err(|e| e.into_error()).at("write", ids_path(&path))?;
-        // // Rename the array last, so that its ids exist when it appears.
+        // Rename the array last, so that its ids exist when it appears.
         ids_name.keep(ids)?;
         name.keep(file)
     }

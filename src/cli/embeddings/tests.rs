@@ -1,4 +1,4 @@
-//! //! Reads the files back with other implementations: Rust crates, and Python packages if they are installed.
+//! Reads the files back with other implementations: Rust crates, and Python packages if they are installed.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use super::*;
 
 const DIM: usize = 3;
 
-/// /// Numbers whose shortest decimal forms are unusual.
+/// Numbers whose shortest decimal forms are unusual.
 const ROWS: [[f32; DIM]; 5] = [
     [0.1, -0.0, 1.0],
     [f32::MIN_POSITIVE, f32::MAX, f32::EPSILON],
@@ -30,7 +30,7 @@ fn about() -> BTreeMap<String, String> {
     [("model", "a \"model\""), ("fingerprint", "00ff")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
 }
 
-/// /// Writes all rows in chunks of two.
+/// Writes all rows in chunks of two.
 fn written(path: &Path) -> PathBuf {
     let mut sink = create(path, Target::of(path).unwrap(), DIM, &about()).unwrap();
     for (ids, rows) in ids().chunks(2).zip(ROWS.chunks(2)) {
@@ -111,7 +111,7 @@ fn json_numbers_read_back_as_they_were() {
     }
     assert!(text.starts_with("{\"id\":\"a\",\"embedding\":[0.1,-0.0,1.0]}\n"), "{text}");
     assert_eq!(text.lines().count(), 5);
-    // // Compressed output has the same content.
+    // Compressed output has the same content.
     let packed = fs::read(written(&dir.path().join("v.jsonl.zst"))).unwrap();
     assert_eq!(zstd::decode_all(&packed[..]).unwrap(), text.as_bytes());
 }
@@ -164,7 +164,7 @@ fn the_extension_gives_the_format_and_standard_output_takes_only_jsonl() {
     assert!(refused("a.arrow.gz", Target::Arrow).contains("cannot be compressed"));
 }
 
-/// /// Reads all formats with the real Python packages, using the code from the documentation.
+/// Reads all formats with the real Python packages, using the code from the documentation.
 #[test]
 fn python_reads_every_format() {
     const SCRIPT: &str = r#"
@@ -197,8 +197,10 @@ for name, (ids, vectors) in found.items():
     let has_numpy = Command::new(&python).args(["-c", "import numpy"]).output();
     if !has_numpy.is_ok_and(|o| o.status.success()) {
         let mut err = std::io::stderr();
-        let _ =
-            writeln!(err, "skipped: {python:?} with numpy is not available (TURNWISE_TEST_PYTHON names another)");
+        let _ = writeln!(
+            err,
+            "skipped: {python:?} with numpy is not available (TURNWISE_TEST_PYTHON names another)"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! //! Keys of the rows in a shard. They show whether the input of a shard has changed.
+//! Keys of the rows in a shard. They show whether the input of a shard has changed.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use turnwise_core::ids::IdKey;
 use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
 
-/// /// Id of a row in a data file, such as `utterances/5f3a…`.
+/// Id of a row in a data file, such as `utterances/5f3a…`.
 pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
     format!("{}/{key:?}", kind.name())
 }
 
-/// /// Parses such an id.
+/// Parses such an id.
 pub(super) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     let (kind, digits) = id.split_once('/')?;
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
@@ -27,7 +27,7 @@ pub(super) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     Some((kind, IdKey(key)))
 }
 
-/// /// Keys of the rows of one kind that a dialogue has.
+/// Keys of the rows of one kind that a dialogue has.
 pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     match kind {
         Kind::Utterances => dialogue.turns.iter().map(|turn| utterance_key(&turn.text)).collect(),
@@ -35,24 +35,24 @@ pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     }
 }
 
-/// /// Set of the keys in a shard.
+/// Set of the keys in a shard.
 #[derive(Default)]
 pub(crate) struct Contents {
     kinds: [HashSet<IdKey>; 2],
 }
 
 impl Contents {
-    /// /// Adds a key. Returns whether it is new.
+    /// Adds a key. Returns whether it is new.
     pub(crate) fn add(&mut self, kind: Kind, key: IdKey) -> bool {
         self.kinds[kind as usize].insert(key)
     }
 
-    /// /// Number of keys of a kind.
+    /// Number of keys of a kind.
     pub(crate) fn count(&self, kind: Kind) -> u64 {
         self.kinds[kind as usize].len() as u64
     }
 
-    /// /// Order-independent hash of all keys.
+    /// Order-independent hash of all keys.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for kind in Kind::ALL {

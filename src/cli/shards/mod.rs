@@ -1,4 +1,4 @@
-//! //! Encoding in shards: many processes each encode a part of one corpus, and one process assembles the
+//! Encoding in shards: many processes each encode a part of one corpus, and one process assembles the
 //! parts.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!   .shard-00003-of-00100-….part…      leftover of a killed process; never read
 //! ```
 //!
-//! //! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A
+//! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A
 //! row is identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in
 //! two shards is the same row, and assembling drops the second copy. A data file never changes under its name.
 //! If a shard is created again, or by two processes at once, readers see either the old or the new one.

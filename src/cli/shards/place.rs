@@ -1,4 +1,4 @@
-//! //! Storage of shards: a local folder or a folder in an object store. A file under its final name is always
+//! Storage of shards: a local folder or a folder in an object store. A file under its final name is always
 //! complete.
 
 use std::{
@@ -13,49 +13,49 @@ use turnwise_core::{
     files,
 };
 
-/// /// Age after which a temporary file counts as abandoned.
+/// Age after which a temporary file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// /// A file in a place.
+/// A file in a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) bytes: u64,
 }
 
-/// /// A local or remote folder.
+/// A local or remote folder.
 pub(crate) trait Place {
-    /// /// Name as given by the user.
+    /// Name as given by the user.
     fn name(&self) -> &str;
 
-    /// /// Lists the files by name.
+    /// Lists the files by name.
     fn list(&self) -> Result<Vec<Found>>;
 
-    /// /// Reads a small file; `None` if it does not exist.
+    /// Reads a small file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// /// Returns a new local file name for a file that will be stored in this place.
+    /// Returns a new local file name for a file that will be stored in this place.
     fn temporary(&self, stem: &str) -> Result<Temporary>;
 
-    /// /// Stores a flushed local file under its final name.
+    /// Stores a flushed local file under its final name.
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()>;
 
-    /// /// Whether files are read directly, without a download.
+    /// Whether files are read directly, without a download.
     fn is_near(&self) -> bool;
 
-    /// /// Returns a local copy of a file, or the file itself in a local place.
+    /// Returns a local copy of a file, or the file itself in a local place.
     fn fetch(&self, name: &str) -> Result<Temporary>;
 
-    /// /// Removes a file if it exists.
+    /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// /// Removes temporary files of this shard that killed processes left.
+    /// Removes temporary files of this shard that killed processes left.
     fn tidy(&self, stem: &str) {
         let _ = stem;
     }
 }
 
-/// /// Opens the place with this name. Creates nothing.
+/// Opens the place with this name. Creates nothing.
 pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
     match name.split_once("://") {
         None => Ok(Box::new(Folder { name: name.to_owned(), path: PathBuf::from(name) })),
@@ -72,27 +72,27 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
     }
 }
 
-/// /// A local file that is removed when dropped, unless it is not ours.
+/// A local file that is removed when dropped, unless it is not ours.
 pub(crate) struct Temporary {
     pub(crate) path: PathBuf,
     ours: bool,
 }
 
 impl Temporary {
-    /// /// Creates a unique name in this folder.
+    /// Creates a unique name in this folder.
     pub(crate) fn within(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
-        // // Processes in different containers can have the same process id, so the time is part of the name.
+        // Processes in different containers can have the same process id, so the time is part of the name.
         let path = folder.join(format!(".{stem}-{}-{nanoseconds:x}.part", std::process::id()));
         Ok(Temporary { path, ours: true })
     }
 
-    /// /// An existing file, which is not removed.
+    /// An existing file, which is not removed.
     pub(crate) fn there(path: PathBuf) -> Self {
         Temporary { path, ours: false }
     }
 
-    /// /// Returns the length and the hash of the file.
+    /// Returns the length and the hash of the file.
     pub(crate) fn sum(&self) -> Result<(u64, String)> {
         let mut file = File::open(&self.path).at("open", &self.path)?;
         let mut hasher = blake3::Hasher::new();
@@ -109,7 +109,7 @@ impl Drop for Temporary {
     }
 }
 
-/// /// A local or mounted folder.
+/// A local or mounted folder.
 struct Folder {
     name: String,
     path: PathBuf,
@@ -128,7 +128,7 @@ impl Place for Folder {
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry.at("read", &self.path)?;
-            // // The file was removed after it was listed.
+            // The file was removed after it was listed.
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 found.push(Found { name, bytes: metadata.len() });
@@ -186,7 +186,7 @@ impl Place for Folder {
     }
 }
 
-/// /// Writes a small file atomically.
+/// Writes a small file atomically.
 pub(crate) fn write(place: &dyn Place, stem: &str, name: &str, bytes: &[u8]) -> Result<()> {
     let mut file = place.temporary(stem)?;
     let mut out = File::create(&file.path).at("create", &file.path)?;

@@ -1,4 +1,4 @@
-//! //! Record of a complete shard: a small checksummed file, written after the data file.
+//! Record of a complete shard: a small checksummed file, written after the data file.
 
 use std::path::Path;
 
@@ -11,32 +11,32 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// /// Version of the file format that this build reads and writes.
+/// Version of the file format that this build reads and writes.
 pub(crate) const FORMAT: u32 = 1;
 
-/// /// Record of a complete shard.
+/// Record of a complete shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) format: u32,
-    /// /// Version of turnwise that wrote the record.
+    /// Version of turnwise that wrote the record.
     pub(crate) turnwise: String,
     pub(crate) shard: Shard,
-    /// /// Recipe of the vectors.
+    /// Recipe of the vectors.
     pub(crate) recipe: Recipe,
-    /// /// Number of utterance rows; `None` if utterances were not requested.
+    /// Number of utterance rows; `None` if utterances were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) utterances: Option<u64>,
-    /// /// Number of dialogue rows; `None` if dialogues were not requested.
+    /// Number of dialogue rows; `None` if dialogues were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dialogues: Option<u64>,
-    /// /// Hash of the keys of all rows. It does not depend on the order or on the input files.
+    /// Hash of the keys of all rows. It does not depend on the order or on the input files.
     pub(crate) contents: String,
     pub(crate) data: Data,
-    /// /// Command line that created the shard, without the shard and the place.
+    /// Command line that created the shard, without the shard and the place.
     pub(crate) command: Vec<String>,
 }
 
-/// /// Data file of a shard.
+/// Data file of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Data {
     pub(crate) file: String,
@@ -46,7 +46,7 @@ pub(crate) struct Data {
 }
 
 impl Record {
-    /// /// Number of rows of a kind; `None` if it was not requested.
+    /// Number of rows of a kind; `None` if it was not requested.
     pub(crate) fn rows(&self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Utterances => self.utterances,
@@ -54,12 +54,12 @@ impl Record {
         }
     }
 
-    /// /// The kinds that were requested.
+    /// The kinds that were requested.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         Kind::ALL.into_iter().filter(|kind| self.rows(*kind).is_some())
     }
 
-    /// /// Describes why the rows of `other` cannot be mixed with the rows of this shard; `None` if they can.
+    /// Describes why the rows of `other` cannot be mixed with the rows of this shard; `None` if they can.
     pub(crate) fn conflict(&self, other: &Record) -> Option<String> {
         let names = |record: &Record| record.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
         if self.kinds().ne(other.kinds()) {
@@ -69,27 +69,29 @@ impl Record {
         Some(format!("is from a different encoder; the others have {what}"))
     }
 
-    /// /// Whether the shard was made with these options. Its contents may still differ.
+    /// Whether the shard was made with these options. Its contents may still differ.
     pub(crate) fn was_made_with(&self, kinds: &[Kind], recipe: &Recipe, target: Target) -> bool {
         self.kinds().eq(kinds.iter().copied())
             && self.recipe.conflict(recipe, self.dialogues.is_some()).is_none()
             && self.data.target == target
     }
 
-    /// /// Serializes the record.
+    /// Serializes the record.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         sealed::sealed(self).map(String::into_bytes)
     }
 
-    /// /// Reads a record. Checks that it belongs to the file with this name.
+    /// Reads a record. Checks that it belongs to the file with this name.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
         let record: Record = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
-        // // The named file is read, and removed on replacement, so it must be a data file of this shard.
+        // The named file is read, and removed on replacement, so it must be a data file of this shard.
         let file = &record.data.file;
         match Shard::named(file) == Some(record.shard) && !file.contains(['/', '\\']) {
             true => Ok(record),
-            false => Err(Error::data(format!("{name}: `{file}` is not a data file of shard {}", record.shard))),
+            false => {
+                Err(Error::data(format!("{name}: `{file}` is not a data file of shard {}", record.shard)))
+            }
         }
     }
 }
@@ -99,7 +101,7 @@ pub(super) mod tests {
     use super::*;
     use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 
-    /// /// A test record of a shard, by the encoder with this salt.
+    /// A test record of a shard, by the encoder with this salt.
     pub(in crate::cli::shards) fn record(shard: Shard, salt: u8) -> Record {
         let encoder = HashEncoder { salt, ..HashEncoder::default() };
         Record {

@@ -1,9 +1,9 @@
-//! //! The command that creates a shard again. It is stored in each record, so missing shards can be created
+//! The command that creates a shard again. It is stored in each record, so missing shards can be created
 //! without knowing it.
 
 use super::Shards;
 
-/// /// Returns a command line without the options for shard and place, which differ between runs.
+/// Returns a command line without the options for shard and place, which differ between runs.
 pub(crate) fn again(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words.skip(1);
@@ -17,7 +17,7 @@ pub(crate) fn again(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// /// Returns the command that creates these shards in this place.
+/// Returns the command that creates these shards in this place.
 pub(crate) fn command(again: &[String], shards: &Shards, place: &str) -> String {
     let mut command = "turnwise".to_owned();
     let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));
@@ -32,7 +32,7 @@ pub(crate) fn command(again: &[String], shards: &Shards, place: &str) -> String 
     command
 }
 
-/// /// Quotes a word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! //! A folder in an object store. The asynchronous runtime stays inside this module; callers block.
+//! A folder in an object store. The asynchronous runtime stays inside this module; callers block.
 
 use std::{
     fs::File,
@@ -15,12 +15,12 @@ use tokio::runtime::Runtime;
 use super::place::{Found, Place, Temporary};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// /// Size of one part of an upload. Stores accept up to 10,000 parts.
+/// Size of one part of an upload. Stores accept up to 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
-/// /// Number of parts uploaded at the same time.
+/// Number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
-/// /// Reads credentials from the same environment variables as the store's own tools.
+/// Reads credentials from the same environment variables as the store's own tools.
 pub(super) struct Remote {
     name: String,
     folder: Path,
@@ -30,7 +30,7 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn open(name: &str) -> Result<Self> {
-        // // An error only means that a provider is already installed.
+        // An error only means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (scheme, rest) = name.split_once("://").unwrap_or_default();
         let failed = |e: object_store::Error| failed("open", name, &e);
@@ -41,7 +41,8 @@ impl Remote {
             _ => return Err(Error::unknown_name("kind of store", scheme, ["s3", "gs", "az", "file"])),
         };
         let folder = rest.split_once('/').map_or("", |(_, folder)| folder);
-        let folder = Path::parse(folder).map_err(|e| Error::input(format!("{name} is not a valid folder: {e}")))?;
+        let folder =
+            Path::parse(folder).map_err(|e| Error::input(format!("{name} is not a valid folder: {e}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -68,7 +69,7 @@ fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
     Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
 }
 
-/// /// Reads the next part of a file.
+/// Reads the next part of a file.
 fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
     let mut part = Vec::new();
     Read::take(file, PART_BYTES as u64).read_to_end(&mut part).at("read", path)?;
@@ -108,7 +109,7 @@ impl Place for Remote {
         let mut source = File::open(&file.path).at("open", &file.path)?;
         let bytes = source.metadata().at("read", &file.path)?.len();
         let path = self.path(name);
-        // // A multipart upload becomes visible only when it is complete.
+        // A multipart upload becomes visible only when it is complete.
         self.runtime.block_on(async {
             let failed = |e: object_store::Error| self.failed("write", name, &e);
             if bytes <= PART_BYTES as u64 {
@@ -119,7 +120,7 @@ impl Place for Remote {
             let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
             for _ in 0..bytes.div_ceil(PART_BYTES as u64) {
                 if let Err(e) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
-                    // // Ignore the result of the abort and report the first error.
+                    // Ignore the result of the abort and report the first error.
                     let _ = upload.abort().await;
                     return Err(failed(e));
                 }

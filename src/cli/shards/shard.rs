@@ -1,4 +1,4 @@
-//! //! Shard numbers: `3/100` is the fourth of one hundred shards.
+//! Shard numbers: `3/100` is the fourth of one hundred shards.
 
 use std::{fmt, str::FromStr};
 
@@ -9,40 +9,40 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// /// Largest number of shards. File names have five digits.
+/// Largest number of shards. File names have five digits.
 const MAX_SHARDS: u32 = 99_999;
 
-/// /// One shard of a corpus that is divided into `of` shards.
+/// One shard of a corpus that is divided into `of` shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Shard {
-    /// /// Zero-based number of the shard.
+    /// Zero-based number of the shard.
     pub(crate) number: u32,
     pub(crate) of: u32,
 }
 
 impl Shard {
-    /// /// Whether the shard contains a dialogue. This depends only on the id.
+    /// Whether the shard contains a dialogue. This depends only on the id.
     pub(crate) fn holds(self, id: &DialogueId) -> bool {
         Shard::of_dialogue(id, self.of) == self
     }
 
-    /// /// Returns the shard of a dialogue in a division into `of` shards.
+    /// Returns the shard of a dialogue in a division into `of` shards.
     pub(crate) fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
         Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
 
-    /// /// Common prefix of the shard's file names.
+    /// Common prefix of the shard's file names.
     pub(crate) fn stem(self) -> String {
         format!("shard-{:05}-of-{:05}", self.number, self.of)
     }
 
-    /// /// File name of the record.
+    /// File name of the record.
     pub(crate) fn record_name(self) -> String {
         format!("{}.json", self.stem())
     }
 
-    /// /// Parses the shard from the beginning of a file name.
+    /// Parses the shard from the beginning of a file name.
     pub(crate) fn named(name: &str) -> Option<Shard> {
         let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
         let of = rest.strip_prefix("-of-")?.get(..5)?;
@@ -57,7 +57,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// /// A set of shards of one division, such as `3/100` or `0-9,42/100`.
+/// A set of shards of one division, such as `3/100` or `0-9,42/100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shards {
     pub(crate) of: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// /// Creates the set and sorts it.
+    /// Creates the set and sorts it.
     pub(crate) fn of(of: u32, numbers: impl IntoIterator<Item = u32>) -> Self {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();

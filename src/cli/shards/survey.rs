@@ -1,4 +1,4 @@
-//! //! Survey of a place: finds the complete shards, and lists by name everything that prevents assembling
+//! Survey of a place: finds the complete shards, and lists by name everything that prevents assembling
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,27 +6,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Place, Record, Shard, Shards, command};
 use turnwise_core::error::{Error, Result};
 
-/// /// Largest number of reasons shown; the others are counted.
+/// Largest number of reasons shown; the others are counted.
 const SHOWN: usize = 8;
 
 /// The shards of a place.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
-    /// /// Number of shards of the division.
+    /// Number of shards of the division.
     of: u32,
-    /// /// Records of the complete and compatible shards, in order.
+    /// Records of the complete and compatible shards, in order.
     pub(crate) records: Vec<Record>,
-    /// /// Data files without a record: replaced files, or leftovers of a killed process.
+    /// Data files without a record: replaced files, or leftovers of a killed process.
     pub(crate) left_over: Vec<String>,
     missing: Vec<u32>,
-    /// /// Shards that must be created again, with the reasons.
+    /// Shards that must be created again, with the reasons.
     wrong: Vec<(Shard, String)>,
-    /// /// Files that must be removed, with the reasons.
+    /// Files that must be removed, with the reasons.
     foreign: Vec<(String, String)>,
     again: Vec<String>,
 }
 
-/// /// Reads all records of a place and checks that their data files exist. Does not read the data files.
+/// Reads all records of a place and checks that their data files exist. Does not read the data files.
 pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     let files = place.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
@@ -36,7 +36,7 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     let mut set = Set { of, ..Set::default() };
     let mut found: BTreeMap<u32, Record> = BTreeMap::new();
     for name in names {
-        // // Removed after it was listed, so it is missing.
+        // Removed after it was listed, so it is missing.
         let Some(text) = place.read(name)? else { continue };
         set.take(name, Record::read(&text, name), &mut found);
     }
@@ -52,7 +52,7 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     Ok(set)
 }
 
-/// /// Returns the number of shards that most records agree on.
+/// Returns the number of shards that most records agree on.
 fn division(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
@@ -87,7 +87,7 @@ impl Set {
         }
     }
 
-    /// /// Keeps the largest group of compatible records; the others must be created again.
+    /// Keeps the largest group of compatible records; the others must be created again.
     fn agree(&mut self, found: &mut BTreeMap<u32, Record>) {
         let mut groups: Vec<(&Record, Vec<u32>)> = Vec::new();
         for (number, record) in found.iter() {
@@ -110,7 +110,7 @@ impl Set {
         }
     }
 
-    /// /// Keeps a record if its data file exists and has the right length.
+    /// Keeps a record if its data file exists and has the right length.
     fn keep(&mut self, record: Record, bytes: &BTreeMap<&str, u64>) {
         let (name, committed) = (&record.data.file, record.data.bytes);
         match bytes.get(name.as_str()) {
@@ -125,13 +125,13 @@ impl Set {
         }
     }
 
-    /// /// Marks a shard as damaged and removes it from the complete ones.
+    /// Marks a shard as damaged and removes it from the complete ones.
     pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
         self.records.retain(|record| record.shard != shard);
         self.wrong.push((shard, format!("{shard} is damaged: {why}")));
     }
 
-    /// /// Returns an error unless every shard exists exactly once. The error lists the problems and the
+    /// Returns an error unless every shard exists exactly once. The error lists the problems and the
     /// commands that fix them.
     pub(crate) fn complete(&self, place: &str) -> Result<()> {
         let mut wrong = Vec::new();
@@ -157,13 +157,13 @@ impl Set {
         })
     }
 
-    /// /// Number of shards of the division.
+    /// Number of shards of the division.
     #[cfg(feature = "milvus")]
     pub(crate) fn of(&self) -> u32 {
         self.of
     }
 
-    /// /// Returns the command that creates these shards again.
+    /// Returns the command that creates these shards again.
     pub(crate) fn command_for(&self, shards: &Shards, place: &str) -> String {
         command(&self.again, shards, place)
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::cli::shards::{open, record::tests::record};
 
-    /// /// Creates a place with the given shards; each pair is a shard number and the salt of its encoder.
+    /// Creates a place with the given shards; each pair is a shard number and the salt of its encoder.
     fn place(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Place>) {
         let folder = tempfile::tempdir().unwrap();
         for (number, salt) in shards {
@@ -224,8 +224,14 @@ mod tests {
     fn shards_that_differ_from_the_majority_are_redone() {
         let (_folder, place) = place(5, &[(0, 1), (1, 0), (2, 0), (4, 1), (3, 0)]);
         let (message, hint) = refused(place.as_ref());
-        assert!(message.contains("0/5 is from a different encoder") && message.contains("4/5 is from"), "{message}");
-        assert_eq!(hint, "`turnwise encode --shard=0,4/5 --out=here in.jsonl` creates exactly the missing shards");
+        assert!(
+            message.contains("0/5 is from a different encoder") && message.contains("4/5 is from"),
+            "{message}"
+        );
+        assert_eq!(
+            hint,
+            "`turnwise encode --shard=0,4/5 --out=here in.jsonl` creates exactly the missing shards"
+        );
     }
 
     #[test]

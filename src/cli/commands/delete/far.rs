@@ -1,4 +1,4 @@
-//! //! `turnwise delete --engine ADDRESS`: deletes dialogues from Milvus.
+//! `turnwise delete --engine ADDRESS`: deletes dialogues from Milvus.
 
 use crate::cli::{Context, args::DeleteArgs};
 use turnwise_core::error::Result;
@@ -12,7 +12,9 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     if args.purge {
         return Err(Error::Input {
             message: "--purge works only with an index on this machine".to_owned(),
-            hint: Some("remove --purge: Milvus frees the space of deleted dialogues automatically".to_owned()),
+            hint: Some(
+                "remove --purge: Milvus frees the space of deleted dialogues automatically".to_owned(),
+            ),
         });
     }
     let target = context.far()?;

@@ -1,4 +1,4 @@
-//! //! Inputs of `embed`: plain texts or corpora. The format is detected from the content.
+//! Inputs of `embed`: plain texts or corpora. The format is detected from the content.
 
 use std::{
     collections::BTreeMap,
@@ -23,27 +23,27 @@ use turnwise_corpus::{
     walk::{self, Source},
 };
 
-/// /// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
+/// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
 const TOGETHER: usize = 256;
 const AHEAD: usize = 8;
 
-/// /// One input item.
+/// One input item.
 pub(super) enum Item {
     Text(Text),
     Dialogue(Box<Dialogue>),
     Problem(Problem),
 }
 
-/// /// Receiving end of the reading thread.
+/// Receiving end of the reading thread.
 pub(super) type Items = mpsc::Receiver<Vec<Item>>;
 
-/// /// All inputs, in order.
+/// All inputs, in order.
 pub(super) struct Reading {
     parts: Vec<Part>,
     of: OneOf,
-    /// /// Number of inputs per format.
+    /// Number of inputs per format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
-    /// /// Total size in bytes, if known.
+    /// Total size in bytes, if known.
     pub(super) bytes: Option<u64>,
     pub(super) options: ReadOptions,
 }
@@ -151,7 +151,7 @@ impl Reading {
         Ok(())
     }
 
-    /// /// Refuses to overwrite an input file.
+    /// Refuses to overwrite an input file.
     pub(super) fn must_not_be(&self, args: &EmbedArgs, target: Target) -> Result<()> {
         let mut written = vec![args.output.clone()];
         if target == Target::Npy {
@@ -166,7 +166,7 @@ impl Reading {
         commands::must_not_be_read(&written, read)
     }
 
-    /// /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
+    /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
     /// standard input is left running, because nothing can wake it.
     pub(super) fn start(self) -> Result<Items> {
         let (sender, items) = mpsc::sync_channel(AHEAD);
@@ -227,7 +227,7 @@ impl Reading {
     }
 }
 
-/// /// Finds a corpus format by name. A misspelled text format is suggested as well.
+/// Finds a corpus format by name. A misspelled text format is suggested as well.
 fn by_name(name: &str) -> Result<&'static dyn Format> {
     formats::by_name(name).map_err(|_| {
         let texts = TextFormat::ALL.map(TextFormat::name);

@@ -1,4 +1,4 @@
-//! //! Report at the end of `embed`.
+//! Report at the end of `embed`.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ids: Option<String>,
     pub(super) format: &'static str,
-    /// /// Number of inputs per format.
+    /// Number of inputs per format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
     pub(super) unit: &'static str,
     pub(super) vectors: u64,
@@ -36,7 +36,7 @@ pub(super) struct Summary {
     #[serde(flatten)]
     pub(super) spent: Spent,
     pub(super) rejected: u64,
-    /// /// File that lists the rejected records.
+    /// File that lists the rejected records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rejects: Option<String>,
     pub(super) damaged_files: u64,
@@ -44,7 +44,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// /// Prints the report to standard output, or to standard error if the vectors went to standard output.
+    /// Prints the report to standard output, or to standard error if the vectors went to standard output.
     pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
         report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
         report_rejects_file(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
@@ -84,15 +84,14 @@ impl Summary {
     }
 }
 
-/// /// Reports inputs that the model truncated, split or did not know, so that nothing is cut silently.
+/// Reports inputs that the model truncated, split or did not know, so that nothing is cut silently.
 pub(in crate::cli::commands) fn report_usage(
     spent: &Spent,
     max_tokens: Option<usize>,
     unit: &str,
     printer: &Printer,
 ) {
-    let taken =
-        max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
+    let taken = max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
     let verb = |n: u64| if n == 1 { "was" } else { "were" };
     let one = unit.trim_end_matches('s');
     if spent.cut_texts > 0 {
@@ -107,7 +106,10 @@ pub(in crate::cli::commands) fn report_usage(
     if spent.unknown > 0 {
         let n = spent.unknown;
         let verb = if n == 1 { "has" } else { "have" };
-        printer.warn(format!("{} {verb} no token that the model knows; the vectors are all zeros", counted(n, one)));
+        printer.warn(format!(
+            "{} {verb} no token that the model knows; the vectors are all zeros",
+            counted(n, one)
+        ));
     }
     if spent.windowed > 0 {
         printer.say(format!(

@@ -1,4 +1,4 @@
-//! //! Tests of the whole command, with a test encoder.
+//! Tests of the whole command, with a test encoder.
 
 use std::{fs, io::Write, path::PathBuf};
 
@@ -29,7 +29,7 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// /// Runs `embed`. A word that begins with `@` is a file in the folder.
+    /// Runs `embed`. A word that begins with `@` is a file in the folder.
     fn embed_with(&self, line: &str, encoder: fn() -> HashEncoder) -> Result<Summary> {
         let words = line.split_whitespace().map(|word| match word.strip_prefix('@') {
             Some(name) => self.path(name).display().to_string(),
@@ -49,7 +49,7 @@ impl Folder {
         self.embed_with(line, HashEncoder::default)
     }
 
-    /// /// Reads the ids and vectors of a JSONL file.
+    /// Reads the ids and vectors of a JSONL file.
     fn read(&self, name: &str) -> Vec<(String, Vec<f32>)> {
         let text = fs::read_to_string(self.path(name)).unwrap();
         let record = |line: &str| {
@@ -119,7 +119,7 @@ fn the_format_is_detected_from_the_content() {
             (format!("{plain}:1"), vector("one two")),
         ]
     );
-    // // An explicit format has priority over the content.
+    // An explicit format has priority over the content.
     f.embed("@texts.jsonl --from lines -o @raw.jsonl").unwrap();
     assert_eq!(f.read("raw.jsonl")[1], ("2".to_owned(), vector("{\"text\":\"three\"}")));
 }

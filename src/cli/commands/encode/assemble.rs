@@ -1,4 +1,4 @@
-//! //! `turnwise encode --assemble`: loads the vectors of all shards into an index, or with their dialogues
+//! `turnwise encode --assemble`: loads the vectors of all shards into an index, or with their dialogues
 //! into Milvus.
 
 mod far;
@@ -26,10 +26,10 @@ use turnwise_core::{
 use turnwise_index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter};
 use turnwise_store::Snapshot;
 
-/// /// Hint after an interrupted assembly.
+/// Hint after an interrupted assembly.
 const GOES_ON: &str = "the rows added so far are kept; run the same command again";
 
-/// /// Result of the command. Also its JSON output.
+/// Result of the command. Also its JSON output.
 #[derive(Serialize)]
 struct Assembled {
     schema: &'static str,
@@ -38,13 +38,13 @@ struct Assembled {
     shards: usize,
     encoder: String,
     fingerprint: String,
-    /// /// Number of rows in all shards.
+    /// Number of rows in all shards.
     rows: u64,
-    /// /// Number of rows that were not yet in the index, from an earlier run or a different shard.
+    /// Number of rows that were not yet in the index, from an earlier run or a different shard.
     new: u64,
     utterance_vectors: u64,
     dialogue_vectors: u64,
-    /// /// Number of utterances and dialogues of the index that are in no shard.
+    /// Number of utterances and dialogues of the index that are in no shard.
     without: u64,
     seconds: f64,
 }
@@ -55,7 +55,10 @@ pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Resu
     }
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {
-            message: format!("{} is only read with --engine: an index already has its dialogues", first.display()),
+            message: format!(
+                "{} is only read with --engine: an index already has its dialogues",
+                first.display()
+            ),
             hint: Some("remove it; `turnwise ingest` adds dialogues to an index".to_owned()),
         });
     }
@@ -65,14 +68,12 @@ pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Resu
     let assembled = assemble(place.as_ref(), &set.records, &root, args.replace, context)?;
     context.printer.result(&assembled, |out| assembled.write(out))?;
     if assembled.without > 0 {
-        context
-            .printer
-            .hint(format!("`turnwise encode -i {}` creates the missing vectors", root.display()));
+        context.printer.hint(format!("`turnwise encode -i {}` creates the missing vectors", root.display()));
     }
     Ok(())
 }
 
-/// /// Reads the shard records of a place. Returns an error if any shard is missing or damaged.
+/// Reads the shard records of a place. Returns an error if any shard is missing or damaged.
 fn all_there(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
     let mut set = survey(place)?;
     check_all(place, &mut set, context)?;
@@ -84,7 +85,7 @@ fn all_there(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
     Ok(set)
 }
 
-/// /// Copies the rows of all shards into a vector set. Returns the number of rows and the number of new ones.
+/// Copies the rows of all shards into a vector set. Returns the number of rows and the number of new ones.
 fn load_all(
     place: &dyn Place,
     records: &[Record],
@@ -106,7 +107,7 @@ fn load_all(
     Ok((rows, new))
 }
 
-/// /// Verifies the checksums of all local shards before any row is used. Remote shards are verified when they
+/// Verifies the checksums of all local shards before any row is used. Remote shards are verified when they
 /// are downloaded.
 fn check_all(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<()> {
     if !place.is_near() {
@@ -131,7 +132,9 @@ fn assemble(
     replace: bool,
     context: &Context<'_>,
 ) -> Result<Assembled> {
-    let [first, ..] = records else { return Err(Error::Internal("the set of complete shards is empty".into())) };
+    let [first, ..] = records else {
+        return Err(Error::Internal("the set of complete shards is empty".into()));
+    };
     let mode = if replace { Mode::Replace } else { Mode::GoOn };
     if !replace {
         fits(first, root, place.name())?;
@@ -160,7 +163,7 @@ fn assemble(
     })
 }
 
-/// /// Returns an error if the shards' vectors cannot be mixed with the vectors in the index.
+/// Returns an error if the shards' vectors cannot be mixed with the vectors in the index.
 fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
     let Some(reader) = VectorReader::open(root)? else { return Ok(()) };
     let dialogues_too = reader.rows(Kind::Dialogues) > 0 && record.dialogues.is_some();
@@ -176,7 +179,7 @@ fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
     })
 }
 
-/// /// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the
+/// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the
 /// vectors as up to date; otherwise the next `encode` checks all dialogues.
 fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
     let mut without = [0u64; 2];

@@ -1,4 +1,4 @@
-//! //! `turnwise encode --engine ADDRESS`: re-encodes the dialogues in Milvus with a different encoder. The new
+//! `turnwise encode --engine ADDRESS`: re-encodes the dialogues in Milvus with a different encoder. The new
 //! vectors go to a new generation. Searches use the old generation until the new one is complete; then the name
 //! switches to it in one step.
 
@@ -43,7 +43,7 @@ mod again {
     use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
     use turnwise_store::{Prepared, Put, ingest::DialogueSink};
 
-    /// /// Largest number of passes over all dialogues. Dialogues added during the last pass are left to the
+    /// Largest number of passes over all dialogues. Dialogues added during the last pass are left to the
     /// next run.
     const MAX_PASSES: usize = 4;
 
@@ -57,7 +57,7 @@ mod again {
         fingerprint: String,
         runs: String,
         dim: usize,
-        /// /// Number of dialogues encoded in this run.
+        /// Number of dialogues encoded in this run.
         encoded: u64,
         dialogues: u64,
         turns: u64,
@@ -116,7 +116,7 @@ mod again {
         context.printer.result(&done, |out| done.write(out))
     }
 
-    /// /// Encoding options from the command line. Without a model, the current model is used.
+    /// Encoding options from the command line. Without a model, the current model is used.
     fn choice(args: &EncodeArgs, before: Option<&Recipe>) -> Choice {
         let mut choice = Choice::of(args, None);
         if let (None, Some(before)) = (&args.encoder.model, before) {
@@ -125,7 +125,7 @@ mod again {
         choice
     }
 
-    /// /// Repeats passes over all dialogues until a pass finds nothing new.
+    /// Repeats passes over all dialogues until a pass finds nothing new.
     fn fill(
         sink: &mut MilvusWriter,
         target: &Target,
@@ -151,7 +151,7 @@ mod again {
         Ok(encoded)
     }
 
-    /// /// Encodes new dialogues in one pass. Returns their number and the keys of all dialogues seen.
+    /// Encodes new dialogues in one pass. Returns their number and the keys of all dialogues seen.
     fn walk(
         sink: &mut MilvusWriter,
         target: &Target,
@@ -161,7 +161,9 @@ mod again {
         let mut walk = Walk::over(target)?.without_vectors();
         if walk.manifest().generation != there.generation {
             return Err(Error::Unavailable {
-                message: format!("{target} now points to a different generation: a different process is encoding it, too"),
+                message: format!(
+                    "{target} now points to a different generation: a different process is encoding it, too"
+                ),
                 hint: Some("check with `turnwise search` and try again if necessary".to_owned()),
             });
         }
@@ -169,7 +171,8 @@ mod again {
         let (mut new, mut seen) = (0, HashSet::new());
         while let Some((_, part)) = walk.next_part()? {
             if signals::stopped() {
-                let hint = "the vectors made so far are kept; run the same command again to continue".to_owned();
+                let hint =
+                    "the vectors made so far are kept; run the same command again to continue".to_owned();
                 return Err(Error::Interrupted { hint: Some(hint) });
             }
             let prepared: Vec<Prepared> =
@@ -186,7 +189,7 @@ mod again {
         Ok((new, seen))
     }
 
-    /// /// Removes leftovers of an earlier run that no longer exist in the current generation.
+    /// Removes leftovers of an earlier run that no longer exist in the current generation.
     fn remove_others(sink: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
         if sink.totals()?.dialogues == seen.len() as u64 {
             return Ok(());

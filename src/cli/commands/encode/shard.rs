@@ -1,4 +1,4 @@
-//! //! `turnwise encode --shard`: encodes one part of a corpus into its own file.
+//! `turnwise encode --shard`: encodes one part of a corpus into its own file.
 
 mod inputs;
 mod stream;
@@ -33,7 +33,7 @@ pub(super) fn run(
     context: &Context<'_>,
 ) -> Result<()> {
     let place = shards::open(place)?;
-    // // Check the inputs before loading the model, because loading is slow.
+    // Check the inputs before loading the model, because loading is slow.
     let inputs = inputs::Inputs::find(args, context)?;
     let before = inputs.vectors()?;
     let choice = Choice::of(args, before.as_ref());
@@ -52,7 +52,7 @@ pub(super) fn run(
     context.printer.results(&done, |out| done.iter().try_for_each(|shard| shard.write(out)))
 }
 
-/// /// Settings shared by all shards of a command.
+/// Settings shared by all shards of a command.
 struct Work<'a> {
     place: &'a dyn Place,
     inputs: inputs::Inputs<'a>,
@@ -64,10 +64,10 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// /// Encodes a shard, unless it already exists.
+    /// Encodes a shard, unless it already exists.
     fn shard(&self, shard: Shard) -> Result<Sharded> {
         let before = self.place.read(&shard.record_name())?;
-        // // An unreadable record is treated as missing.
+        // An unreadable record is treated as missing.
         let before = before.and_then(|bytes| Record::read(&bytes, &shard.record_name()).ok());
         if let Some(record) = &before
             && self.is_done(record)?
@@ -82,7 +82,7 @@ impl Work<'_> {
         self.publish(made, before.as_ref(), seconds)
     }
 
-    /// /// Whether the shard exists and matches the current inputs and options. Cheap checks come first.
+    /// Whether the shard exists and matches the current inputs and options. Cheap checks come first.
     fn is_done(&self, record: &Record) -> Result<bool> {
         if !record.was_made_with(&self.choice.kinds(), &self.recipe, self.target) {
             return Ok(false);
@@ -100,7 +100,7 @@ impl Work<'_> {
         if contents.digest() != record.contents {
             return Ok(false);
         }
-        // // A missing or unreadable data file means that the shard is encoded again.
+        // A missing or unreadable data file means that the shard is encoded again.
         Ok(shards::is_whole(self.place, record).unwrap_or(false))
     }
 
@@ -108,7 +108,7 @@ impl Work<'_> {
         self.inputs.items(shard, self.context)
     }
 
-    /// /// Encodes the shard into a temporary file.
+    /// Encodes the shard into a temporary file.
     fn make(&self, shard: Shard, progress: &mut ProgressBar<'_>) -> Result<Made> {
         let file = self.place.temporary(&shard.stem())?;
         let sink = embeddings::create(&file.path, self.target, self.recipe.dim, &self.about(shard))?;
@@ -142,7 +142,7 @@ impl Work<'_> {
         Ok(Made { record, file })
     }
 
-    /// /// Publishes the shard: first the data file, then its record. A replaced data file is removed last.
+    /// Publishes the shard: first the data file, then its record. A replaced data file is removed last.
     fn publish(&self, made: Made, before: Option<&Record>, seconds: f64) -> Result<Sharded> {
         let Made { record, mut file } = made;
         let stem = record.shard.stem();
@@ -156,7 +156,7 @@ impl Work<'_> {
         Ok(Sharded::made(&record, self.place.name(), seconds))
     }
 
-    /// /// Metadata stored in the data file for other programs.
+    /// Metadata stored in the data file for other programs.
     fn about(&self, shard: Shard) -> BTreeMap<String, String> {
         [
             ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
@@ -171,7 +171,7 @@ impl Work<'_> {
     }
 }
 
-/// /// An encoded shard that is not published yet.
+/// An encoded shard that is not published yet.
 struct Made {
     record: Record,
     file: Temporary,

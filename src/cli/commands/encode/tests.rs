@@ -1,4 +1,4 @@
-//! //! Tests of the whole command, with a test encoder.
+//! Tests of the whole command, with a test encoder.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn put(root: &Path, from: usize, to: usize) {
     store.close().unwrap();
 }
 
-/// /// Runs `encode`. The name of the model and the token options are the salt of the test encoder.
+/// Runs `encode`. The name of the model and the token options are the salt of the test encoder.
 fn run(root: &Path, line: &str) -> Result<Encoded> {
     let index = root.display().to_string();
     let fixed = ["turnwise", "encode", "-q", "--no-progress", "-i", &index];
@@ -53,12 +53,12 @@ fn an_index_remembers_what_it_was_encoded_with() {
     let done = run(root, "--model 7 --of utterances --precision int8").unwrap();
     assert_eq!((done.filled.seen, done.utterance_vectors, done.dialogue_vectors), (12, 13, 0));
     put(root, 12, 14);
-    // // Kinds, model and precision are taken from the first run.
+    // Kinds, model and precision are taken from the first run.
     let done = run(root, "").unwrap();
     assert_eq!((done.model.as_str(), done.filled.seen, done.utterance_vectors), ("7", 2, 15));
     assert_eq!(done.dialogue_vectors, 0);
     assert_eq!(VectorReader::open(root).unwrap().unwrap().recipe().precision, "int8");
-    // // The dialogue mode was not chosen yet, so it can be chosen now.
+    // The dialogue mode was not chosen yet, so it can be chosen now.
     let done = run(root, "--of both --dialogue-mode utterances").unwrap();
     assert_eq!((done.filled.seen, done.utterance_vectors, done.dialogue_vectors), (14, 15, 14));
     let e = run(root, "--dialogue-mode sequence").err().unwrap();
@@ -81,7 +81,7 @@ fn token_options_are_remembered_for_the_model() {
     assert_eq!(run(root, "").unwrap().filled.seen, 2);
     assert_eq!(tokens().max, Some(9));
     assert_eq!(run(root, "--max-tokens 8").err().unwrap().class(), Class::Input);
-    // // A different model starts with its own token options.
+    // A different model starts with its own token options.
     run(root, "--model 8 --replace").unwrap();
     assert_eq!(tokens(), transformer::Tokens::default());
 }

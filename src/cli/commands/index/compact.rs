@@ -1,4 +1,4 @@
-//! //! `turnwise index compact`. `delete --purge` runs it, too.
+//! `turnwise index compact`. `delete --purge` runs it, too.
 
 use std::{
     io::{self, Write},
@@ -26,16 +26,16 @@ use turnwise_index::{
 };
 use turnwise_store::{Snapshot, compact as store, repair};
 
-/// /// Result of a compaction.
+/// Result of a compaction.
 #[derive(Serialize)]
 pub(in crate::cli::commands) struct Compacted {
     schema: &'static str,
     index: String,
-    /// /// Size of the whole index before, in bytes.
+    /// Size of the whole index before, in bytes.
     bytes_before: u64,
-    /// /// Size of the whole index after, in bytes.
+    /// Size of the whole index after, in bytes.
     bytes: u64,
-    /// /// Space reclaimed in the log, the tables and the record store.
+    /// Space reclaimed in the log, the tables and the record store.
     records: store::Compacted,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Dropped>,
@@ -48,14 +48,14 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&compacted, |out| compacted.write(out))
 }
 
-/// /// Removes deleted and replaced data from all parts of an index. An interrupted run leaves each part either
+/// Removes deleted and replaced data from all parts of an index. An interrupted run leaves each part either
 /// old or new; the next run continues.
 pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> Result<Compacted> {
     let bytes_before = files::folder_bytes(root);
     let command = context.command_line;
     let total = Snapshot::open(root)?.totals().dialogues;
     let records = {
-        // // Each dialogue is written twice: to the log and to the second copy.
+        // Each dialogue is written twice: to the log and to the second copy.
         let mut progress = ProgressBar::new(context.printer, "compacting", "dialogues", Some(2 * total));
         let mut show = |steps| {
             progress.set(steps, steps / 2);
@@ -65,13 +65,15 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     };
     let go_on = |e: Error| match e {
         Error::Interrupted { .. } => {
-            let again =
-                format!("the records are compacted; `turnwise index compact -i {}` continues with the rest", root.display());
+            let again = format!(
+                "the records are compacted; `turnwise index compact -i {}` continues with the rest",
+                root.display()
+            );
             e.with_hint(again)
         }
         e => e,
     };
-    // // The lexical index comes first: it contains readable text of deleted dialogues.
+    // The lexical index comes first: it contains readable text of deleted dialogues.
     let snapshot = Snapshot::open(root)?;
     let lexical_made_anew = {
         let mut progress = progress(&snapshot, context);
@@ -99,7 +101,7 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     })
 }
 
-/// /// Warns about places that may still contain deleted data.
+/// Warns about places that may still contain deleted data.
 fn warn(root: &Path, records: &store::Compacted, context: &Context<'_>) {
     if records.left {
         context.printer.warn("a file of the old log is still in use; the next write removes it");

@@ -1,4 +1,4 @@
-//! //! `turnwise index info`: describes the parts of an index.
+//! `turnwise index info`: describes the parts of an index.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ use turnwise_store::{Snapshot, Weight};
 
 mod write;
 
-/// /// Result of the command.
+/// Result of the command.
 #[derive(Serialize)]
 struct Info {
     schema: &'static str,
@@ -43,9 +43,9 @@ struct Info {
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
     graphs: Option<Graphs>,
-    /// /// Default search settings found by `search tune`, if they differ from the built-in ones.
+    /// Default search settings found by `search tune`, if they differ from the built-in ones.
     tuning: Option<Tuning>,
-    /// /// Parts that are not up to date with the records.
+    /// Parts that are not up to date with the records.
     behind: Vec<Behind>,
 }
 
@@ -57,7 +57,7 @@ struct Bytes {
     lexical: u64,
     vectors: u64,
     graphs: u64,
-    /// /// Size of all files of the index.
+    /// Size of all files of the index.
     total: u64,
 }
 
@@ -70,7 +70,7 @@ struct Log {
 
 #[derive(Serialize)]
 struct Words {
-    /// /// The analyzer, if it is known.
+    /// The analyzer, if it is known.
     analyzer: Option<String>,
     usable: bool,
 }
@@ -79,9 +79,9 @@ struct Words {
 struct OfVectors {
     #[serde(flatten)]
     vectors: Vectors,
-    /// /// Vectors of deleted texts.
+    /// Vectors of deleted texts.
     orphans: u64,
-    /// /// Dialogues added since the vectors were last updated.
+    /// Dialogues added since the vectors were last updated.
     not_looked_at: u64,
 }
 
@@ -89,9 +89,9 @@ struct OfVectors {
 struct Graphs {
     #[serde(flatten)]
     manifest: dense::Manifest,
-    /// /// Whether the graphs match the current vectors and log. If not, they are not used.
+    /// Whether the graphs match the current vectors and log. If not, they are not used.
     usable: bool,
-    /// /// Dialogues added after the build; they are compared one by one.
+    /// Dialogues added after the build; they are compared one by one.
     tail: u64,
 }
 
@@ -145,7 +145,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&info, |out| info.write(out))
 }
 
-/// /// Count of dialogues with a verb that agrees in number.
+/// Count of dialogues with a verb that agrees in number.
 fn dialogues(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", counted(n, "dialogue"), if n == 1 { one } else { many })
 }
@@ -156,7 +156,7 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
     snapshot.weigh(&mut |live| progress.set(live, live))
 }
 
-/// /// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.
+/// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.
 fn words(root: &Path, snapshot: &Snapshot, behind: &mut Vec<Behind>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
@@ -198,7 +198,7 @@ fn of_vectors(
     Ok(OfVectors { vectors: Vectors::of(reader, &coverage), orphans, not_looked_at })
 }
 
-/// /// Checks all dialogues for missing vectors, on all cores.
+/// Checks all dialogues for missing vectors, on all cores.
 fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
     const CHUNK: usize = 4096;
     let total = snapshot.totals().dialogues;
@@ -224,7 +224,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
     }
 }
 
-/// /// The saved search settings.
+/// The saved search settings.
 fn tuning(root: &Path, behind: &mut Vec<Behind>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
@@ -236,7 +236,7 @@ fn tuning(root: &Path, behind: &mut Vec<Behind>) -> Result<Option<Tuning>> {
     }
 }
 
-/// /// Describes the graph generation in use, if there is one.
+/// Describes the graph generation in use, if there is one.
 fn graphs(
     root: &Path,
     snapshot: &Snapshot,
@@ -264,9 +264,7 @@ fn graphs(
     let usable = reader.as_ref().is_some_and(|reader| reader.manifest().is_some());
     let tail = reader.as_ref().map_or(0, |reader| reader.tail() as u64);
     match (usable, tail) {
-        (false, _) => {
-            report("the graphs belong to different vectors or a different log".to_owned(), "build")
-        }
+        (false, _) => report("the graphs belong to different vectors or a different log".to_owned(), "build"),
         (true, 0) => {}
         (true, n) => report(dialogues(n, "was", "were") + " added after the graphs were built", "build"),
     }

@@ -1,4 +1,4 @@
-//! //! `turnwise ingest --engine ADDRESS`: writes dialogues to Milvus. They are searchable once acknowledged.
+//! `turnwise ingest --engine ADDRESS`: writes dialogues to Milvus. They are searchable once acknowledged.
 
 use crate::cli::{Context, args::IngestArgs, commands::summary::Files};
 use turnwise_core::error::{Error, Result};
@@ -8,18 +8,18 @@ use turnwise_store::ingest::IngestOptions;
 #[cfg(feature = "milvus")]
 use turnwise_milvus::{MilvusWriter, Target};
 
-/// /// Options of an ingest into an engine.
+/// Options of an ingest into an engine.
 #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
 pub(super) struct Remote<'a> {
-    /// /// Model for a name that does not exist there yet.
+    /// Model for a name that does not exist there yet.
     pub(super) model: Option<&'a str>,
-    /// /// Whether to store vectors.
+    /// Whether to store vectors.
     pub(super) encode: bool,
-    /// /// Whether to replace everything that is stored under the name.
+    /// Whether to replace everything that is stored under the name.
     pub(super) replace: bool,
 }
 
-/// /// Refuses options that need `--engine` if there is none.
+/// Refuses options that need `--engine` if there is none.
 pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
     let refused = |what: &str, hint: &str| {
         Err(Error::Input { message: format!("{what} needs --engine"), hint: Some(hint.to_owned()) })
@@ -44,7 +44,7 @@ pub(super) fn ingest(
     fill(filling::open(&target, into, context)?, &target, read, options, context)
 }
 
-/// /// Ingests into an opened writer.
+/// Ingests into an opened writer.
 #[cfg(feature = "milvus")]
 pub(in crate::cli::commands) fn fill(
     mut sink: MilvusWriter,
@@ -66,7 +66,7 @@ pub(in crate::cli::commands) fn fill(
     super::verdict(&ingested)
 }
 
-/// /// Waits until Milvus has indexed the new rows. A failure is only a warning: the rows are stored and
+/// Waits until Milvus has indexed the new rows. A failure is only a warning: the rows are stored and
 /// searchable.
 #[cfg(feature = "milvus")]
 fn settle(sink: &mut MilvusWriter, context: &Context<'_>) {
@@ -76,7 +76,12 @@ fn settle(sink: &mut MilvusWriter, context: &Context<'_>) {
 }
 
 #[cfg(not(feature = "milvus"))]
-pub(super) fn ingest(_: &Remote<'_>, _: (Plan, Files), _: &IngestOptions, context: &Context<'_>) -> Result<()> {
+pub(super) fn ingest(
+    _: &Remote<'_>,
+    _: (Plan, Files),
+    _: &IngestOptions,
+    context: &Context<'_>,
+) -> Result<()> {
     match context.far()? {}
 }
 
@@ -100,13 +105,14 @@ mod filling {
     use turnwise_milvus::{Encoding, MilvusWriter, Target, Unfinished, VectorSource};
     use turnwise_text::Analyzer;
 
-    /// /// Opens an existing name with the encoder of its vectors. A new name is created with the named model
+    /// Opens an existing name with the encoder of its vectors. A new name is created with the named model
     /// or the default model.
     pub(super) fn open(target: &Target, into: &Remote<'_>, context: &Context<'_>) -> Result<MilvusWriter> {
         let there = MilvusWriter::manifest(target)?;
         if into.replace {
             let before = there.and_then(|there| there.recipe).map(|recipe| recipe.model);
-            let encoder_and_recipe = encoder_and_recipe(into.model.or(before.as_deref()), into.encode, context)?;
+            let encoder_and_recipe =
+                encoder_and_recipe(into.model.or(before.as_deref()), into.encode, context)?;
             let (recipe, encoder) = encoder_and_recipe.unzip();
             let source = encoder
                 .zip(recipe.as_ref())
@@ -127,7 +133,7 @@ mod filling {
         MilvusWriter::open_or_create(target, Analyzer::default(), recipe, encoder)
     }
 
-    /// /// Opens the encoder and builds its recipe; `None` without vectors.
+    /// Opens the encoder and builds its recipe; `None` without vectors.
     fn encoder_and_recipe(
         model: Option<&str>,
         encode: bool,
@@ -139,8 +145,9 @@ mod filling {
         let model = model.unwrap_or(DEFAULT_MODEL);
         let encoder = encoders::open(context, model, &Settings::default()).map_err(|e| match e {
             Error::Unavailable { .. } | Error::Input { .. } => {
-                let hint =
-                    e.hint().unwrap_or_else(|| "`turnwise model pull` downloads the default model".to_owned());
+                let hint = e
+                    .hint()
+                    .unwrap_or_else(|| "`turnwise model pull` downloads the default model".to_owned());
                 e.with_hint(format!("{hint}; or ingest without vectors: --no-encode"))
             }
             other => other,

@@ -1,4 +1,4 @@
-//! //! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
 //! place and renamed once it is verified.
 
 use std::{
@@ -26,18 +26,18 @@ use turnwise_milvus::{Milvus, Moved, Walk};
 use turnwise_search::Searcher;
 use turnwise_store::{Prepared, Snapshot, Store};
 
-/// /// Progress of an earlier run, stored next to the unfinished index.
+/// Progress of an earlier run, stored next to the unfinished index.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     from: String,
     generation: u64,
     recipe: Option<Recipe>,
-    /// /// Id of the last part that is complete.
+    /// Id of the last part that is complete.
     done: String,
     content: Content,
 }
 
-/// /// Temporary folder in which the index is built.
+/// Temporary folder in which the index is built.
 struct Staging {
     folder: PathBuf,
     index: PathBuf,
@@ -51,9 +51,10 @@ impl Staging {
         Staging { index: folder.join("index"), mark: folder.join("mark.json"), folder }
     }
 
-    /// /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
-    fn earlier(&self, wanted: &Progress) -> Result<Option<Progress>> {
-        let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Progress>(&bytes).ok());
+    /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
+    fn resume_point(&self, wanted: &Progress) -> Result<Option<Progress>> {
+        let read =
+            fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Progress>(&bytes).ok());
         let same = |mark: &Progress| {
             (&mark.from, mark.generation, &mark.recipe) == (&wanted.from, wanted.generation, &wanted.recipe)
         };
@@ -98,7 +99,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let far = Milvus::open(&target)?;
     let staging = Staging::next_to(&root);
     let begun = std::time::Instant::now();
-    let earlier = staging.earlier(&wanted)?;
+    let earlier = staging.resume_point(&wanted)?;
     let already_there = earlier.as_ref().map_or(0, |mark| mark.content.dialogues);
     let content = fill(&staging, walk, earlier.unwrap_or(wanted), &far, context)?;
     let moving = begun.elapsed().as_secs_f64();
@@ -118,7 +119,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         .report("-i", context)
 }
 
-/// /// Reads everything that is not copied yet.
+/// Reads everything that is not copied yet.
 fn fill(
     staging: &Staging,
     walk: Walk,
@@ -146,7 +147,7 @@ fn fill(
                 put(vectors, moved)?;
             }
         }
-        // // Write the mark last: everything that it counts is committed.
+        // Write the mark last: everything that it counts is committed.
         store.commit(None)?;
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
@@ -163,7 +164,7 @@ fn fill(
         vectors.finish()?;
     }
     if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
-        // // Records were written during the read, so the next run reads everything again.
+        // Records were written during the read, so the next run reads everything again.
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
         return Err(Error::Data {
             message: format!(
@@ -177,7 +178,7 @@ fn fill(
 }
 
 fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
-    // // A vector without a direction is stored as zeros, just as an encoder returns it.
+    // A vector without a direction is stored as zeros, just as an encoder returns it.
     let nothing = vec![0.0; vectors.manifest().recipe.dim];
     let or_nothing = |vector: &Option<Vec<f32>>| vector.clone().unwrap_or_else(|| nothing.clone());
     vectors.put(Kind::Dialogues, dialogue_key(&moved.dialogue), &or_nothing(&moved.whole))?;
@@ -187,7 +188,7 @@ fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
     Ok(())
 }
 
-/// /// Builds the lexical index and the graphs, as after an ingest.
+/// Builds the lexical index and the graphs, as after an ingest.
 fn finish(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
     index::update(root, &snapshot, context)?;

@@ -1,4 +1,4 @@
-//! //! Counts and checksums of the migrated data. They do not depend on the storage or the order of reading.
+//! Counts and checksums of the migrated data. They do not depend on the storage or the order of reading.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,15 @@ use turnwise_store::Prepared;
 pub(super) struct Content {
     pub(super) dialogues: u64,
     pub(super) turns: u64,
-    /// /// Number of rows with a nonzero vector.
+    /// Number of rows with a nonzero vector.
     pub(super) vectors: u64,
-    /// /// Sum of the hashes of all dialogues.
+    /// Sum of the hashes of all dialogues.
     records: Sum,
-    /// /// Sum of the hashes of all vectors with their positions.
+    /// Sum of the hashes of all vectors with their positions.
     numbers: Sum,
 }
 
-/// /// Order-independent sum of hashes.
+/// Order-independent sum of hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sum(u64, u64);
 
@@ -36,7 +36,7 @@ impl Sum {
 }
 
 impl Content {
-    /// /// Adds a dialogue and its vectors.
+    /// Adds a dialogue and its vectors.
     pub(super) fn add<'a>(
         &mut self,
         dialogue: &Dialogue,
@@ -51,7 +51,7 @@ impl Content {
         let whole = whole.map(|vector| (String::new(), vector));
         let turns = turns.filter_map(|(turn, vector)| Some((turn.number.to_string(), vector?)));
         for (place, vector) in whole.into_iter().chain(turns) {
-            // // Zero vectors find nothing, and an engine need not store them.
+            // Zero vectors find nothing, and an engine need not store them.
             if vector.iter().all(|v| *v == 0.0) {
                 continue;
             }
@@ -66,13 +66,13 @@ impl Content {
         Ok(())
     }
 
-    /// /// Adds a dialogue read from Milvus.
+    /// Adds a dialogue read from Milvus.
     pub(super) fn add_moved(&mut self, moved: &Moved) -> Result<()> {
         let turns = moved.dialogue.turns.iter().zip(moved.turns.iter().map(Option::as_deref));
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// /// Adds a dialogue read from an index. Returns the number of missing vectors.
+    /// Adds a dialogue read from an index. Returns the number of missing vectors.
     pub(super) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
@@ -89,13 +89,13 @@ impl Content {
         Ok(missing as u64)
     }
 
-    /// /// Combines everything into one checksum.
+    /// Combines everything into one checksum.
     pub(super) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
-    /// /// Describes the first difference; `None` if there is none.
+    /// Describes the first difference; `None` if there is none.
     pub(super) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),

@@ -1,4 +1,4 @@
-//! //! `turnwise migrate`: copies an index to Milvus, or back.
+//! `turnwise migrate`: copies an index to Milvus, or back.
 
 #[cfg(feature = "milvus")]
 mod back;
@@ -23,7 +23,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     match (&context.settings.engine, Target::is_address(&args.to)) {
         (None, true) => there::run(args, context).map_err(resumable),
         (Some(_), false) => back::run(args, context).map_err(resumable),
-        // // A malformed address gets the error of the address parser.
+        // A malformed address gets the error of the address parser.
         (None, false) if args.to.contains(":/") => args.to.parse::<Target>().map(drop),
         (None, false) => Err(Error::Input {
             message: format!("both {} and the index are on this machine", args.to),
@@ -41,13 +41,13 @@ pub(super) fn run(_: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     match context.far()? {}
 }
 
-/// /// Adds to an error of the connection that the migration can be resumed.
+/// Adds to an error of the connection that the migration can be resumed.
 #[cfg(feature = "milvus")]
 fn resumable(e: Error) -> Error {
     match (&e, e.hint()) {
-        (Error::Unavailable { .. }, Some(hint)) => {
-            e.with_hint(format!("{hint} The copied data are kept, but not visible yet; run the same command again to continue"))
-        }
+        (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(
+            "{hint} The copied data are kept, but not visible yet; run the same command again to continue"
+        )),
         _ => e,
     }
 }
@@ -56,7 +56,10 @@ fn resumable(e: Error) -> Error {
 fn stop_if_asked() -> Result<()> {
     match crate::cli::signals::stopped() {
         true => Err(Error::Interrupted {
-            hint: Some("the copied data are kept, but not visible yet; run the same command again to continue".to_owned()),
+            hint: Some(
+                "the copied data are kept, but not visible yet; run the same command again to continue"
+                    .to_owned(),
+            ),
         }),
         false => Ok(()),
     }

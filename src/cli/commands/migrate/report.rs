@@ -1,4 +1,4 @@
-//! //! Result of a migration and of its checks.
+//! Result of a migration and of its checks.
 
 use std::io::{self, Write};
 
@@ -11,9 +11,9 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// /// Smallest share of dense hits that must be the same in both places.
+/// Smallest share of dense hits that must be the same in both places.
 const MIN_OVERLAP: f64 = 0.8;
-/// /// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
+/// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
 const LOST_ONE_IN: usize = 5;
 
 #[derive(Serialize)]
@@ -24,12 +24,12 @@ pub(super) struct Report {
     dialogues: u64,
     turns: u64,
     vectors: u64,
-    /// /// Dialogues that were already copied, by an earlier run or a parallel one.
+    /// Dialogues that were already copied, by an earlier run or a parallel one.
     already_there: u64,
     checksum: String,
     #[serde(flatten)]
     sampled: Sampled,
-    /// /// Time until everything was copied, without the checks.
+    /// Time until everything was copied, without the checks.
     moving_seconds: f64,
     seconds: f64,
 }
@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// /// Prints the report and the command that searches the new place.
+    /// Prints the report and the command that searches the new place.
     pub(super) fn report(&self, option: &str, context: &Context<'_>) -> Result<()> {
         context.printer.result(self, |out| self.write(out))?;
         context.printer.suggest(format!("`turnwise search {option} {} \"…\"` searches it", self.to));
@@ -98,20 +98,21 @@ impl Report {
     }
 }
 
-/// /// Returns an error if the data read back differ from the source.
+/// Returns an error if the data read back differ from the source.
 pub(super) fn same(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
         Some(what) => Err(Error::Data {
             message: format!("the check of {to} failed: {what}; the data are not visible yet"),
             hint: Some(
-                "did another process write to the source or the target? Run the same command to try again".to_owned(),
+                "did another process write to the source or the target? Run the same command to try again"
+                    .to_owned(),
             ),
         }),
     }
 }
 
-/// /// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
+/// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
 pub(super) fn found(sampled: &Sampled, to: &str, context: &Context<'_>) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(

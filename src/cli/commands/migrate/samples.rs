@@ -1,4 +1,4 @@
-//! //! Compares searches in both places. Each sampled turn must be found by its own vector; the overlap of the
+//! Compares searches in both places. Each sampled turn must be found by its own vector; the overlap of the
 //! hits is reported.
 
 use std::collections::HashSet;
@@ -16,25 +16,25 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// /// Number of hits that are compared.
+/// Number of hits that are compared.
 const HITS: usize = 10;
-/// /// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
+/// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
 const SELF_SCORE: f32 = 0.999;
 
-/// /// Result of the comparison.
+/// Result of the comparison.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Sampled {
-    /// /// Number of turns searched for.
+    /// Number of turns searched for.
     pub(super) searches: usize,
-    /// /// Share of dense hits found in both places. Hits with equal scores count as the same.
+    /// Share of dense hits found in both places. Hits with equal scores count as the same.
     pub(super) by_meaning: Option<f64>,
-    /// /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
+    /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
     pub(super) by_words: Option<f64>,
-    /// /// Turns that were not found by their own vector.
+    /// Turns that were not found by their own vector.
     pub(super) lost: Vec<String>,
 }
 
-/// /// Searches for some turns of an index in two engines.
+/// Searches for some turns of an index in two engines.
 pub(super) fn compare(
     snapshot: &Snapshot,
     samples: usize,
@@ -44,7 +44,7 @@ pub(super) fn compare(
     let mut sampled = Sampled::default();
     let (mut meaning, mut words) = (Vec::new(), Vec::new());
     for dialogue in chosen(snapshot, samples)? {
-        // // The longest turn is the most specific, so ties are unlikely.
+        // The longest turn is the most specific, so ties are unlikely.
         let Some(turn) = dialogue.turns.iter().max_by_key(|turn| turn.text.len()) else { continue };
         sampled.searches += 1;
         if let Some(alike) = by_meaning(&dialogue, turn, from, to, &mut sampled.lost)? {
@@ -65,7 +65,7 @@ pub(super) fn compare(
     Ok(sampled)
 }
 
-/// /// Returns a fixed sample of dialogues, spread over the whole index.
+/// Returns a fixed sample of dialogues, spread over the whole index.
 fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     let total = snapshot.totals().dialogues;
     let step = (total / samples.max(1) as u64).max(1) as usize;
@@ -97,7 +97,7 @@ fn by_meaning(
     Ok(Some(as_near.min(expected.found.len()) as f64 / expected.found.len() as f64))
 }
 
-/// /// Share of one list that is in the other.
+/// Share of one list that is in the other.
 fn in_common(expected: &List, found: &List) -> f64 {
     let places = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()

@@ -1,4 +1,4 @@
-//! //! Copies an index to Milvus, into a new generation. The name switches to it once it is verified.
+//! Copies an index to Milvus, into a new generation. The name switches to it once it is verified.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
 use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, Put, Snapshot, ingest::DialogueSink};
 
-/// /// Number of dialogues per batch, and the size limit of a batch in bytes.
+/// Number of dialogues per batch, and the size limit of a batch in bytes.
 const BATCH: usize = 1_000;
 const BYTES: usize = 16 << 20;
 
@@ -32,8 +32,7 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         return Err(Error::Input {
             message: format!("{target} already has dialogues"),
             hint: Some(
-                "--replace replaces them once the copy is complete; or use a different name"
-                    .to_owned(),
+                "--replace replaces them once the copy is complete; or use a different name".to_owned(),
             ),
         });
     }
@@ -58,16 +57,16 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     report::found(&sampled, &target.to_string(), context)?;
     sink.finish()?;
     if Tuning::read(&root)?.is_some() {
-        context.printer.warn(
-            "the tuned search settings of the index are not copied: Milvus uses the defaults",
-        );
+        context
+            .printer
+            .warn("the tuned search settings of the index are not copied: Milvus uses the defaults");
     }
     let names = [root.display().to_string(), target.to_string()];
     Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
         .report("--engine", context)
 }
 
-/// /// Summarizes the index. Returns an error if vectors are missing, before anything is copied.
+/// Summarizes the index. Returns an error if vectors are missing, before anything is copied.
 fn summarize(
     root: &Path,
     snapshot: &Snapshot,
@@ -93,7 +92,7 @@ fn summarize(
     }
 }
 
-/// /// Copies what is not there yet. Returns the number of dialogues that already were.
+/// Copies what is not there yet. Returns the number of dialogues that already were.
 fn fill(sink: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<'_>) -> Result<u64> {
     let mut live = snapshot.records();
     let (mut done, mut already_there) = (0, 0);
@@ -122,7 +121,7 @@ fn fill(sink: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<
     }
 }
 
-/// /// Reads everything back. Removes dialogues that were deleted from the index since an earlier run.
+/// Reads everything back. Removes dialogues that were deleted from the index since an earlier run.
 fn read_back(
     sink: &mut MilvusWriter,
     snapshot: &Snapshot,

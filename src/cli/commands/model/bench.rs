@@ -1,4 +1,4 @@
-//! //! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
+//! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -22,11 +22,11 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
-/// /// Texts encoded before the measurement, to warm up caches and memory.
+/// Texts encoded before the measurement, to warm up caches and memory.
 const WARM_UP: usize = 128;
-/// /// Number of single queries measured if no query file is given.
+/// Number of single queries measured if no query file is given.
 const QUERIES: usize = 200;
-/// /// Texts per call.
+/// Texts per call.
 const CHUNK: usize = 4096;
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct Run {
     texts: usize,
     tokens: u64,
     seconds: f64,
-    /// /// CPU time of all threads in seconds; absent if the system does not report it.
+    /// CPU time of all threads in seconds; absent if the system does not report it.
     cpu_seconds: Option<f64>,
     latency_ms: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,7 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// /// Encodes one query after the other, as a search does.
+/// Encodes one query after the other, as a search does.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
@@ -200,7 +200,7 @@ fn lines(path: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// /// Returns the utterances of the sample dialogues.
+/// Returns the utterances of the sample dialogues.
 fn sample_utterances() -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
@@ -211,7 +211,7 @@ fn sample_utterances() -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// /// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.
+/// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! //! `turnwise model fit`: fits encoders that need no download.
+//! `turnwise model fit`: fits encoders that need no download.
 
 use std::{sync::mpsc, thread};
 
@@ -18,9 +18,9 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// /// The parameter `a` of SIF, with the value of its authors.
+/// The parameter `a` of SIF, with the value of its authors.
 const SIF_A: f64 = 1e-3;
-/// /// Capacity of the channel to the fitting thread, in documents.
+/// Capacity of the channel to the fitting thread, in documents.
 const WAITING: usize = 1024;
 
 #[derive(Serialize)]
@@ -68,7 +68,11 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
             0 => String::new(),
             n => format!(", fitted on {}", counted(n, document_word(args))),
         };
-        writeln!(out, "saved {} in {}: vectors with {} dimensions{on}", fitted.encoder, fitted.path, fitted.dim)?;
+        writeln!(
+            out,
+            "saved {} in {}: vectors with {} dimensions{on}",
+            fitted.encoder, fitted.path, fitted.dim
+        )?;
         writeln!(out, "use it with --model {}", fitted.path)
     })
 }
@@ -78,7 +82,7 @@ impl Fitted {
         let path = args.output.display().to_string();
         Fitted {
             encoder: encoder.name().to_owned(),
-            // // A path without a slash would be read as a model name after --model.
+            // A path without a slash would be read as a model name after --model.
             path: if path.contains('/') { path } else { format!("./{path}") },
             dim: encoder.dim(),
             fingerprint: encoder.fingerprint().to_string(),
@@ -88,7 +92,7 @@ impl Fitted {
     }
 }
 
-/// /// Saves without interruption, so that no file is left incomplete.
+/// Saves without interruption, so that no file is left incomplete.
 fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
     signals::stop();
     save()
@@ -114,7 +118,7 @@ fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     Ok((table, notes))
 }
 
-/// /// Reads the corpus on this thread and fits on a second one, so that only a few documents are in memory.
+/// Reads the corpus on this thread and fits on a second one, so that only a few documents are in memory.
 fn with_documents<T: Send>(
     args: &FitArgs,
     context: &Context<'_>,
@@ -127,7 +131,7 @@ fn with_documents<T: Send>(
         let mut take = |dialogue: Dialogue| {
             let mut send = |text: String| {
                 count += 1;
-                // // If sending fails, the fitting thread reports its error itself.
+                // If sending fails, the fitting thread reports its error itself.
                 let _ = sender.send(text);
             };
             match args.of {
@@ -138,7 +142,7 @@ fn with_documents<T: Send>(
         };
         let read = each(args, context, &mut take);
         drop(sender);
-        // // Nothing is written yet, so an interrupt is safe here.
+        // Nothing is written yet, so an interrupt is safe here.
         let stopped = signals::let_end();
         if read.is_ok() && stopped.is_ok() {
             context.printer.say(format!("{} read; fitting on them", counted(count, document_word(args))));

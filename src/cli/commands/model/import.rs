@@ -1,4 +1,4 @@
-//! //! `turnwise model import`: copies a model folder into the model store.
+//! `turnwise model import`: copies a model folder into the model store.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! //! `turnwise model info`: describes a model.
+//! `turnwise model info`: describes a model.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ struct Info {
     notices: Vec<String>,
 }
 
-/// /// Description of a static encoder, which has no network.
+/// Description of a static encoder, which has no network.
 #[derive(Serialize)]
 struct StaticInfo {
     #[serde(flatten)]
@@ -77,7 +77,7 @@ fn of_static(model: Resolved) -> Result<StaticInfo> {
     })
 }
 
-/// /// Returns the files of a folder with their sizes.
+/// Returns the files of a folder with their sizes.
 fn sizes(folder: &Path) -> Result<BTreeMap<String, u64>> {
     let size = |path: String| Some((path.clone(), fs::metadata(folder.join(path)).ok()?.len()));
     Ok(files::walk(folder)?.into_iter().filter_map(size).collect())
@@ -100,7 +100,7 @@ fn of(folder: &ModelFolder, model: Resolved) -> Result<Info> {
         steps: pipeline.steps.iter().map(step).collect(),
         normalizes: pipeline.normalizes(),
         similarity: pipeline.similarity.clone(),
-        // // Empty prompts are not shown.
+        // Empty prompts are not shown.
         prompts: pipeline.prompts.texts.clone().into_iter().filter(|(_, text)| !text.is_empty()).collect(),
         default_prompt: pipeline.prompts.default.clone(),
         fingerprint: folder.fingerprint()?.to_string(),

@@ -1,4 +1,4 @@
-//! //! `turnwise model list`: lists the known and the installed models.
+//! `turnwise model list`: lists the known and the installed models.
 
 use std::io::{self, Write};
 

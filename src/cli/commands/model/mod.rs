@@ -1,4 +1,4 @@
-//! //! `turnwise model`.
+//! `turnwise model`.
 
 mod bench;
 mod fit;
@@ -22,12 +22,12 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// /// Downloads a known model.
+/// Downloads a known model.
 pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
     pull::fetch(name, context).map(|_| ())
 }
 
-/// /// How the weights were verified, in words.
+/// How the weights were verified, in words.
 fn checked(checked: Option<Checked>) -> &'static str {
     match checked {
         Some(Checked::Pinned) => "SHA-256 matches the pinned value",
@@ -37,7 +37,7 @@ fn checked(checked: Option<Checked>) -> &'static str {
     }
 }
 
-/// /// The name, marked if it is the default.
+/// The name, marked if it is the default.
 fn titled(name: &str) -> String {
     if name == DEFAULT { format!("{name} (default)") } else { name.to_owned() }
 }

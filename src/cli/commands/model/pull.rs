@@ -1,4 +1,4 @@
-//! //! `turnwise model pull`: downloads a model.
+//! `turnwise model pull`: downloads a model.
 
 use crate::cli::{
     Context,
@@ -48,7 +48,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// /// Downloads a model by name from any available source.
+/// Downloads a model by name from any available source.
 pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
     let mut watch = Watching { printer: context.printer, progress: None };
@@ -63,7 +63,7 @@ fn no_such(name: &str) -> Error {
     }
 }
 
-/// /// Progress of a download.
+/// Progress of a download.
 struct Watching<'a> {
     printer: &'a Printer,
     progress: Option<(u64, ProgressBar<'a>)>,
@@ -82,7 +82,7 @@ impl Progress for Watching<'_> {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        // // The total changes if the download falls back from the hub to the wheel.
+        // The total changes if the download falls back from the hub to the wheel.
         if self.progress.as_ref().is_none_or(|(old, _)| *old != total) {
             self.progress = Some((total, ProgressBar::new(self.printer, "fetching", "kB", Some(total))));
         }

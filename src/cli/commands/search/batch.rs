@@ -1,4 +1,4 @@
-//! //! `search --queries`: answers a file of queries as JSON lines or as a TREC run.
+//! `search --queries`: answers a file of queries as JSON lines or as a TREC run.
 
 use std::{
     collections::HashMap,
@@ -14,18 +14,18 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// /// Number of requests answered together. Their results are printed before the next are read.
+/// Number of requests answered together. Their results are printed before the next are read.
 const TOGETHER: usize = 256;
 
-/// /// One query of the file.
+/// One query of the file.
 struct Asked {
-    /// /// The id given in the file, or the line number.
+    /// The id given in the file, or the line number.
     id: String,
     line: u64,
     request: SearchRequest,
 }
 
-/// /// One line of the output.
+/// One line of the output.
 #[derive(Serialize)]
 struct Answer<'a> {
     id: &'a str,
@@ -42,7 +42,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     }
     let input = Input::open(file)?;
     let name = input.name.clone();
-    // // Parse all lines first, so that a mistake in the last line is reported immediately.
+    // Parse all lines first, so that a mistake in the last line is reported immediately.
     let mut all: Vec<Asked> = Vec::new();
     let mut lines = HashMap::new();
     for (n, line) in input.into_stream().lines().enumerate() {
@@ -94,7 +94,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     out.flush().at("write to", "standard output")
 }
 
-/// /// Parses a line: either a JSON object, whose fields override the options of the command, or a plain query.
+/// Parses a line: either a JSON object, whose fields override the options of the command, or a plain query.
 fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
     let wrong = |e: serde_json::Error| Error::data(e.to_string());
     let (id, request) = if line.trim_start().starts_with('{') {
@@ -126,7 +126,7 @@ fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
     Ok(Asked { id, line: number, request })
 }
 
-/// /// Adds file and line to an error.
+/// Adds file and line to an error.
 fn at(file: &str, line: u64, e: Error) -> Error {
     match &e {
         Error::Input { message, hint } | Error::Data { message, hint } => {
@@ -140,7 +140,7 @@ fn fits_trec(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_whitespace)
 }
 
-/// /// Writes lines of the form `query Q0 document rank score run`.
+/// Writes lines of the form `query Q0 document rank score run`.
 fn trec(query: &str, response: &Response, run: &str, out: &mut dyn Write) -> Result<()> {
     for (n, hit) in response.hits.iter().enumerate() {
         if let Some(name) = [query, &hit.id].into_iter().find(|name| !fits_trec(name)) {

@@ -1,16 +1,16 @@
-//! //! Text output of `--explain`: how the score of each hit was computed.
+//! Text output of `--explain`: how the score of each hit was computed.
 
 use std::io::{self, Write};
 
 use crate::cli::printer::DIM;
 use turnwise_search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response};
 
-/// /// Largest number of terms shown for a long query.
+/// Largest number of terms shown for a long query.
 const TERMS: usize = 12;
 
-/// /// Formats a percentile among random pairs, such as `above 99.2%`.
+/// Formats a percentile among random pairs, such as `above 99.2%`.
 pub(super) fn percentile(percent: f64) -> String {
-    // // Do not round up to 100%: that means above all.
+    // Do not round up to 100%: that means above all.
     match percent {
         p if p >= 100.0 => "above all".to_owned(),
         p if p > 99.0 => format!("above {:.2}%", (p * 100.0).floor() / 100.0),
@@ -18,7 +18,7 @@ pub(super) fn percentile(percent: f64) -> String {
     }
 }
 
-/// /// Prints the query vector's parts and the query terms.
+/// Prints the query vector's parts and the query terms.
 pub(super) fn effective(effective: &Effective, out: &mut dyn Write) -> io::Result<()> {
     if !effective.meaning.is_empty() {
         let parts = effective
@@ -46,16 +46,13 @@ fn short(text: &str) -> String {
     }
 }
 
-/// /// Prints the computation of a hit's score as a tree.
+/// Prints the computation of a hit's score as a tree.
 pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |depth: usize, text: String| writeln!(out, "{DIM}    {}{text}{DIM:#}", "  ".repeat(depth));
     if let Some(before) = why.before {
         line(
             0,
-            format!(
-                "{:.4} after reranking; before, {:.4} at rank {}",
-                hit.score, before.score, before.rank
-            ),
+            format!("{:.4} after reranking; before, {:.4} at rank {}", hit.score, before.score, before.rank),
         )?;
     }
     if let Some(fused) = &why.fusion {

@@ -1,4 +1,4 @@
-//! //! Text output of a search: the hits with their context, query terms in bold.
+//! Text output of a search: the hits with their context, query terms in bold.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use turnwise_corpus::Turn;
 use turnwise_search::{Candidates, Hit, Method, Mode, Response};
 use turnwise_text::Analyzer;
 
-/// /// Prints the result of a search.
+/// Prints the result of a search.
 pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     if let Some(effective) = &found.effective {
         explained::effective(effective, out)?;
@@ -60,7 +60,7 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
-/// // Scores of rank fusion are small and need more digits.
+/// Scores of rank fusion are small and need more digits.
 fn score(found: &Response, hit: &Hit) -> String {
     let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == Method::Rrf);
     let digits = if reciprocal { 4 } else { 2 };
@@ -86,7 +86,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     for turn in &hit.before {
         writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
     }
-    // // The id of an utterance already includes the number of the turn.
+    // The id of an utterance already includes the number of the turn.
     let number = hit.turns.map(|_| format!("{DIM}#{}{DIM:#} ", hit.turn.number)).unwrap_or_default();
     let text = marked(found.analyzer, &found.terms, &hit.turn.text);
     writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", with_speaker(&hit.turn, &text))?;
@@ -99,7 +99,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
-/// /// Returns the text with the query terms in bold.
+/// Returns the text with the query terms in bold.
 fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
     let ranges = analyzer.ranges(text, terms);
     let mut out = String::with_capacity(text.len() + ranges.len() * 8);

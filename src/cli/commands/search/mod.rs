@@ -1,4 +1,4 @@
-//! //! `turnwise search` and `turnwise similar`.
+//! `turnwise search` and `turnwise similar`.
 
 mod batch;
 mod explained;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
     }
     let base =
         SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
-    // // Clap does not check this because the subcommand replaces the required arguments.
+    // Clap does not check this because the subcommand replaces the required arguments.
     if args.run.is_some() && args.queries.is_none() {
         return Err(Error::Input {
             message: "--run needs a file of queries".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
         None => args.turns.clone(),
     };
     said.extend(args.query.clone());
-    // // The last turn is the query; the turns before it are its context.
+    // The last turn is the query; the turns before it are its context.
     let query = said.pop().unwrap_or_default();
     answer(&SearchRequest { query, context: said, ..base }, context)
 }
@@ -69,7 +69,7 @@ fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
     context.printer.result(&found, |out| write(&found, out))
 }
 
-/// /// Opens the index, and the encoder if a request needs it.
+/// Opens the index, and the encoder if a request needs it.
 fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> {
     let searcher = context.searcher()?;
     for request in requests {
@@ -80,13 +80,13 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
     Ok(searcher)
 }
 
-/// /// Gives the searcher the encoder of the index's vectors. Queries need the same encoder.
+/// Gives the searcher the encoder of the index's vectors. Queries need the same encoder.
 fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
     let encoder = encoder_of(recipe, &searcher.engine().place(), context)?;
     searcher.with_encoder(encoder)
 }
 
-/// /// Opens the encoder that made the vectors of an index.
+/// Opens the encoder that made the vectors of an index.
 pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),

@@ -1,4 +1,4 @@
-//! //! Reads the context of a query, and the dialogue for a similarity search, from files.
+//! Reads the context of a query, and the dialogue for a similarity search, from files.
 
 use std::{io::Read, path::Path};
 
@@ -10,10 +10,10 @@ use turnwise_corpus::{
     input::Input,
 };
 
-/// /// Largest file read as context, in bytes.
+/// Largest file read as context, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// /// Returns the turns of a dialogue file, or the lines of any other file.
+/// Returns the turns of a dialogue file, or the lines of any other file.
 pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     let input = Input::open(file)?;
     let name = input.name.clone();
@@ -36,7 +36,7 @@ pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// /// Reads a file with exactly one dialogue.
+/// Reads a file with exactly one dialogue.
 pub(super) fn dialogue(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
     let input = Input::open(file)?;
     let name = input.name.clone();

@@ -1,4 +1,4 @@
-//! //! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
+//! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
 
 use std::{
     io::{self, BufRead, Write},
@@ -17,14 +17,14 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning};
 
-/// /// Number of settings shown, best first.
+/// Number of settings shown, best first.
 const SHOWN: usize = 8;
 
 #[derive(Serialize)]
 struct Shown<'a> {
     schema: &'static str,
     index: String,
-    /// /// Whether the best settings were saved as the defaults of the index.
+    /// Whether the best settings were saved as the defaults of the index.
     saved: bool,
     #[serde(flatten)]
     tuned: &'a Tuned,
@@ -104,7 +104,7 @@ fn read(file: &Path) -> Result<Vec<Labelled>> {
     Ok(all)
 }
 
-/// /// Parses a JSON request with the ids of its relevant results. An `id` is allowed and ignored.
+/// Parses a JSON request with the ids of its relevant results. An `id` is allowed and ignored.
 fn labelled(line: &str) -> std::result::Result<Labelled, String> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     fields.remove("id");
@@ -132,7 +132,7 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// /// The weights of a fusion as command-line options.
+/// The weights of a fusion as command-line options.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
         Method::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
@@ -140,7 +140,7 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     }
 }
 
-/// /// All settings of a fusion as command-line options.
+/// All settings of a fusion as command-line options.
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {

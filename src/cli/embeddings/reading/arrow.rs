@@ -1,4 +1,4 @@
-//! //! Reads rows of an Arrow IPC file. At most one batch is in memory.
+//! Reads rows of an Arrow IPC file. At most one batch is in memory.
 
 use std::{fs::File, path::Path};
 

@@ -1,4 +1,4 @@
-//! //! Reads rows of a safetensors file. Vectors and ids are separate tensors and are read in parallel streams.
+//! Reads rows of a safetensors file. Vectors and ids are separate tensors and are read in parallel streams.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Row, other};
 use turnwise_core::error::{IoContext, Result};
 
-/// /// Upper limit for the header size; headers written by turnwise are shorter.
+/// Upper limit for the header size; headers written by turnwise are shorter.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -37,7 +37,9 @@ pub(super) fn each(path: &Path, row: Row<'_>) -> Result<()> {
     let mut header = vec![0; length as usize];
     rows.read_exact(&mut header).at("read", path)?;
     let header: Header = serde_json::from_slice(&header).map_err(|e| other(path, e))?;
-    let [count, dim] = header.embeddings.shape[..] else { return Err(other(path, "it has different tensors")) };
+    let [count, dim] = header.embeddings.shape[..] else {
+        return Err(other(path, "it has different tensors"));
+    };
     let [ids_from, ids_to] = header.ids.data_offsets;
     let mut ids = File::open(path).at("open", path)?;
     ids.seek(SeekFrom::Start(8 + length + ids_from)).at("read", path)?;

@@ -1,7 +1,7 @@
-//! //! `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`: writes dialogues to Milvus with the vectors
+//! `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`: writes dialogues to Milvus with the vectors
 //! of the shards.
 //!
-//! //! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs.
+//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs.
 //! First, all rows are copied to a memory-mapped vector set in the temporary folder, so that memory use stays
 //! bounded. Then the dialogues are read once to check that each has a vector. Only then are they written to
 //! Milvus. Nothing is encoded, and no encoder is opened.
@@ -57,7 +57,7 @@ mod there {
         if !args.replace {
             fits(first, MilvusWriter::manifest(&target)?.as_ref(), &target, place.name())?;
         }
-        // // Report unreadable inputs before downloading anything.
+        // Report unreadable inputs before downloading anything.
         commands::plan(&args.inputs, &args.read, context)?;
         let vectors = vectors(place.as_ref(), &set.records, context)?;
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
@@ -79,7 +79,7 @@ mod there {
         ingest::far::fill(home, &target, (plan, files), &IngestOptions { read, ..options }, context)
     }
 
-    /// /// Checks that the inputs are files, because they are read twice.
+    /// Checks that the inputs are files, because they are read twice.
     fn has_inputs(args: &EncodeArgs) -> Result<()> {
         let refused =
             |message: String, hint: &str| Err(Error::Input { message, hint: Some(hint.to_owned()) });
@@ -106,7 +106,7 @@ mod there {
         Ok(())
     }
 
-    /// /// Checks that the shards have both utterance and dialogue vectors, because rows in Milvus have both.
+    /// Checks that the shards have both utterance and dialogue vectors, because rows in Milvus have both.
     fn has_both(record: &Record, place: &str) -> Result<()> {
         let Some(lacks) = Kind::ALL.into_iter().find(|kind| record.rows(*kind).is_none()) else {
             return Ok(());
@@ -120,7 +120,7 @@ mod there {
         })
     }
 
-    /// /// Returns an error if the shards' vectors cannot be mixed with the vectors under this name.
+    /// Returns an error if the shards' vectors cannot be mixed with the vectors under this name.
     fn fits(record: &Record, there: Option<&Manifest>, target: &Target, place: &str) -> Result<()> {
         let Some(there) = there else { return Ok(()) };
         let what = match &there.recipe {
@@ -133,13 +133,12 @@ mod there {
         Err(Error::Input {
             message: format!("{target} has {what}"),
             hint: Some(
-                "--replace replaces the existing dialogues and vectors; or use a different name"
-                    .to_owned(),
+                "--replace replaces the existing dialogues and vectors; or use a different name".to_owned(),
             ),
         })
     }
 
-    /// /// Copies the rows of all shards to a temporary vector set.
+    /// Copies the rows of all shards to a temporary vector set.
     fn vectors(place: &dyn Place, records: &[Record], context: &Context<'_>) -> Result<VectorReader> {
         let [first, ..] = records else {
             return Err(Error::Internal("the set of complete shards is empty".into()));
@@ -148,12 +147,12 @@ mod there {
         let mut writer = VectorWriter::open(&folder.0, &first.recipe, Mode::GoOn, context.command_line)?;
         load_all(place, records, &mut writer, "nothing was written", context)?;
         writer.finish()?;
-        // // Mapped files stay readable after removal. Removing the folder now means that a killed process
+        // Mapped files stay readable after removal. Removing the folder now means that a killed process
         // leaves nothing.
         VectorReader::open(&folder.0)?.ok_or_else(|| VectorReader::none_yet(&folder.0))
     }
 
-    /// /// Temporary folder of this process, removed when dropped.
+    /// Temporary folder of this process, removed when dropped.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -166,7 +165,7 @@ mod there {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // // Some systems cannot remove mapped files. They clean up temporary files themselves.
+            // Some systems cannot remove mapped files. They clean up temporary files themselves.
             let _ = files::remove_folder(&self.0);
         }
     }

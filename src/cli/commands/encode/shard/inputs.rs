@@ -1,4 +1,4 @@
-//! //! Inputs of a sharded encoding: corpus files or indexes. Each shard reads all inputs and skips the
+//! Inputs of a sharded encoding: corpus files or indexes. Each shard reads all inputs and skips the
 //! dialogues of other shards.
 
 use std::{
@@ -21,10 +21,10 @@ use turnwise_corpus::{Dialogue, formats::Problem, walk::Source};
 use turnwise_index::vectors::VectorReader;
 use turnwise_store::{Manifest, Snapshot};
 
-/// /// Largest number of rejects shown as warnings; the others are only counted.
+/// Largest number of rejects shown as warnings; the others are only counted.
 const SHOWN: u64 = 5;
 
-/// /// All inputs. They are read again for each shard.
+/// All inputs. They are read again for each shard.
 pub(super) struct Inputs<'a> {
     indexes: Vec<Snapshot>,
     files: Vec<PathBuf>,
@@ -53,19 +53,19 @@ impl<'a> Inputs<'a> {
         if inputs.files.is_empty() {
             inputs.total = Some(inputs.indexes.iter().map(|index| index.totals().dialogues).sum());
         } else if inputs.indexes.is_empty() {
-            // // Also finds unreadable files.
+            // Also finds unreadable files.
             let (plan, _) = commands::plan(&inputs.files, inputs.read, context)?;
             inputs.total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }
         Ok(inputs)
     }
 
-    /// /// Length of the progress bar: bytes for files, dialogues for indexes.
+    /// Length of the progress bar: bytes for files, dialogues for indexes.
     pub(super) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// /// Vectors of the index if exactly one index is read. Their encoder is the default.
+    /// Vectors of the index if exactly one index is read. Their encoder is the default.
     pub(super) fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),
@@ -73,7 +73,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// /// Returns the dialogues of a shard.
+    /// Returns the dialogues of a shard.
     pub(super) fn items<'i>(&'i self, shard: Shard, context: &'i Context<'i>) -> Result<Items<'i>> {
         let (plan, options) = commands::plan(&self.files, self.read, context)?;
         let bytes_read = options.bytes_read.clone();
@@ -99,25 +99,25 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// /// Dialogues of one input. The outer error stops the whole run; the inner one is a single bad record.
+/// Dialogues of one input. The outer error stops the whole run; the inner one is a single bad record.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
-/// /// Iterator over the dialogues of a shard.
+/// Iterator over the dialogues of a shard.
 pub(super) struct Items<'i> {
     shard: Shard,
     all: Part<'i>,
     bytes_read: Option<Arc<AtomicU64>>,
     seen: u64,
     rejected: u64,
-    /// /// Error of a file that could not be read to its end.
+    /// Error of a file that could not be read to its end.
     damaged: Option<String>,
     context: &'i Context<'i>,
 }
 
-/// /// One dialogue of the shard.
+/// One dialogue of the shard.
 pub(super) struct Item {
     pub(super) dialogue: Dialogue,
-    /// /// Progress through the inputs: bytes for files, dialogues for indexes.
+    /// Progress through the inputs: bytes for files, dialogues for indexes.
     pub(super) read: u64,
 }
 
@@ -165,7 +165,7 @@ impl Items<'_> {
         })
     }
 
-    /// /// Returns an error if a file was damaged. An incomplete shard must not look complete.
+    /// Returns an error if a file was damaged. An incomplete shard must not look complete.
     pub(super) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! //! Report of `encode --shard`.
+//! Report of `encode --shard`.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::cli::{
     shards::Record,
 };
 
-/// /// Result for one shard.
+/// Result for one shard.
 #[derive(Serialize)]
 pub(super) struct Sharded {
     schema: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Sharded {
     utterances: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialogues: Option<u64>,
-    /// /// Whether it already existed.
+    /// Whether it already existed.
     known: bool,
     seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! //! Text output of `turnwise index info`.
+//! Text output of `turnwise index info`.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,11 @@ use turnwise_index::vectors::Kind;
 
 impl Info {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{BOLD}{}{BOLD:#}  generation {}, created {}", self.index, self.generation, self.created)?;
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#}  generation {}, created {}",
+            self.index, self.generation, self.created
+        )?;
         let (dialogues, turns) = (counted(self.dialogues, "dialogue"), counted(self.turns, "turn"));
         writeln!(out, "  {:>12}  {dialogues} with {turns}", bytes(self.bytes.total))?;
         let b = &self.bytes;

@@ -1,4 +1,4 @@
-//! //! Checks that all dialogues have vectors before the first one is written.
+//! Checks that all dialogues have vectors before the first one is written.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use turnwise_store::{
     ingest::{DialogueSink, IngestOptions},
 };
 
-/// /// Reads the inputs in the same way as an ingest. Returns an error if a vector is missing.
+/// Reads the inputs in the same way as an ingest. Returns an error if a vector is missing.
 pub(super) fn refuse(
     vectors: &VectorReader,
     plan: Plan,
@@ -45,12 +45,12 @@ pub(super) fn refuse(
     })
 }
 
-/// /// Sink that stores nothing and records which vectors are missing.
+/// Sink that stores nothing and records which vectors are missing.
 struct VectorCheck<'a> {
     vectors: &'a VectorReader,
-    /// /// Number of shards of the division.
+    /// Number of shards of the division.
     of: u32,
-    /// /// Shards that should have contained the missing vectors.
+    /// Shards that should have contained the missing vectors.
     lacking: BTreeSet<u32>,
     first: Option<String>,
     count: u64,
