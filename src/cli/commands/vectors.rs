@@ -117,7 +117,7 @@ pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Pr
     if without > 0 {
         let what = counted(without, kind.name().trim_end_matches('s'));
         printer.warn(format!(
-            "{what} skipped, because they have no vector yet; `turnwise encode -i {}` creates the vectors",
+            "{what} without a vector skipped; `turnwise encode -i {}` creates the vectors",
             root.display()
         ));
     }

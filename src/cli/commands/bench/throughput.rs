@@ -61,7 +61,7 @@ fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
     let name = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
     let precision = if encoders::is_static(context, name)? { None } else { args.encoder.precision() };
     let encoder = encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))?;
-    Ok(Model { said: encoder.describe(), name: name.to_owned(), encoder })
+    Ok(Model { note: encoder.describe(), name: name.to_owned(), encoder })
 }
 
 /// Callback that returns the model for the vectors once there is an index.
@@ -86,7 +86,7 @@ pub(super) fn measured(
     (throughput.dialogues, throughput.turns) = (totals.dialogues, totals.turns);
     store.close()?;
     let snapshot = Snapshot::open(root)?;
-    throughput.steps.push(Pace::of("index of words", "turns", || {
+    throughput.steps.push(Pace::of("lexical index", "turns", || {
         index::update(root, &snapshot, context)?;
         Ok(totals.turns)
     })?);
@@ -119,7 +119,7 @@ fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> 
 /// Measures the searches of each mode.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
     let asked = drawn(searcher.engine(), queries, seed)?;
-    let modes = [("by words", Mode::Bm25), ("by meaning", Mode::Dense), ("by both", Mode::Hybrid)];
+    let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];
     modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
 }
 

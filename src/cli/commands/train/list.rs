@@ -56,7 +56,7 @@ pub(super) fn run(args: &ListArgs, context: &Context<'_>) -> Result<()> {
 
 fn line(entry: &Entry, [name, objective, model]: [usize; 3], out: &mut dyn Write) -> io::Result<()> {
     let (style, here) = match entry.missing.as_slice() {
-        [] => (NAME, "has data"),
+        [] => (NAME, "has data "),
         _ => (BOLD, "no data  "),
     };
     writeln!(

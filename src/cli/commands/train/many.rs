@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place, Start, folder, once,
+    Place, Start, folder, run_one,
     running::Reached,
     told::{self, Gain},
 };
