@@ -22,7 +22,7 @@ use turnwise_index::{
 use turnwise_search::duplicates::{Duplicates, Group, Member, Wanted, duplicates};
 use turnwise_store::Snapshot;
 
-/// Number of dialogues newer than the graph up to which the exact comparison prints no hint.
+/// Number of dialogues newer than the graph up to which no warning about slow comparison is printed.
 const LONG_TAIL: usize = 10_000;
 
 /// Result of the command. `schema` names the JSON shape.

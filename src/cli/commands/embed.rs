@@ -58,7 +58,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
     // Check the inputs before loading the model, because loading is slow.
     let reading = Reading::plan(args, context)?;
-    reading.must_not_be(args, target)?;
+    reading.must_not_overwrite(args, target)?;
     let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
     let encoder = open(model, &args.encoder.settings(args.encoder.precision(), args.tokens.given()))?;
     let encoder = encoder.as_ref();

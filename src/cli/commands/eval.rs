@@ -41,20 +41,20 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
             )),
         });
     }
-    let tell = |queries: &[String], what: &str| {
+    let warn = |queries: &[String], what: &str| {
         if !queries.is_empty() {
             let more = if queries.len() > NAMED { ", …" } else { "" };
             let named = queries[..queries.len().min(NAMED)].join(", ");
             context.printer.warn(format!("{} {what}: {named}{more}", queries_of(queries.len())));
         }
     };
-    tell(&evaluation.unjudged, "in the run but not judged, and ignored");
+    warn(&evaluation.unjudged, "in the run but not judged, and ignored");
     let missing = if args.complete {
         "judged but not in the run, counted as 0"
     } else {
         "judged but not in the run, ignored (-c counts them as 0)"
     };
-    tell(&evaluation.missing, missing);
+    warn(&evaluation.missing, missing);
     context.printer.result(&printed(&evaluation, args.per_query), |out| {
         evaluation.lines(args.per_query).try_for_each(|line| writeln!(out, "{line}"))
     })

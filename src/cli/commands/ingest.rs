@@ -39,7 +39,10 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         None => Some(context.index()?),
     };
     let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
-    commands::must_not_be_read(args.rejects.file.as_slice(), plan.sources.iter().map(|s| s.name.as_str()))?;
+    commands::must_not_overwrite_inputs(
+        args.rejects.file.as_slice(),
+        plan.sources.iter().map(|s| s.name.as_str()),
+    )?;
     let options = IngestOptions {
         read,
         cleaning: commands::cleaning(&args.clean),

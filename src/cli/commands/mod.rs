@@ -128,7 +128,7 @@ fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Pl
 }
 
 /// Refuses to overwrite an input file.
-fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
+fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
     let written: Vec<PathBuf> = written.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
     match both.next() {

@@ -39,7 +39,7 @@ fn is_committed(file: &Temporary, record: &Record) -> Result<bool> {
 pub(crate) fn load(place: &dyn Place, record: &Record, destination: &mut dyn Destination) -> Result<Loaded> {
     let file = place.fetch(&record.data.file)?;
     // Local files were verified before the first shard was loaded.
-    if !place.is_near() && !is_committed(&file, record)? {
+    if !place.is_local() && !is_committed(&file, record)? {
         return Err(changed(record));
     }
     let mut loaded = Loaded::default();

@@ -27,6 +27,6 @@ pub(crate) use assemble::{Destination, is_whole, load};
 pub(crate) use contents::{Contents, keys, row_id};
 pub(crate) use place::{Place, Temporary, open, write};
 pub(crate) use record::{Data, FORMAT, Record};
-pub(crate) use redo::{again, command};
+pub(crate) use redo::{command, reusable_args};
 pub(crate) use shard::{Shard, Shards};
 pub(crate) use survey::{Set, survey};

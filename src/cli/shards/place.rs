@@ -41,7 +41,7 @@ pub(crate) trait Place {
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()>;
 
     /// Whether files are read directly, without a download.
-    fn is_near(&self) -> bool;
+    fn is_local(&self) -> bool;
 
     /// Returns a local copy of a file, or the file itself in a local place.
     fn fetch(&self, name: &str) -> Result<Temporary>;
@@ -50,7 +50,7 @@ pub(crate) trait Place {
     fn remove(&self, name: &str) -> Result<()>;
 
     /// Removes temporary files of this shard that killed processes left.
-    fn tidy(&self, stem: &str) {
+    fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct Temporary {
 
 impl Temporary {
     /// Creates a unique name in this folder.
-    pub(crate) fn within(folder: &Path, stem: &str) -> Result<Self> {
+    pub(crate) fn unique_in(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
         // Processes in different containers can have the same process id, so the time is part of the name.
         let path = folder.join(format!(".{stem}-{}-{nanoseconds:x}.part", std::process::id()));
@@ -88,7 +88,7 @@ impl Temporary {
     }
 
     /// An existing file, which is not removed.
-    pub(crate) fn there(path: PathBuf) -> Self {
+    pub(crate) fn existing(path: PathBuf) -> Self {
         Temporary { path, ours: false }
     }
 
@@ -148,22 +148,22 @@ impl Place for Folder {
 
     fn temporary(&self, stem: &str) -> Result<Temporary> {
         fs::create_dir_all(&self.path).at("create", &self.path)?;
-        Temporary::within(&self.path, stem)
+        Temporary::unique_in(&self.path, stem)
     }
 
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
         let path = self.path.join(name);
         fs::rename(&file.path, &path).at("create", &path)?;
-        *file = Temporary::there(path);
+        *file = Temporary::existing(path);
         files::sync_folder(&self.path)
     }
 
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
     fn fetch(&self, name: &str) -> Result<Temporary> {
-        Ok(Temporary::there(self.path.join(name)))
+        Ok(Temporary::existing(self.path.join(name)))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -174,7 +174,7 @@ impl Place for Folder {
         }
     }
 
-    fn tidy(&self, stem: &str) {
+    fn remove_leftovers(&self, stem: &str) {
         let beginning = format!(".{stem}-");
         let abandoned = |entry: &fs::DirEntry| {
             let old = entry.metadata().and_then(|m| m.modified()).ok().and_then(|m| m.elapsed().ok());

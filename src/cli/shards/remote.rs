@@ -102,7 +102,7 @@ impl Place for Remote {
     }
 
     fn temporary(&self, stem: &str) -> Result<Temporary> {
-        Temporary::within(&std::env::temp_dir(), stem)
+        Temporary::unique_in(&std::env::temp_dir(), stem)
     }
 
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
@@ -130,7 +130,7 @@ impl Place for Remote {
         })
     }
 
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         false
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
     let is_record = |name: &&str| name.ends_with(".json") && Shard::named(name).is_some();
     let names: Vec<&str> = bytes.keys().copied().filter(is_record).collect();
-    let Some(of) = division(&names) else { return Err(none_at_all(place)) };
+    let Some(of) = division(&names) else { return Err(no_shards(place)) };
     let mut set = Set { of, ..Set::default() };
     let mut found: BTreeMap<u32, Record> = BTreeMap::new();
     for name in names {
@@ -40,7 +40,7 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
         let Some(text) = place.read(name)? else { continue };
         set.take(name, Record::read(&text, name), &mut found);
     }
-    set.agree(&mut found);
+    set.keep_compatible(&mut found);
     found.into_values().for_each(|record| set.keep(record, &bytes));
     let known: BTreeSet<u32> =
         set.records.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
@@ -59,7 +59,7 @@ fn division(names: &[&str]) -> Option<u32> {
     counts.into_iter().max_by_key(|(of, count)| (*count, *of)).map(|(of, _)| of)
 }
 
-fn none_at_all(place: &dyn Place) -> Error {
+fn no_shards(place: &dyn Place) -> Error {
     Error::Input {
         message: format!("there are no shards in {}", place.name()),
         hint: Some(format!(
@@ -88,7 +88,7 @@ impl Set {
     }
 
     /// Keeps the largest group of compatible records; the others must be created again.
-    fn agree(&mut self, found: &mut BTreeMap<u32, Record>) {
+    fn keep_compatible(&mut self, found: &mut BTreeMap<u32, Record>) {
         let mut groups: Vec<(&Record, Vec<u32>)> = Vec::new();
         for (number, record) in found.iter() {
             match groups.iter_mut().find(|(first, _)| first.conflict(record).is_none()) {

@@ -218,18 +218,18 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
         let Some(value) = line.value else { continue };
         let measure = line.measure;
         let mark = line.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" });
-        let mut beside = Vec::new();
-        beside.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
-        beside.extend(line.floor.map(|floor| {
+        let mut notes = Vec::new();
+        notes.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
+        notes.extend(line.floor.map(|floor| {
             let no_better = if line.is_no_better_than_chance() { ": NO BETTER" } else { "" };
             format!("random baseline {}{no_better}", table::shown(floor, measure))
         }));
-        beside.extend(line.paper.map(|paper| {
+        notes.extend(line.paper.map(|paper| {
             let verdict = line.verdict.map(|verdict| format!(": {}", verdict.word())).unwrap_or_default();
             format!("the paper {paper:.1}{verdict}")
         }));
-        let (who, value, beside) = (&row.who, table::shown(value, measure), beside.join(", "));
-        writeln!(out, "  {mark:<6}  {who:<width$}  {measure:>8}  {value:>6}  {DIM}{beside}{DIM:#}")?;
+        let (who, value, notes) = (&row.who, table::shown(value, measure), notes.join(", "));
+        writeln!(out, "  {mark:<6}  {who:<width$}  {measure:>8}  {value:>6}  {DIM}{notes}{DIM:#}")?;
     }
     match row.note.is_empty() {
         true => Ok(()),

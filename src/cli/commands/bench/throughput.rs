@@ -118,13 +118,13 @@ fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> 
 
 /// Measures the searches of each mode.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
-    let asked = drawn(searcher.engine(), queries, seed)?;
+    let asked = random_queries(searcher.engine(), queries, seed)?;
     let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];
     modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
 }
 
 /// Draws random turns as queries. They do not depend on the order in which an engine returns dialogues.
-fn drawn(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
+fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     let mut at = Some(Bookmark::Beginning);
     while let Some(from) = at {

@@ -20,12 +20,12 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     let target = context.far()?;
     let ids: Vec<DialogueId> =
         args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect::<Result<_>>()?;
-    let mut home = MilvusWriter::open(&target)?;
+    let mut sink = MilvusWriter::open(&target)?;
     let deleted = match (&args.filter, args.dry_run) {
-        (Some(filter), false) => home.delete_fitting(filter)?,
-        (Some(filter), true) => home.fitting(filter)?,
-        (None, false) => home.delete(&ids)?,
-        (None, true) => home.there(&ids)?,
+        (Some(filter), false) => sink.delete_fitting(filter)?,
+        (Some(filter), true) => sink.fitting(filter)?,
+        (None, false) => sink.delete(&ids)?,
+        (None, true) => sink.there(&ids)?,
     };
     let done =
         serde_json::json!({ "index": target.to_string(), "deleted": deleted, "dry_run": args.dry_run });

@@ -152,7 +152,7 @@ impl Reading {
     }
 
     /// Refuses to overwrite an input file.
-    pub(super) fn must_not_be(&self, args: &EmbedArgs, target: Target) -> Result<()> {
+    pub(super) fn must_not_overwrite(&self, args: &EmbedArgs, target: Target) -> Result<()> {
         let mut written = vec![args.output.clone()];
         if target == Target::Npy {
             written.push(ids_path(&args.output));
@@ -163,7 +163,7 @@ impl Reading {
             Part::Corpus(source) => &source.name,
         });
         commands::must_differ(&written)?;
-        commands::must_not_be_read(&written, read)
+        commands::must_not_overwrite_inputs(&written, read)
     }
 
     /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on

@@ -64,7 +64,7 @@ pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Resu
     }
     let root = context.existing_index()?;
     let place = shards::open(place)?;
-    let set = all_there(place.as_ref(), context)?;
+    let set = complete_shards(place.as_ref(), context)?;
     let assembled = assemble(place.as_ref(), &set.records, &root, args.replace, context)?;
     context.printer.result(&assembled, |out| assembled.write(out))?;
     if assembled.without > 0 {
@@ -74,7 +74,7 @@ pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Resu
 }
 
 /// Reads the shard records of a place. Returns an error if any shard is missing or damaged.
-fn all_there(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
+fn complete_shards(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
     let mut set = survey(place)?;
     check_all(place, &mut set, context)?;
     set.complete(place.name())?;
@@ -110,7 +110,7 @@ fn load_all(
 /// Verifies the checksums of all local shards before any row is used. Remote shards are verified when they
 /// are downloaded.
 fn check_all(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<()> {
-    if !place.is_near() {
+    if !place.is_local() {
         return Ok(());
     }
     let total = set.records.len() as u64;
@@ -143,7 +143,7 @@ fn assemble(
     let mut writer = VectorWriter::open(root, &first.recipe, mode, context.command_line)?;
     let begun = Instant::now();
     let (rows, new) = load_all(place, records, &mut writer, GOES_ON, context)?;
-    let without = reach(&snapshot, &mut writer, first)?;
+    let without = count_missing(&snapshot, &mut writer, first)?;
     let seconds = begun.elapsed().as_secs_f64();
     let [utterance_vectors, dialogue_vectors] = Kind::ALL.map(|kind| writer.rows(kind));
     writer.finish()?;
@@ -181,7 +181,7 @@ fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
 
 /// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the
 /// vectors as up to date; otherwise the next `encode` checks all dialogues.
-fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
+fn count_missing(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
     let mut without = [0u64; 2];
     for dialogue in snapshot.dialogues() {
         stop_if_asked(GOES_ON)?;

@@ -43,7 +43,7 @@ mod again {
     use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
     use turnwise_store::{Prepared, Put, ingest::DialogueSink};
 
-    /// Largest number of passes over all dialogues. Dialogues added during the last pass are left to the
+    /// Largest number of passes over all dialogues. Dialogues added after the last pass are left to the
     /// next run.
     const MAX_PASSES: usize = 4;
 
@@ -102,10 +102,10 @@ mod again {
                 });
             }
         }
-        let giver = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
+        let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
         let mut sink =
-            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(giver), Unfinished::GoOn)?;
+            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::GoOn)?;
         let begun = std::time::Instant::now();
         let encoded = fill(&mut sink, &target, &there, context)?;
         sink.settle()?;
@@ -143,7 +143,7 @@ mod again {
             if walks == MAX_PASSES {
                 remove_others(sink, &seen)?;
                 context.printer.warn(format!(
-                    "{} were added while the vectors were computed; ingest dialogues added from now on again",
+                    "{} were added during the last pass; if more are added before the switch, ingest them again",
                     counted(new, "dialogue")
                 ));
             }

@@ -137,7 +137,7 @@ impl Work<'_> {
                 bytes,
                 blake3: hash,
             },
-            command: shards::again(std::env::args()),
+            command: shards::reusable_args(std::env::args()),
         };
         Ok(Made { record, file })
     }
@@ -152,7 +152,7 @@ impl Work<'_> {
         if let Some(old) = before.filter(|old| old.data.file != record.data.file) {
             self.place.remove(&old.data.file)?;
         }
-        self.place.tidy(&stem);
+        self.place.remove_leftovers(&stem);
         Ok(Sharded::made(&record, self.place.name(), seconds))
     }
 

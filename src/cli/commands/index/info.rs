@@ -46,7 +46,7 @@ struct Info {
     /// Default search settings found by `search tune`, if they differ from the built-in ones.
     tuning: Option<Tuning>,
     /// Parts that are not up to date with the records.
-    behind: Vec<Behind>,
+    behind: Vec<Outdated>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ struct Graphs {
 }
 
 #[derive(Serialize)]
-struct Behind {
+struct Outdated {
     part: &'static str,
     what: String,
     command: String,
@@ -157,10 +157,10 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
 }
 
 /// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.
-fn words(root: &Path, snapshot: &Snapshot, behind: &mut Vec<Behind>) -> Option<Words> {
+fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
-        |what: String, how: &str| behind.push(Behind { part: "lexical", what, command: command(how) });
+        |what: String, how: &str| outdated.push(Outdated { part: "lexical", what, command: command(how) });
     if !root.join("lexical").is_dir() {
         report("there is no lexical index".to_owned(), "build");
         return None;
@@ -178,7 +178,7 @@ fn words(root: &Path, snapshot: &Snapshot, behind: &mut Vec<Behind>) -> Option<W
 fn of_vectors(
     reader: &VectorReader,
     snapshot: &Snapshot,
-    behind: &mut Vec<Behind>,
+    outdated: &mut Vec<Outdated>,
     context: &Context<'_>,
 ) -> Result<OfVectors> {
     let coverage = Coverage::new(reader);
@@ -189,7 +189,7 @@ fn of_vectors(
     let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
     let not_looked_at = from.map_or(Ok(0), |from| snapshot.live_since(from))?;
     if not_looked_at > 0 {
-        behind.push(Behind {
+        outdated.push(Outdated {
             part: "vectors",
             what: format!("{} not encoded yet", dialogues(not_looked_at, "is", "are")),
             command: format!("turnwise encode -i {}", snapshot.root().display()),
@@ -225,11 +225,11 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
 }
 
 /// The saved search settings.
-fn tuning(root: &Path, behind: &mut Vec<Behind>) -> Result<Option<Tuning>> {
+fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
             let command = format!("turnwise search -i {} tune --forget", root.display());
-            behind.push(Behind { part: "tuning", what, command });
+            outdated.push(Outdated { part: "tuning", what, command });
             Ok(None)
         }
         read => read,
@@ -241,11 +241,11 @@ fn graphs(
     root: &Path,
     snapshot: &Snapshot,
     has_vectors: bool,
-    behind: &mut Vec<Behind>,
+    outdated: &mut Vec<Outdated>,
 ) -> Result<Option<Graphs>> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
-        |what: String, how: &str| behind.push(Behind { part: "graphs", what, command: command(how) });
+        |what: String, how: &str| outdated.push(Outdated { part: "graphs", what, command: command(how) });
     let manifest = match dense::in_use(root) {
         Ok(Some(manifest)) => manifest,
         Ok(None) => {

@@ -54,7 +54,7 @@ pub(super) fn compare(
             let found = |engine: &dyn Engine| {
                 engine.view().by_words(Kind::Utterances, &engine.words(&turn.text), HITS)
             };
-            words.push(in_common(&found(from)?, &found(to)?));
+            words.push(overlap(&found(from)?, &found(to)?));
         }
     }
     let mean = |parts: &[f64]| match parts.is_empty() {
@@ -98,7 +98,7 @@ fn by_meaning(
 }
 
 /// Share of one list that is in the other.
-fn in_common(expected: &List, found: &List) -> f64 {
+fn overlap(expected: &List, found: &List) -> f64 {
     let places = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()
     };

@@ -44,9 +44,9 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         ));
     }
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
-    let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
+    let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
+    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, source, Unfinished::GoOn)?;
     let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
     let already_there = fill(&mut sink, snapshot, progress)?;
     context.tell_cut(&sink);

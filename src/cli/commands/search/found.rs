@@ -14,7 +14,7 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
         explained::effective(effective, out)?;
     }
     if found.hits.is_empty() {
-        return writeln!(out, "no results for `{}`{}", found.query, why_nothing(found));
+        return writeln!(out, "no results for `{}`{}", found.query, no_results_reason(found));
     }
     for (n, hit) in found.hits.iter().enumerate() {
         write_hit(found, n + 1, hit, out)?;
@@ -22,7 +22,7 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
     footer(found, out)
 }
 
-fn why_nothing(found: &Response) -> String {
+fn no_results_reason(found: &Response) -> String {
     match found.candidates {
         Candidates { admitted: Some(0), .. } => ": nothing matches the filter".to_owned(),
         Candidates { too_low: Some(n), .. } => {

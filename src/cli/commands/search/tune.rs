@@ -55,7 +55,7 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
         match &tuning {
             None if args.save => writeln!(
                 out,
-                "{} is unchanged: on held-out queries, the best settings are no better than the current ones",
+                "{} is unchanged: on held-out queries, the best settings are no better than the defaults",
                 shown.index
             ),
             None => Ok(()),

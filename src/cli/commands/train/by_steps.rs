@@ -161,12 +161,12 @@ fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Cont
         0 => String::new(),
         n => format!("; {} without text, skipped", counted(n as u64, "turn")),
     };
-    let behind = match prompt {
+    let with_prompt = match prompt {
         "" => String::new(),
         prompt => format!(", with the prompt {prompt:?}"),
     };
     context.printer.say(format!(
-        "{} from {} with {} and {}{behind}{too_short}{blank}",
+        "{} from {} with {} and {}{with_prompt}{too_short}{blank}",
         recipe.objective.name(),
         recipe.model,
         counted(dialogues, "dialogue"),

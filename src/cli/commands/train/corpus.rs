@@ -64,7 +64,7 @@ pub(super) fn read(
 
 impl Read {
     /// Keeps a random sample of N dialogues in their order.
-    pub(super) fn keep(&mut self, count: usize, seed: u64) {
+    pub(super) fn subsample(&mut self, count: usize, seed: u64) {
         let mut chosen: Vec<usize> = (0..self.dialogues.len()).collect();
         Random::new(seed, 4).shuffle(&mut chosen);
         chosen.truncate(count);
@@ -100,12 +100,12 @@ impl Read {
         }
         self.retain(&kept);
         // Also remove copies under different ids.
-        self.leave_out(aside.iter())?;
+        self.exclude(aside.iter())?;
         Ok(aside)
     }
 
     /// Removes dialogues with the same text as one of these, ignoring speakers. Returns their number.
-    pub(super) fn leave_out<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
+    pub(super) fn exclude<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
             for word in dialogue.turns.iter().flat_map(|turn| turn.text.split_whitespace()) {
@@ -235,11 +235,11 @@ mod tests {
         let mut all = read(&["a/b", "c", "d", "e f", "g", "h"], &[2, 3, 6]);
         let those = read(&["e/f", "c", "z"], &[3]);
         let those: Vec<Dialogue> = those.dialogues.iter().map(|d| d.unwrap().into_owned()).collect();
-        assert_eq!(all.leave_out(those.iter()).unwrap(), 2);
+        assert_eq!(all.exclude(those.iter()).unwrap(), 2);
         assert_eq!(all.ends, [1, 2, 4]);
-        all.keep(3, 5);
+        all.subsample(3, 5);
         assert_eq!((all.dialogues.len(), all.ends[2]), (3, 3));
-        all.keep(9, 5);
+        all.subsample(9, 5);
         assert_eq!(all.dialogues.len(), 3);
     }
 }

@@ -170,10 +170,10 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// Plot of the correlation of each learned direction, compared with chance.
 fn correlations(learned: &Learned) -> Plot {
     let place = |n: usize| (n + 1) as f64;
-    let told = learned.told.iter().enumerate().map(|(n, told)| (place(n), *told)).collect();
+    let values = learned.told.iter().enumerate().map(|(n, value)| (place(n), *value)).collect();
     let chance = vec![(1.0, learned.by_chance), (learned.told.len().max(2) as f64, learned.by_chance)];
     Plot {
-        series: vec![("learned".to_owned(), told), ("chance".to_owned(), chance)],
+        series: vec![("learned".to_owned(), values), ("chance".to_owned(), chance)],
         along: "direction",
         name: "correlation with the context".to_owned(),
         is_marked: false,
@@ -239,8 +239,8 @@ mod tests {
         let layer = Curves { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
         let picture = layer.picture(&recipe);
         assert!(picture.contains("correlation with the context") && !picture.contains("kept"));
-        let told = Curves { steps: &steps, evaluations: &evaluations, learned: None, kept: Some(2) };
-        let picture = told.picture(&recipe);
+        let curves = Curves { steps: &steps, evaluations: &evaluations, learned: None, kept: Some(2) };
+        let picture = curves.picture(&recipe);
         for part in [
             "responses from a/base, seed 0",
             "x/chats",
@@ -259,7 +259,7 @@ mod tests {
                 && !picture.contains("uniformity")
                 && !picture.contains("NaN")
         );
-        let scalars = told.scalars();
+        let scalars = curves.scalars();
         assert_eq!(scalars.len(), 2 * 3 + 2 * 3);
         assert!(scalars.iter().any(|s| s.name == "dev/sr:a/b/select.txt/MRR" && s.step == 2));
     }

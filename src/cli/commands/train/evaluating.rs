@@ -124,12 +124,12 @@ impl<'a> Evaluator<'a> {
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let unlabelled = LabelFree::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
+        let unlabelled = LabelFree::new(draw_sample(recipe, read, room)?, &Watching::new(context.printer))?;
         Ok(Evaluator { eval_data, unlabelled, name, folder, device, context })
     }
 
     /// Whether there is nothing to evaluate on.
-    pub(super) fn is_blind(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.eval_data.tasks.is_empty() && self.eval_data.aside.is_none() && self.unlabelled.is_none()
     }
 
@@ -206,14 +206,14 @@ fn spec(dev: &DevTask) -> Result<TaskSpec> {
 
 /// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
 /// duplicates.
-fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
+fn draw_sample(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
     let of_dialogues = matches!(
         recipe.objective,
         ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
     );
     if of_dialogues {
-        let chosen = some(read.dialogues.len(), DIALOGUES, &mut random);
+        let chosen = sample(read.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));
     }
@@ -224,7 +224,7 @@ fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     // Count first and pick by number, so that not all texts are in memory.
     let mut count = 0;
     texts.each(&mut |_| count += 1)?;
-    let places = some(count, UTTERANCES, &mut random);
+    let places = sample(count, UTTERANCES, &mut random);
     let wanted: HashMap<usize, usize> = places.into_iter().zip(0..).collect();
     let (mut found, mut number) = (vec![String::new(); wanted.len()], 0);
     texts.each(&mut |text| {
@@ -237,7 +237,7 @@ fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
 }
 
 /// Draws up to N numbers below a count, in random order.
-fn some(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
+fn sample(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     random.shuffle(&mut numbers);
     numbers.truncate(most);

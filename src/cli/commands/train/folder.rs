@@ -46,7 +46,7 @@ pub(super) struct RunFolder {
 }
 
 /// Whether a folder contains a run.
-pub(super) fn is_begun(path: &Path) -> bool {
+pub(super) fn has_run(path: &Path) -> bool {
     path.join(RECIPE).is_file()
 }
 
@@ -58,7 +58,7 @@ pub(super) fn model_in(path: &Path) -> PathBuf {
 /// Refuses a folder that is already in use. With `resume`, an empty run that was stopped before its first step
 /// is fine.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
-    let begun = is_begun(path);
+    let begun = has_run(path);
     if begun && !resume {
         return Err(Error::input(format!("{} already contains a run", path.display()))
             .with_hint("continue it with --resume, or choose a different folder"));
@@ -154,9 +154,9 @@ impl RunFolder {
         if other.is_empty() {
             return Ok(());
         }
-        let unasked = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
+        let defaults = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
         let follows = |name: &String| {
-            whole.contains_key(name) && asked.get(name).is_none_or(|value| unasked.get(name) == Some(value))
+            whole.contains_key(name) && asked.get(name).is_none_or(|value| defaults.get(name) == Some(value))
         };
         if !other.iter().all(|name| follows(name)) {
             other.retain(|name| !follows(name));
@@ -210,7 +210,7 @@ impl RunFolder {
         context: &Context<'_>,
     ) -> Result<u64> {
         let Some((steps, path)) = checkpoint::list(&self.checkpoints()).pop() else {
-            if is_begun(&self.path) {
+            if has_run(&self.path) {
                 context.printer.say("no checkpoint yet: starting from the beginning");
             }
             return Ok(0);
@@ -288,8 +288,8 @@ impl RunFolder {
         card: &Card,
     ) -> Result<()> {
         // Write to a temporary folder and rename it, so that a killed process leaves the old or the new model.
-        let beside = files::beside(&self.model());
-        files::remove_folder(&beside)?;
+        let temporary = files::beside(&self.model());
+        files::remove_folder(&temporary)?;
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
@@ -297,16 +297,16 @@ impl RunFolder {
             tokenizer,
             base: Some(card.base),
         };
-        save(&beside, &saved)?;
-        files::replace(&beside.join("README.md"), card.text().as_bytes())?;
-        files::replace_folder(&beside, &self.model(), &self.path.join("model.old"))
+        save(&temporary, &saved)?;
+        files::replace(&temporary.join("README.md"), card.text().as_bytes())?;
+        files::replace_folder(&temporary, &self.model(), &self.path.join("model.old"))
     }
 }
 
 impl Drop for RunFolder {
     /// Removes the folder again if the run never started.
     fn drop(&mut self) {
-        if self.lock.is_none() || is_begun(&self.path) {
+        if self.lock.is_none() || has_run(&self.path) {
             return;
         }
         let _ = files::remove_folder(&self.path.join(START));

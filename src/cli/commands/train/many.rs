@@ -63,7 +63,7 @@ pub(super) fn run(
             let name = name.into_iter().flatten().collect::<Vec<_>>().join("/");
             let path = args.output().join(&name);
             // Runs that have not started yet cannot be resumed.
-            let resume = args.resume && folder::is_begun(&path);
+            let resume = args.resume && folder::has_run(&path);
             folder::check(&path, resume)?;
             if planned.iter().any(|(other, ..)| *other == name) {
                 return Err(Error::input(format!("{settings} is in --vary twice"))

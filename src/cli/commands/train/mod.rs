@@ -79,7 +79,7 @@ fn run_one(
     let open = |choice: &DeviceChoice| Device::open(*choice);
     let devices = std::iter::once(&device).chain(more).map(open).collect::<Result<Vec<Device>>>()?;
     let run_folder = RunFolder::take(output, resume)?;
-    let begun = folder::is_begun(output);
+    let begun = folder::has_run(output);
     if begun {
         run_folder.check_settings(&recipe, &asked)?;
     } else if resume {
@@ -89,13 +89,13 @@ fn run_one(
     let room = (!args.in_memory).then(|| run_folder.path());
     let mut read = corpus::read(&recipe.corpus, &reading, room, context)?;
     let (tasks, dev) = evaluating::tasks(&recipe, &reading, context)?;
-    leave_out(&mut read, &tasks, context)?;
+    exclude(&mut read, &tasks, context)?;
     if is_first {
         warn_of_overlap(&read, &tasks, context)?;
     }
     let aside = hold_out(&mut read, &recipe, context)?;
     if let Some(count) = recipe.dialogues {
-        read.keep(count, recipe.seed);
+        read.subsample(count, recipe.seed);
     }
     let dialogues = &read.dialogues;
     let of = Of {
@@ -139,9 +139,9 @@ fn only_one(more: &[DeviceChoice]) -> Result<()> {
 }
 
 /// Removes dialogues that are also in a dev task.
-fn leave_out(read: &mut Read, tasks: &Tasks, context: &Context<'_>) -> Result<()> {
+fn exclude(read: &mut Read, tasks: &Tasks, context: &Context<'_>) -> Result<()> {
     let all = read.dialogues.len();
-    let left_out = read.leave_out(evaluating::dialogues_of(tasks))?;
+    let left_out = read.exclude(evaluating::dialogues_of(tasks))?;
     if left_out > 0 {
         let those = counted(left_out as u64, "dialogue");
         if left_out == all {

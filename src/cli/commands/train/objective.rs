@@ -30,7 +30,7 @@ pub(super) fn of(
         _ => without_teacher(recipe, data, model, context),
     };
     let main = made(recipe)?;
-    let mut beside = Vec::new();
+    let mut additional = Vec::new();
     for (name, weight) in recipe.beside() {
         let mut own = Recipe::new(name, recipe.model.clone(), recipe.corpus.clone());
         own.seed = recipe.seed;
@@ -39,11 +39,11 @@ pub(super) fn of(
             (own.batch, own.negatives, own.max_tokens) = (4, Some(4), 160);
         }
         own.fill(model.start().layers.len(), most_tokens);
-        beside.push(Beside { objective: made(&own)?, weight, batch: own.batch });
+        additional.push(Beside { objective: made(&own)?, weight, batch: own.batch });
     }
-    match beside.is_empty() {
+    match additional.is_empty() {
         true => Ok(main),
-        false => Ok(Box::new(Together::new(main, beside, data)?)),
+        false => Ok(Box::new(Together::new(main, additional, data)?)),
     }
 }
 

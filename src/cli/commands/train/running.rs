@@ -163,15 +163,15 @@ impl Running<'_, '_> {
             let best = folder.checkpoints().join(folder::BEST);
             checkpoint::load(&best, self.trainer, self.identity)?;
         }
-        let told: Vec<Line> = lines::read(&folder.metrics())?;
-        let (losses, spent) = (losses(&told), Spent::of(&told));
+        let steps: Vec<Line> = lines::read(&folder.metrics())?;
+        let (losses, spent) = (losses(&steps), Spent::of(&steps));
         Ok(Reached { steps: step, kept, losses, learned: None, evaluations, spent })
     }
 
     /// Whether an evaluation is due after this step and not done yet.
     fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
         let every = self.recipe.evaluate_every.unwrap_or(0);
-        let wanted = every > 0 && !self.evaluator.is_blind();
+        let wanted = every > 0 && !self.evaluator.is_empty();
         wanted
             && (step == self.recipe.steps || step.is_multiple_of(every))
             && evaluations.last().is_none_or(|last| last.step < step)
@@ -199,8 +199,8 @@ impl Running<'_, '_> {
     /// Draws the curves so far. At the end, the kept step is marked.
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
-        let told = curves::Curves { steps: &steps, evaluations, learned: None, kept };
-        told.write(self.recipe, self.folder)
+        let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };
+        curves.write(self.recipe, self.folder)
     }
 }
 

@@ -172,7 +172,7 @@ impl Surroundings<'_> {
         network: &Network,
         (step, layer): (u64, bool),
     ) -> Result<Option<Evaluation>> {
-        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_blind() {
+        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_empty() {
             return Ok(None);
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;
@@ -190,8 +190,8 @@ impl Surroundings<'_> {
         let metrics = self.run.folder.metrics();
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
         let (evaluations, kept) = (reached.evaluations.as_slice(), Some(reached.kept));
-        let told = curves::Curves { steps: &steps, evaluations, learned, kept };
-        told.write(self.run.recipe, self.run.folder)
+        let curves = curves::Curves { steps: &steps, evaluations, learned, kept };
+        curves.write(self.run.recipe, self.run.folder)
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn markdown(report: &Report) -> String {
         for (word, meaning) in WORDS {
             let _ = writeln!(text, "* **{word}**: {meaning}");
         }
-        glance(&mut text, &report.tables);
+        overview(&mut text, &report.tables);
         report.tables.iter().for_each(|table| of_table(&mut text, table));
     }
     report.others.iter().for_each(|group| of_results(&mut text, group));
@@ -31,7 +31,7 @@ pub(super) fn markdown(report: &Report) -> String {
 }
 
 /// Overview with one line per table.
-fn glance(text: &mut String, tables: &[Table]) {
+fn overview(text: &mut String, tables: &[Table]) {
     *text += "\n| table | reproduced | better | below | not run | best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
     for table in tables {
         let counts = table.counts();

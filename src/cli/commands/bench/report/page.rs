@@ -43,7 +43,7 @@ pub(super) fn page(report: &Report) -> String {
             let _ = writeln!(text, "<li><b>{word}</b>: {meaning}</li>");
         }
         text += "</ul>\n";
-        glance(&mut text, &report.tables);
+        overview(&mut text, &report.tables);
         text += "<p class=\"dim\">A bar shows the value measured here, in percent. The plain line marks the random baseline, the \
                  orange line the value of the paper.</p>\n";
         report.tables.iter().for_each(|table| of_table(&mut text, table));
@@ -55,7 +55,7 @@ pub(super) fn page(report: &Report) -> String {
 }
 
 /// Overview with one line per table.
-fn glance(text: &mut String, tables: &[Table]) {
+fn overview(text: &mut String, tables: &[Table]) {
     *text += "<div class=\"scroll\"><table>\n<tr><th>table</th><th class=\"n\">reproduced</th><th class=\"n\">better</th>\
               <th class=\"n\">below</th><th class=\"n\">not run</th><th>best here and in the paper</th></tr>\n";
     for table in tables {

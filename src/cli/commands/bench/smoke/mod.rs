@@ -140,11 +140,11 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
         if recalls.iter().any(|recall| *recall < 0.95) {
             wrong.push(format!("graphs have a recall of only {recalls:?}"));
         }
-        let told = measured
+        let parts = measured
             .graphs
             .iter()
             .zip(&recalls)
             .map(|(graph, recall)| format!("{} {recall:.3}", graph.builder));
-        Ok(format!("{} vectors, recall {}", measured.vectors, told.collect::<Vec<_>>().join(", ")))
+        Ok(format!("{} vectors, recall {}", measured.vectors, parts.collect::<Vec<_>>().join(", ")))
     })
 }

@@ -49,7 +49,7 @@ mod there {
         let target = context.far()?;
         has_inputs(args)?;
         let place = shards::open(place)?;
-        let set = assemble::all_there(place.as_ref(), context)?;
+        let set = assemble::complete_shards(place.as_ref(), context)?;
         let [first, ..] = set.records.as_slice() else {
             return Err(Error::Internal("the set of complete shards is empty".into()));
         };
@@ -69,14 +69,14 @@ mod there {
         };
         lacking::refuse(&vectors, plan, &options, (&set, place.name()), context)?;
         let recipe = Some(first.recipe.clone());
-        let giver = Some(Box::new(vectors) as Box<dyn VectorSource>);
-        let home = match args.replace {
-            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway)?,
-            false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, giver)?,
+        let source = Some(Box::new(vectors) as Box<dyn VectorSource>);
+        let sink = match args.replace {
+            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, source, Unfinished::ThrowAway)?,
+            false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, source)?,
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
         let files = Files::of(&plan);
-        ingest::far::fill(home, &target, (plan, files), &IngestOptions { read, ..options }, context)
+        ingest::far::fill(sink, &target, (plan, files), &IngestOptions { read, ..options }, context)
     }
 
     /// Checks that the inputs are files, because they are read twice.
@@ -157,7 +157,7 @@ mod there {
 
     impl Folder {
         fn new() -> Result<Self> {
-            let name = Temporary::within(&env::temp_dir(), "turnwise-assembled")?;
+            let name = Temporary::unique_in(&env::temp_dir(), "turnwise-assembled")?;
             fs::create_dir(&name.path).at("create", &name.path)?;
             Ok(Folder(name.path.clone()))
         }
