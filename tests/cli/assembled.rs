@@ -57,7 +57,8 @@ fn what_is_assembled_into_milvus_is_what_an_ingest_brings_there() {
     // In the place of what is there, by another encoder.
     t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
     t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
-    t.run(&format!("encode --assemble wide in.jsonl --engine {other}")).says(2, &["holds", "--replace puts"]);
+    t.run(&format!("encode --assemble wide in.jsonl --engine {other}"))
+        .says(2, &["has", "--replace replaces"]);
     let told = t.ok(&format!("encode --assemble wide in.jsonl --engine {other} --replace"));
     assert!(told.contains("280  added") && told.contains("now holds 280 dialogues"), "{told}");
     let stats = t.json(&format!("search parcel --mode dense --engine {other}"));
@@ -88,7 +89,7 @@ fn what_lacks_a_shard_or_a_vector_is_refused_and_nothing_is_written() {
     let refused = t.run(&assemble);
     refused.says(
         3,
-        &[&format!("{id}#1 has no vector in the shards in shards, nor have"), "nothing was written"],
+        &[&format!("{id}#1 has no vector in the shards in shards, and neither have"), "nothing was written"],
     );
     nothing_there();
     // The command that is told makes what is missing.
@@ -96,10 +97,14 @@ fn what_lacks_a_shard_or_a_vector_is_refused_and_nothing_is_written() {
     t.ok(hint.strip_prefix("turnwise ").unwrap());
     assert!(t.ok(&assemble).contains("280  added"));
     for (line, code, says) in [
-        (format!("encode --assemble shards --engine {address}"), 2, "the dialogues are to be read"),
+        (
+            format!("encode --assemble shards --engine {address}"),
+            2,
+            "the dialogues must be read from the input files",
+        ),
         (format!("encode --assemble shards - --engine {address}"), 2, "cannot be read twice"),
-        ("encode --assemble shards in.jsonl -i x".to_owned(), 2, "is read with --engine alone"),
-        ("encode in.jsonl -i x".to_owned(), 2, "would be read for --shard"),
+        ("encode --assemble shards in.jsonl -i x".to_owned(), 2, "is only read with --engine"),
+        ("encode in.jsonl -i x".to_owned(), 2, "would only be read with --shard"),
     ] {
         t.run(&line).says(code, &[says]);
     }

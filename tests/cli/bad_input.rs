@@ -35,8 +35,8 @@ fn a_truncated_file_gives_what_came_before(name: &str, bytes: &[u8]) {
         &[
             &truncated,
             "the compressed file ends early: it is truncated",
-            "error: 1 file could not be read to the end; what came before is in",
-            "hint: the warning above says why; mend that and run the same command again",
+            "error: 1 file could not be read to the end; everything before that point is ingested",
+            "hint: see the warning above; fix the cause and run the same command again",
         ],
     );
     let before = t.ids("x").len();
@@ -213,18 +213,18 @@ fn too_many_rejects_stop_the_ingest_and_a_higher_limit_goes_on() {
     let stopped = "error: 4 records were rejected (limit: 3); \
                    the last one: in.jsonl:2504 (bad3): the dialogue has no turns\n\
                    hint: list them with `--rejects FILE`, or raise the limit with `--max-errors N`\n";
-    let kept = "stopped; what came before is in: indexes/x holds 2,500 dialogues with 5,000 turns\n";
+    let kept = "stopped; everything before that point is saved: indexes/x now holds 2,500 dialogues with 5,000 turns\n";
     let command = "ingest -i x in.jsonl --rejects rejects.jsonl";
     t.run(&format!("{command} --max-errors 3")).says(3, &[stopped, kept]);
     assert_eq!(t.ids("x").len(), 2500);
     assert_eq!(t.read("rejects.jsonl").lines().count(), 4);
     // Nothing creeps past the limit by trying again.
-    t.run(&format!("{command} --max-errors 3")).says(3, &["going on after record 2,503", stopped, kept]);
+    t.run(&format!("{command} --max-errors 3")).says(3, &["resuming after record 2,503", stopped, kept]);
     let outcome = t.run(&format!("{command} --max-errors 6 --format json"));
     outcome.says(
         0,
         &[
-            "going on after record 2,503, where the last run stopped\n",
+            "resuming after record 2,503, where the last run stopped\n",
             "6 rejects are listed in rejects.jsonl",
         ],
     );
@@ -245,7 +245,7 @@ fn the_file_of_rejects_is_none_that_is_read() {
     let input = format!("{}{{oops\n", record("a", "x"));
     t.write("in.jsonl", &input);
     t.run("ingest -i x in.jsonl --rejects ./in.jsonl")
-        .says(2, &["in.jsonl is read, and would be written over", "hint: choose another name"]);
+        .says(2, &["in.jsonl is an input file and would be overwritten", "hint: choose a different name"]);
     assert_eq!(t.read("in.jsonl"), input);
     assert!(!t.path("indexes/x").exists());
 }

@@ -48,7 +48,7 @@ fn semantic_retrieval_by_several_rankers_with_the_floor_of_the_list() {
     assert_eq!((each.len(), results[0]["queries"].as_array().unwrap().len()), (6, 6));
     let out = t.ok("bench sr select.txt -r bm25");
     assert!(out.contains("6 queries, 5 candidates each, 2 of them positive"), "{}", out);
-    assert!(out.contains("any order  59.3"), "{}", out);
+    assert!(out.contains("random baseline  59.3"), "{}", out);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn what_is_done_is_not_done_again_unless_asked() {
     let first = t.json("bench sr select.txt -r bm25");
     let again = t.json("bench sr select.txt -r bm25");
     assert_eq!(first, again, "its seconds would differ");
-    assert!(t.run("bench sr select.txt -r bm25 -v").err.contains("BM25: done before, in "));
+    assert!(t.run("bench sr select.txt -r bm25 -v").err.contains("BM25: already done, result in "));
     let rerun = t.json("bench sr select.txt -r bm25 --rerun");
     assert_ne!(first[0]["seconds"], rerun[0]["seconds"]);
     // Other data, or another ranker, is another result.
@@ -101,7 +101,7 @@ fn two_results_are_compared_query_by_query() {
     let other =
         std::fs::read_dir(t.path("others")).unwrap().next().unwrap().unwrap().path().display().to_string();
     t.run(&format!("bench compare {} {other}", files[0]))
-        .says(2, &["only results of one task on the same data can be compared"]);
+        .says(2, &["both results must be of the same task on the same data"]);
     t.run("bench compare select.txt select.txt").says(3, &["select.txt is not a result of `turnwise bench`"]);
 }
 
@@ -196,8 +196,8 @@ fn bad_input_is_told_or_counted() {
         ),
     );
     let out = t.ok("bench sr range.txt -r bm25");
-    assert!(out.contains("left out: 1 candidates with an unknown id (99 on line 1)"), "{out}");
-    assert!(out.contains("left out: 1 queries without a positive candidate (2)"), "{out}");
+    assert!(out.contains("skipped: 1 candidates with an unknown id (99 on line 1)"), "{out}");
+    assert!(out.contains("skipped: 1 queries without a positive candidate (2)"), "{out}");
     t.write("sts.txt", "5\ta\tb\nhigh\ta\tb\n");
     t.run("bench dsts sts.txt").says(3, &["sts.txt:2: the score `high` is not a finite number"]);
     t.write("same.txt", "5\ta b\ta b\n5\tc d\tc d\n");
@@ -211,7 +211,8 @@ fn bad_input_is_told_or_counted() {
         .says(3, &["answer.jsonl:1: the answer is 4, but there are only 1 candidates, counted from 0"]);
     t.write("select.txt", select());
     t.run("bench sr select.txt -r bm52").says(2, &["unknown ranker `bm52`", "did you mean `bm25`?"]);
-    t.run("bench sr select.txt -r lda:x").says(2, &["`x` in the ranker `lda:x` is no number from 2 to 4096"]);
+    t.run("bench sr select.txt -r lda:x")
+        .says(2, &["`x` in the ranker `lda:x` must be a number from 2 to 4096"]);
     t.run("bench sr nothing.txt").says(2, &["cannot read nothing.txt"]);
     t.run("bench dsts sts.txt --export runs -r bm25").says(3, &["sts.txt:2"]);
 }
@@ -289,7 +290,7 @@ fn a_model_is_asked_otherwise_by_what_stands_behind_its_name() {
     t.run(&format!("bench dialogues d.jsonl -r model+cls --model {model}"))
         .says(2, &["is a static encoder: it has no tokens, layers or maximum length"]);
     t.run("bench dialogues d.jsonl -r model+centr")
-        .says(2, &["unknown change of a model `centr`", "did you mean `centre`?"]);
+        .says(2, &["unknown model suffix `centr`", "did you mean `centre`?"]);
     t.write("select.txt", select());
     t.ok("bench sr select.txt -r bm25 --profile code");
 }

@@ -22,7 +22,7 @@ fn sets_are_built_and_used() {
     let built = t.run(&format!("bench build response {SAMPLES} -o samples.jsonl"));
     assert_eq!(built.code, 0, "{built:?}");
     assert!(
-        built.err.contains("can be told by the name of a speaker; --strip-names takes names out"),
+        built.err.contains("can be recognized by the name of a speaker; --strip-names removes the names"),
         "{built:?}"
     );
     let results = t.json("bench response samples.jsonl -r bm25");
@@ -38,9 +38,7 @@ fn what_is_said_in_dialogues_has_intents_too() {
     let results = t.json("bench sr select.txt -r tfidf");
     assert!(value(&results, 0, "MAP") > results[0]["values"][0]["floor"].as_f64().unwrap());
     t.write("bare.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\", \"intent\": \"i\"}, {\"text\": \"y\"}, {\"text\": \"z\", \"intent\": \"j\"}]}\n");
-    assert!(
-        t.run("bench build sr bare.jsonl -o b.txt").err.contains("1 sentence without an intent: left out")
-    );
+    assert!(t.run("bench build sr bare.jsonl -o b.txt").err.contains("1 sentence without an intent skipped"));
 }
 
 #[test]
@@ -52,7 +50,7 @@ fn what_turns_do_labels_them_too() {
                 1\t5\t\tuser\tbye\t\n1\t6\t\tagent\tthat film\trequest(day)\n";
     t.write("film_all.tsv", format!("{head}{rows}"));
     let built = t.run("bench build sr film_all.tsv --label act -o acts.txt");
-    assert!(built.err.contains("2 sentences without one dialogue act alone: left out"), "{built:?}");
+    assert!(built.err.contains("2 sentences without exactly one dialogue act skipped"), "{built:?}");
     let lines = t.read("acts.txt");
     assert_eq!(lines.lines().next().unwrap(), "0\ta film\tinform\t2\t1,3");
     assert_eq!(lines.lines().count(), 4);
@@ -61,7 +59,7 @@ fn what_turns_do_labels_them_too() {
         .says(3, &["film_all.tsv: no turn has an intent", "turns have dialogue acts: --label act"]);
     t.write("bare.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\", \"intent\": \"i\"}]}\n");
     t.run("bench build sr bare.jsonl --label act -o none.txt")
-        .says(3, &["no turn has a dialogue act of its own", "turns have intents: --label intent"]);
+        .says(3, &["no turn has its own dialogue act", "turns have intents: --label intent"]);
     assert!(!t.path("none.txt").exists());
 }
 
@@ -105,12 +103,12 @@ fn dialogues_of_one_domain_are_as_many_as_the_paper_has_or_it_is_told() {
     let out = t.run("bench build dial right.jsonl -o dev.jsonl --paper bitod/dev");
     assert_eq!(out.code, 0, "{out:?}");
     assert!(out.err.contains("70 dialogues of 2 domains written"), "{out:?}");
-    assert!(out.err.contains("left out: 1 dialogues with several domains (d70)"), "{out:?}");
+    assert!(out.err.contains("skipped: 1 dialogues with several domains (d70)"), "{out:?}");
     assert_eq!(t.read("dev.jsonl").lines().count(), 70);
     t.json("bench dialogues dev.jsonl -r bm25");
     t.write("wrong.jsonl", of(68));
     t.run("bench build dial wrong.jsonl -o dev.jsonl --paper bitod/dev")
-        .says(1, &["bitod/dev has 70 dialogues in the paper and 68 here", "the file is written"]);
+        .says(1, &["bitod/dev has 70 dialogues in the paper but 68 here", "the file was written anyway"]);
     assert_eq!(t.read("dev.jsonl").lines().count(), 68);
     t.run("bench build dial wrong.jsonl -o x.jsonl --paper bitot/dev")
         .says(2, &["unknown corpus of dial2vec's paper `bitot/dev`", "did you mean `bitod`?"]);

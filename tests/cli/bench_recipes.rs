@@ -16,10 +16,10 @@ fn recipes_tell_what_holds_and_what_does_not() {
     let line = "bench reproduce --recipes recipes";
     let out = t.ok(line);
     assert!(out.contains("holds   BM25"), "{out}");
-    assert!(out.contains("expected 80.6, any order 59.3"), "{out}");
+    assert!(out.contains("expected 80.6, random baseline 59.3"), "{out}");
     assert!(out.contains("the paper 12.5: better"), "{out}");
     assert!(out.contains("best    MAP 80.6 by BM25, the paper's best 91.0 by T5"), "{out}");
-    assert!(out.contains("1 row of the paper not run; the report says why"), "{out}");
+    assert!(out.contains("1 row of the paper not run; see the report for the reasons"), "{out}");
     assert!(out.contains("1 number as expected, 0 missed; of the papers' numbers 0 reproduced, 1 better, 0 below, 1 not run; 0 recipes without their data"), "{out}");
     t.write("recipes/bad.toml", recipe(90.0));
     t.write("recipes/gone.toml", recipe(90.0).replace("select.txt", "gone.txt"));
@@ -31,7 +31,7 @@ fn recipes_tell_what_holds_and_what_does_not() {
     );
     assert!(out.err.contains("error: 1 of the expected numbers were missed"), "{out:?}");
     t.ok(&format!("{line} --only good"));
-    t.run(&format!("{line} --only gone")).says(2, &["none of the data are in data"]);
+    t.run(&format!("{line} --only gone")).says(2, &["none of the data found in data"]);
     t.run(&format!("{line} --only goood"))
         .says(2, &["no recipe has `goood` in its name", "did you mean `good`?"]);
     let listed = t.json("bench list --recipes recipes");
@@ -70,7 +70,7 @@ fn a_report_tells_at_a_glance_what_is_reproduced() {
     assert!(report.contains("| BM25 | MAP | 80.6 | 80.6 | 59.3 | – | as expected |"), "{report}");
     assert!(report.contains("| BM25 | MAP | 80.6 | 90.0 | 59.3 | – | **missed** |"), "{report}");
     assert!(report.contains("| BM25 | MRR | 83.3 | – | 64.2 | 12.5 | better |"), "{report}");
-    assert!(report.contains("Not run: data/gone.txt is not there."), "{report}");
+    assert!(report.contains("Not run: data/gone.txt not found."), "{report}");
     assert_eq!(t.run(&format!("{line} --report out.html")).code, 1);
     let page = t.read("out.html");
     assert!(
@@ -117,7 +117,7 @@ fn a_recipe_is_run_by_name_or_file() {
     assert_eq!(t.ok("bench run recipes/good.toml"), out);
     t.run("bench run goood --recipes recipes").says(2, &["unknown recipe `goood`", "did you mean `good`?"]);
     t.run("bench run good --recipes recipes --data elsewhere")
-        .says(2, &["good: elsewhere/select.txt is not there", "--data names the folder"]);
+        .says(2, &["good: elsewhere/select.txt not found", "set the folder of the data with --data"]);
 }
 
 #[test]
@@ -129,7 +129,9 @@ fn a_model_that_is_not_here_makes_a_row_missing_and_no_error() {
         recipe(80.6).replace("missing = \"its weights are not at hand\"", "ranker = \"model:some/one\""),
     );
     t.ok("bench reproduce --recipes recipes --report out.md");
-    assert!(t.read("out.md").contains("Not run: T5: its model is not here: `turnwise model pull some/one`."));
+    assert!(
+        t.read("out.md").contains("Not run: T5: its model is not installed: `turnwise model pull some/one`.")
+    );
     // One that training makes.
     t.write(
         "recipes/r.toml",
@@ -141,8 +143,7 @@ fn a_model_that_is_not_here_makes_a_row_missing_and_no_error() {
     t.write("there/select.txt", select());
     for (more, told) in [("", ""), (" --data there", " --data there")] {
         t.ok(&format!("bench reproduce --recipes recipes --report out.md{more}"));
-        let why =
-            format!("T5: its model is not trained here: `turnwise train dial2vec-sgd -o runs/x{told}`.");
+        let why = format!("T5: its model is not trained yet: `turnwise train dial2vec-sgd -o runs/x{told}`.");
         assert!(t.read("out.md").contains(&why), "{}", t.read("out.md"));
     }
 }
@@ -160,10 +161,13 @@ fn all_results_of_a_folder_are_reported() {
     assert!(report.contains("| BM25 | 80.6 | 83.3 |") && report.contains("| TF-IDF |"), "{report}");
     // The mean over the seeds is told, with its deviation, and not each of them.
     assert_eq!(
-        (report.matches("| any order |").count(), report.matches("3 seeds from 0 on").count()),
+        (report.matches("| random baseline |").count(), report.matches("3 seeds from 0 on").count()),
         (2, 1)
     );
-    assert!(report.contains(" ± ") && report.matches("| any order | 59.3 | 64.2 |").count() == 2, "{report}");
+    assert!(
+        report.contains(" ± ") && report.matches("| random baseline | 59.3 | 64.2 |").count() == 2,
+        "{report}"
+    );
     assert!(t.read("a.html").contains("3 seeds from 0 on"));
 }
 
@@ -174,7 +178,7 @@ fn what_was_reached_is_not_lost_where_the_data_are_not() {
     t.write("recipes/good.toml", recipe(80.6));
     t.ok("bench reproduce --recipes recipes");
     t.run("bench reproduce --recipes recipes --data elsewhere")
-        .says(2, &["none of the data are in elsewhere"]);
+        .says(2, &["none of the data found in elsewhere"]);
     t.ok("bench report -o a.md");
     assert!(t.read("a.md").contains("1 number as expected"), "{}", t.read("a.md"));
     // One of somebody's own does not take the place of the program's.
@@ -200,6 +204,6 @@ fn a_number_that_chance_has_too_is_marked() {
     let out = t.run("bench reproduce --recipes recipes --report a.md");
     assert!(out.out.contains("NO BETTER"), "{out:?}");
     let report = t.read("a.md");
-    assert!(report.contains("no better than any order"), "{report}");
-    assert!(report.contains("than 1 of the paper's rows): the paper's data were others"), "{report}");
+    assert!(report.contains("no better than the random baseline"), "{report}");
+    assert!(report.contains("above 1 of the paper's rows). The paper used different data"), "{report}");
 }

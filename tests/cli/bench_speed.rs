@@ -22,10 +22,10 @@ fn a_graph_over_an_index_is_swept() {
     assert!(t.ok("verify -i chats").contains("chats"));
     assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
     let out = t.ok(line);
-    assert!(out.contains("native, m 16, ef 128, 32 bits") && out.contains("all looked at"), "{out}");
+    assert!(out.contains("native, m 16, ef 128, 32 bits") && out.contains("exact search"), "{out}");
     t.ok("bench report -o a.html");
     let page = t.read("a.html");
-    assert!(page.contains("<polyline") && page.contains("queries a second against recall"), "{page}");
+    assert!(page.contains("<polyline") && page.contains("queries per second against recall"), "{page}");
     t.run("bench ann -i nothing").says(2, &["nothing"]);
     t.run("bench ann -i chats --ef 0").says(2, &["must be a positive integer"]);
 }
@@ -59,7 +59,7 @@ fn what_an_index_takes_in_and_answers_is_timed_step_by_step() {
     assert_eq!((&measured["dialogues"], &measured["searches"][2]["queries"]), (&280.into(), &20.into()));
     let steps: Vec<&str> =
         measured["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
-    assert_eq!(steps, ["ingest", "index of words", "encode", "encode", "graphs"]);
+    assert_eq!(steps, ["ingest", "lexical index", "encode", "encode", "graphs"]);
     assert!(
         measured["steps"].as_array().unwrap().iter().all(|s| s["count"].as_u64().unwrap() > 0),
         "{measured}"
@@ -67,14 +67,14 @@ fn what_an_index_takes_in_and_answers_is_timed_step_by_step() {
     // The index that it needed is gone.
     assert_eq!(std::fs::read_dir(t.path("benchmark-results")).unwrap().count(), 1);
     t.ok("bench report -o a.md");
-    assert!(t.read("a.md").contains("| by both |"));
+    assert!(t.read("a.md").contains("| hybrid |"));
 }
 
 #[test]
 fn everything_goes_once() {
     let t = Turnwise::new();
     let out = t.ok("bench smoke");
-    assert!(out.contains("all is as it must be"), "{out}");
+    assert!(out.contains("all checks passed"), "{out}");
     for step in ["similarity", "response selection", "judged by eval", "recall and speed"] {
         assert!(out.contains(step), "{out}");
     }

@@ -110,7 +110,7 @@ fn damage_is_found_named_and_mended() {
     let outcome = t.run("verify -i x");
     outcome.says(
         4,
-        &["error: indexes/x: 1 damaged place found\nhint: `turnwise repair` mends what can be mended"],
+        &["error: indexes/x: 1 damaged place found\nhint: `turnwise repair` repairs what can be repaired"],
     );
     assert!(outcome.out.contains("  damage   indexes/x/log/00000001.log: at byte 29"), "{outcome:?}");
     assert!(outcome.out.contains("a frame's checksum is wrong\n"), "{outcome:?}");
@@ -123,7 +123,7 @@ fn damage_is_found_named_and_mended() {
         out.contains("  kept      the damaged log is in indexes/x/log.damaged-1; remove it when"),
         "{out}"
     );
-    assert!(out.ends_with("indexes/x is made anew: 280 dialogues with 3,208 turns\n"), "{out}");
+    assert!(out.ends_with("indexes/x is rebuilt: 280 dialogues with 3,208 turns\n"), "{out}");
     assert_eq!(t.run("verify -i x").code, 0);
     assert_eq!(t.dialogues("x"), before);
     assert!(!t.json("search -i x plastic")["hits"].as_array().unwrap().is_empty());
@@ -135,7 +135,7 @@ fn a_lost_search_index_is_told_and_built_again() {
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x plastic")
         .says(2, &["error: indexes/x has no lexical index yet\nhint: `turnwise index build` creates it\n"]);
-    assert_eq!(t.ok("index build -i x"), "indexes/x: 3,208 utterances taken in\n");
+    assert_eq!(t.ok("index build -i x"), "indexes/x: 3,208 utterances indexed\n");
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert!(!t.json("search -i x plastic")["hits"].as_array().unwrap().is_empty());
 }
@@ -150,12 +150,12 @@ fn what_a_search_index_left_behind_lacks_is_found_all_the_same() {
     assert_eq!(found("zeppelin --filter turn=1"), "late#1");
     assert_eq!(found("zeppelin --of dialogues"), "late");
     assert_eq!(found("--syntax +zeppelin"), "late#1");
-    assert!(t.ok("index info -i x").contains("the lexical index is behind the records"));
+    assert!(t.ok("index info -i x").contains("the lexical index is out of date"));
     t.write("more.jsonl", record("late", "an airship landed"));
     t.ok("ingest -i x more.jsonl --no-index");
     assert!(t.json("search -i x zeppelin")["hits"].as_array().unwrap().is_empty());
     assert_eq!(found("airship"), "late#1");
-    assert_eq!(t.ok("index build -i x"), "indexes/x: 2 utterances taken in\n");
+    assert_eq!(t.ok("index build -i x"), "indexes/x: 2 utterances indexed\n");
     assert_eq!(found("airship"), "late#1");
 }
 

@@ -92,7 +92,7 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     let encoded = t.json("encode -i x");
     assert_eq!((&encoded["utterances"], &encoded["dialogues"]), (&1.into(), &1.into()), "and nothing else");
     let again = t.ok("index compact -i x");
-    assert_eq!(again, "indexes/x holds nothing that was deleted or replaced\n");
+    assert_eq!(again, "indexes/x has no deleted or replaced data\n");
     t.write("secret.jsonl", secret());
     assert_eq!(t.json("ingest -i x secret.jsonl --no-encode")["tally"]["added"], 1, "it can come again");
 }
@@ -106,7 +106,7 @@ fn a_compaction_says_what_it_dropped_and_a_purge_that_finds_nothing_still_compac
         said.starts_with("indexes/x: dropped 2 records, 1 utterance vector, 1 dialogue vector\n"),
         "{said}"
     );
-    assert!(said.contains("indexes/x: made the lexical index and the graphs anew\n"), "{said}");
+    assert!(said.contains("indexes/x: rebuilt the lexical index and the graphs\n"), "{said}");
     assert!(said.contains(" before, ") && said.ends_with(" now\n"), "{said}");
 
     t.ok("delete -i x changed");
@@ -158,7 +158,7 @@ fn a_compacted_index_is_backed_up_restored_repaired_and_gone_on_with() {
     fs::write(&log, bytes).unwrap();
     t.ok("repair -i x");
     t.run("index compact -i x")
-        .says(0, &["warning: indexes/x/log.damaged-1 was kept by a repair and may hold what was deleted"]);
+        .says(0, &["warning: indexes/x/log.damaged-1 was kept by a repair and may contain deleted data"]);
 }
 
 #[test]
@@ -254,7 +254,9 @@ fn the_parts_of_an_index_are_shown() {
         "{text}"
     );
     assert!(
-        text.contains("2 records deleted or replaced (`turnwise index compact -i indexes/x` drops them)"),
+        text.contains(
+            "2 records deleted or replaced (`turnwise index compact -i indexes/x` frees their space)"
+        ),
         "{text}"
     );
     assert!(
@@ -262,7 +264,7 @@ fn the_parts_of_an_index_are_shown() {
         "{text}"
     );
     assert!(text.contains("dialogues: 282 nodes, finding "), "{text}");
-    assert!(text.contains("1 of texts that are gone") && text.contains("numbers each by "), "{text}");
+    assert!(text.contains("1 of deleted texts") && text.contains("dimensions by "), "{text}");
 }
 
 #[test]
@@ -278,14 +280,8 @@ fn what_is_behind_is_shown_with_the_command_that_helps() {
     };
     let now = behind(&t);
     assert_eq!(now.len(), 3, "{now:?}");
-    assert_eq!(
-        told(&now, "lexical"),
-        "the lexical index is behind the records | turnwise index build -i indexes/x"
-    );
-    assert_eq!(
-        told(&now, "vectors"),
-        "1 dialogue is not looked at for vectors yet | turnwise encode -i indexes/x"
-    );
+    assert_eq!(told(&now, "lexical"), "the lexical index is out of date | turnwise index build -i indexes/x");
+    assert_eq!(told(&now, "vectors"), "1 dialogue is not encoded yet | turnwise encode -i indexes/x");
     assert_eq!(told(&now, "graphs"), "1 dialogue came after the graphs | turnwise index build -i indexes/x");
     assert!(
         t.ok("index info -i x").contains("graphs: 1 dialogue came after the graphs (`turnwise index build")
@@ -315,7 +311,7 @@ fn a_rebuild_makes_the_search_indexes_anew_whatever_their_state() {
     // Sound ones are made anew, too.
     let said = t.ok("index rebuild -i x");
     assert!(
-        said.starts_with("indexes/x: 3,212 utterances taken in\nindexes/x: 3,212 utterances in a graph"),
+        said.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
         "{said}"
     );
     for (path, mut bytes) in

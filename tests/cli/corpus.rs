@@ -96,7 +96,7 @@ fn convert_cleans_filters_and_says_what_it_left_out() {
     let kept = lines(&t.read("out.jsonl"));
     assert!(!kept.is_empty() && kept.len() < 40);
     assert!(kept.iter().all(|d| d["domains"][0] == "banking" && d["turns"].as_array().unwrap().len() >= 12));
-    outcome.says(0, &[&format!("{} dialogues written, {} left out\n", kept.len(), 280 - kept.len())]);
+    outcome.says(0, &[&format!("{} dialogues written, {} skipped\n", kept.len(), 280 - kept.len())]);
 }
 
 #[test]

@@ -42,10 +42,7 @@ fn a_graph_finds_what_looking_at_all_finds_and_follows_every_change() {
     let before = search(&[]);
     assert_eq!((&before["schema"], ids(&before).len()), (&"turnwise/search/1".into(), 5));
     let built = t.ok("index build -i x");
-    assert!(
-        built.contains("utterances in a graph of ") && built.contains("finds 100.0% of the nearest ten"),
-        "{built}"
-    );
+    assert!(built.contains("utterances in a graph of ") && built.contains("recall@10 100.0%"), "{built}");
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert_eq!(ids(&search(&[])), ids(&before));
     assert_eq!(ids(&search(&["--exact"])), ids(&before));
@@ -126,7 +123,7 @@ fn a_damaged_graph_is_named_and_made_anew() {
     t.ok("index build -i x");
     t.ok("verify -i x");
     let sound = t.ok("verify -i x --recall");
-    assert!(sound.contains(" found 100.0% of the nearest ten when built, now 100.0%\n"), "{sound}");
+    assert!(sound.contains(" recall@10 100.0% when built, now 100.0%\n"), "{sound}");
     let all = files(&t.path("indexes/x/graphs"));
     let (path, good) = all.iter().find(|(path, _)| path.ends_with("utterances.graph")).unwrap();
     let mut bad = good.clone();
@@ -135,7 +132,7 @@ fn a_damaged_graph_is_named_and_made_anew() {
     fs::write(path, bad).unwrap();
     let outcome = t.run("verify -i x");
     assert!(outcome.code == 4 && outcome.out.contains("utterances.graph: block "), "{outcome:?}");
-    assert!(outcome.out.contains("`turnwise repair` makes the graphs anew"), "{outcome:?}");
+    assert!(outcome.out.contains("`turnwise repair` rebuilds the graphs"), "{outcome:?}");
     fs::write(path, &good[..good.len() / 3]).unwrap();
     t.run("search -i x --mode dense parcel").says(4, &["utterances.graph: it ends within its "]);
     t.ok("index build -i x --graph hnsw_rs");
@@ -153,10 +150,7 @@ fn a_damaged_graph_is_named_and_made_anew() {
     assert_eq!(t.run("verify -i x").code, 4);
     t.run("repair -i x").says(
         0,
-        &[
-            "the search index is damaged and is made anew",
-            "graphs over the vectors are damaged and are made anew",
-        ],
+        &["the lexical index is damaged; it is rebuilt", "the vector graphs are damaged; they are rebuilt"],
     );
     t.ok("verify -i x");
     assert_eq!(hits(&t.ok("search -i x --mode dense parcel --format json")), hits(&search));

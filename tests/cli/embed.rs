@@ -64,7 +64,7 @@ fn bad_lines_are_named_and_too_many_of_them_write_nothing() {
     assert_eq!(lines(&listed).len(), 7);
     assert!(listed.starts_with("{\"path\":\"many.jsonl\",\"line\":2,"), "{listed}");
     t.run(&format!("embed --model {model} many.jsonl -o w.npy --rejects many.jsonl"))
-        .says(2, &["many.jsonl is read, and would be written over"]);
+        .says(2, &["many.jsonl is an input file and would be overwritten"]);
     assert!(!t.path("w.npy").exists() && !t.path("w.npy.tmp").exists() && !t.path("w.ids.txt").exists());
 }
 
@@ -83,10 +83,10 @@ fn a_pipe_is_written_to_and_a_link_stays_a_link() {
         let pipe = pipe.clone();
         move || fs::read_to_string(pipe).unwrap()
     });
-    assert!(t.ok(&format!("embed --model {model} in.txt -o pipe --to jsonl")).contains("pipe holds vectors"));
+    assert!(t.ok(&format!("embed --model {model} in.txt -o pipe --to jsonl")).contains("pipe has vectors"));
     assert_eq!(lines(&reader.join().unwrap()).len(), 2);
     t.run(&format!("embed --model {model} in.txt -o pipe --to npy"))
-        .says(2, &["pipe is no file", "--to jsonl"]);
+        .says(2, &["pipe is a device or a pipe, not a file", "--to jsonl"]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
 
     t.write("target.npy", "old");
@@ -116,16 +116,19 @@ fn an_interrupted_run_writes_nothing() {
 fn what_cannot_be_is_told_first() {
     let t = Turnwise::new();
     t.write("in.jsonl", record("a", "x"));
-    t.run("embed in.jsonl -o in.jsonl").says(2, &["error: in.jsonl is read, and would be written over\n"]);
-    t.run("embed in.jsonl -o v.bin").says(2, &["names no format of vectors", "hint: end it in .npy"]);
+    t.run("embed in.jsonl -o in.jsonl")
+        .says(2, &["error: in.jsonl is an input file and would be overwritten\n"]);
+    t.run("embed in.jsonl -o v.bin").says(2, &["is not a known vector format", "hint: use .npy"]);
     t.run("embed in.jsonl -o v.npy --precision f31").says(2, &["tip: a similar value exists: 'f32'"]);
     t.run("embed none.txt -o v.npy").says(2, &["cannot open none.txt"]);
     for rejects in ["v.npy", "./v.ids.txt"] {
-        t.run(&format!("embed in.jsonl -o v.npy --rejects {rejects}"))
-            .says(2, &[&format!("two things would be written to {rejects}"), "hint: choose another name"]);
+        t.run(&format!("embed in.jsonl -o v.npy --rejects {rejects}")).says(
+            2,
+            &[&format!("two outputs would be written to {rejects}"), "hint: choose a different name"],
+        );
     }
     t.run("model bench --input in.jsonl --vectors in.jsonl")
-        .says(2, &["in.jsonl is read, and would be written over"]);
+        .says(2, &["in.jsonl is an input file and would be overwritten"]);
     t.write("empty.txt", "");
     t.run("embed empty.txt -o v.npy").says(3, &["empty.txt is empty"]);
 }

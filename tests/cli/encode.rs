@@ -23,10 +23,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
 
     t.write("more.jsonl", record("d000007", "another text") + &record("new", "this is text number 3"));
     let outcome = t.run("ingest -i x more.jsonl --no-encode");
-    outcome.says(
-        0,
-        &["2 dialogues are not looked at for vectors yet; `turnwise encode -i indexes/x` does that"],
-    );
+    outcome.says(0, &["2 dialogues are not encoded yet; `turnwise encode -i indexes/x` encodes them"]);
     let stats = t.json("stats -i x");
     assert_eq!(stats["vectors"]["dialogues"]["without"], 2 - 1, "one has the text of another: {stats}");
     let more = t.json("encode -i x");
@@ -34,7 +31,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     let stats = t.json("stats -i x");
     assert_eq!(stats["vectors"]["utterances"], serde_json::json!({"vectors": 52, "live": 51, "without": 0}));
     assert!(stats["bytes"]["vectors"].as_u64().unwrap() > 0);
-    assert!(t.ok("stats -i x").contains("utterance vectors, 1 of texts that are gone"));
+    assert!(t.ok("stats -i x").contains("utterance vectors, 1 of deleted texts"));
 }
 
 #[test]
@@ -103,8 +100,10 @@ fn an_interrupted_run_is_gone_on_with() {
     let run = t.start(&format!("encode -v -i x --model {model}"));
     run.until_said("done: ");
     run.interrupt();
-    run.end()
-        .says(130, &["error: interrupted\nhint: ", "vectors are in; run the same command again to go on\n"]);
+    run.end().says(
+        130,
+        &["error: interrupted\nhint: ", "vectors are saved; run the same command again to continue\n"],
+    );
     let reader = VectorReader::open(&t.path("indexes/x")).unwrap().unwrap();
     let kinds = turnwise::index::vectors::Kind::ALL;
     let before: usize = kinds.iter().map(|kind| reader.rows(*kind)).sum();

@@ -20,9 +20,9 @@ fn every_measure_is_trec_evals_to_the_last_digit_printed() {
         assert_eq!(ours, theirs);
     }
     assert_eq!(out.out.lines().count(), expected.lines().count());
-    assert!(out.err.contains("1 query is of the run not judged, and left out: q10"), "{}", out.err);
+    assert!(out.err.contains("1 query is in the run but not judged, and ignored: q10"), "{}", out.err);
     assert!(
-        out.err.contains("1 query is judged and not in the run, left out (-c counts them as 0): q11"),
+        out.err.contains("1 query is judged but not in the run, ignored (-c counts them as 0): q11"),
         "{}",
         out.err
     );
@@ -55,7 +55,7 @@ fn what_is_wrong_is_told_with_its_place() {
     t.run("eval qrels nan").says(3, &["nan:2: the score `NaN` is not a finite number"]);
     t.run("eval qrels twice").says(3, &["twice:2: document x of query a is already on line 1"]);
     t.run("eval qrels other")
-        .says(3, &["no query of other is judged in qrels", "the run's first query is `z`"]);
+        .says(3, &["no query of other is judged in qrels", "the first query of the run is `z`"]);
     t.run("eval qrels empty").says(3, &["empty contains no rankings"]);
     t.run("eval qrels none").says(2, &["cannot read none"]);
     t.run("eval qrels run -m mapp").says(2, &["unknown measure `mapp`", "did you mean `map`?"]);

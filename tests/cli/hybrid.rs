@@ -46,12 +46,12 @@ fn both_ways_are_joined_and_each_hit_says_how() {
     let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
     for said in [
         "1 × 0.",
-        " meaning + 0.3 × ",
-        "meaning: cosine 0.",
-        "words: BM25 ",
+        " dense + 0.3 × ",
+        "dense: cosine 0.",
+        "BM25: score ",
         ": idf ",
         "encoding ",
-        "by words and meaning in ",
+        ", hybrid search in ",
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }
@@ -95,7 +95,7 @@ fn filters_pages_and_groups() {
         assert_eq!(dialogues.len(), ids(&grouped).len());
     }
     let none = t.run_args(&["search", "-i", "x", "refund", "--filter", "domain=nothing"]);
-    assert_eq!((none.code, none.out.as_str()), (0, "nothing found for `refund`: nothing fits the filter\n"));
+    assert_eq!((none.code, none.out.as_str()), (0, "no results for `refund`: nothing matches the filter\n"));
     t.run("search -i x refund --filter domian=x")
         .says(2, &["unknown filter field `domian` (did you mean `domain`?)"]);
     let sure = search(&t, &["refund please", "--mode", "dense", "--min-percentile", "99.5", "-k", "500"]);
@@ -128,9 +128,9 @@ fn a_question_is_asked_in_the_light_of_what_was_said() {
     let of_dialogue = search(&t, &["--context", "said.json", "how long does it take?"]);
     assert_eq!(ids(&of_dialogue), ids(&said));
     let text = t.run_args(&[&["search", "-i", "x"], &turns[..]].concat()).out;
-    assert!(text.starts_with("by meaning: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
+    assert!(text.starts_with("dense query: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
     t.write("empty.txt", "\n\n");
-    t.run("search -i x --context empty.txt").says(3, &["empty.txt holds nothing that was said"]);
+    t.run("search -i x --context empty.txt").says(3, &["empty.txt has no text"]);
     t.run("search -i x").says(2, &["<QUERY>"]);
 }
 
@@ -153,7 +153,7 @@ fn more_like_an_utterance_a_dialogue_and_a_file() {
     let of_file = t.json("similar -i x --dialogue one.jsonl -k 1");
     assert_eq!(ids(&of_file), ["deliveries-009"]);
     t.write("two.jsonl", format!("{same}\n{same}\n"));
-    t.run("similar -i x --dialogue two.jsonl").says(3, &["holds more than one dialogue"]);
+    t.run("similar -i x --dialogue two.jsonl").says(3, &["has more than one dialogue"]);
     t.run("similar -i x nobody").says(2, &["holds no dialogue `nobody`"]);
     t.run("similar -i x deliveries-009#99").says(2, &["deliveries-009 has no turn 99; its last turn is "]);
 }
@@ -185,12 +185,9 @@ fn many_queries_give_lines_or_a_trec_run() {
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"kk\":1}\n");
     t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: unknown field `kk`"]);
     t.write("bad.txt", "{\"id\":\"2\",\"query\":\"x\"}\nfine\n");
-    t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: the id `2` is that of line 1, too"]);
-    t.run("search -i x --run r parcel").says(2, &["--run is for a file of queries"]);
-    assert_eq!(
-        t.ok("search -i x parcel --offset 9999"),
-        "nothing found for `parcel` behind the first 9999\n"
-    );
+    t.run("search -i x --queries bad.txt").says(3, &["bad.txt:2: the id `2` is already used in line 1"]);
+    t.run("search -i x --run r parcel").says(2, &["--run needs a file of queries"]);
+    assert_eq!(t.ok("search -i x parcel --offset 9999"), "no results for `parcel` after the first 9999\n");
     t.run("search -i x parcel -k 0").says(2, &["must be a positive integer"]);
     t.run("search -i x parcel -k -1").says(2, &["must be a positive integer"]);
     t.write("bad.txt", "fine\n{\"query\":\"x\",\"filter\":\"domian=x\"}\n");
@@ -203,10 +200,7 @@ fn an_ingest_into_an_index_with_a_model_leaves_it_searchable_by_meaning() {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
     let said = t.run(&format!("ingest -i x {SAMPLES}/deliveries.jsonl"));
-    said.says(
-        0,
-        &["`turnwise model pull` and then `turnwise encode -i indexes/x` make it searchable by meaning too"],
-    );
+    said.says(0, &["for dense search, run `turnwise model pull` and then `turnwise encode -i indexes/x`"]);
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
     t.ok("encode -i x --model ./fitted");
     let out = t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -268,10 +262,10 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     );
     assert!(tuned["expected"]["map"].as_f64().unwrap() <= map(&tried[0]) + 1e-9);
     let text = t.ok("search -i x tune labelled.jsonl");
-    assert!(text.contains(" over 32 queries\n") && text.contains("  unasked\n"), "{text}");
+    assert!(text.contains(" over 32 queries\n") && text.contains("  default\n"), "{text}");
     // What is no better than by chance is not kept.
     let kept = t.ok("search -i x tune labelled.jsonl --save");
-    assert!(kept.contains("\nindexes/x stays as it is: "), "{kept}");
+    assert!(kept.contains("\nindexes/x is unchanged: "), "{kept}");
     assert_eq!(search(&t, &["parcel"])["tuned"], false);
 
     // Of numbers meaning knows nothing: words must count for more than they do unasked.
@@ -298,7 +292,7 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     let tuned = t.json("search -i x tune numbers.jsonl");
     let tried = tuned["tried"].as_array().unwrap();
     let saved = t.ok("search -i x tune numbers.jsonl --save");
-    assert!(saved.contains("\nindexes/x is searched with --"), "{saved}");
+    assert!(saved.contains("\nindexes/x now uses --"), "{saved}");
     let unasked = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
     let best = &tried[0]["fusion"];
     assert_eq!(&unasked(&t), best);
@@ -310,10 +304,10 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
         json!({"method": "weighted", "k": 7.0, "dense": 1.0, "bm25": 0.3})
     );
     assert!(t.ok("index info -i x").contains("  tuned  --"));
-    assert!(t.ok("search -i x parcel").contains(" by words and meaning, as tuned, in "));
+    assert!(t.ok("search -i x parcel").contains(", hybrid search (tuned) in "));
     // Where it does the best already, all stays.
     let again = t.ok("search -i x tune numbers.jsonl --save");
-    assert!(again.contains("\nindexes/x stays as it is: "), "{again}");
+    assert!(again.contains("\nindexes/x is unchanged: "), "{again}");
     assert_eq!(&unasked(&t), best);
     t.ok("backup -i x copy");
     t.ok("restore -i y copy");
@@ -322,20 +316,21 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     t.run("search -i x parcel")
         .says(4, &["tuning.json", "hint: `turnwise search -i indexes/x tune --forget` removes it"]);
     assert!(t.ok("index info -i x").contains("  tuning: it is unreadable"));
-    t.run("backup -i x without").says(0, &["warning: how it is searched unasked is left out: "]);
+    t.run("backup -i x without").says(0, &["warning: the tuned search settings were not copied: "]);
     t.run("verify -i x").says(4, &["1 damaged place found"]);
-    t.run("repair -i x").says(0, &["it is no longer tuned"]);
+    t.run("repair -i x").says(0, &["the index uses the defaults again"]);
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
     t.ok("search -i x tune numbers.jsonl --save");
-    assert_eq!(t.ok("search -i x tune --forget"), "indexes/x is searched as if it had never been tuned\n");
+    assert_eq!(t.ok("search -i x tune --forget"), "indexes/x uses the built-in defaults again\n");
     assert_eq!(unasked(&t)["bm25"], json!(0.3));
-    t.run("search -i x refund tune labelled.jsonl").says(2, &["`tune` takes no query, and `refund` is one"]);
+    t.run("search -i x refund tune labelled.jsonl")
+        .says(2, &["`search tune` takes no query, but got `refund`"]);
     // Labels that cannot be found are told and left out.
     let one = json!({"query": "parcel", "relevant": ["nosuch#1", "deliveries-001", "deliveries-001#1"]});
     t.write("few.jsonl", format!("{one}\n{}\n", json!({"query": "card", "relevant": ["banking-001#1"]})));
     t.run("search -i x tune few.jsonl").says(
         0,
-        &["warning: 2 relevant ids left out, which indexes/x cannot find for these queries, such as `deliveries-001`"],
+        &["warning: 2 relevant ids ignored, because indexes/x cannot return them for these queries, such as `deliveries-001`"],
     );
     t.write("few.jsonl", format!("{one}\n"));
     t.run("search -i x tune few.jsonl").says(
@@ -347,6 +342,6 @@ fn weights_are_tuned_by_what_is_known_to_be_relevant() {
     );
     t.write("bad.jsonl", "{\"query\":\"x\",\"relevant\":[\"a\"],\"kk\":1}\n");
     t.run("search -i x tune bad.jsonl")
-        .says(3, &["bad.jsonl:1: unknown field `kk`", "hint: a line is like {"]);
+        .says(3, &["bad.jsonl:1: unknown field `kk`", "hint: a line looks like {"]);
     t.run_args(&["search", "-i", "x", "--mode", "bm25", "--", "tune"]).says(0, &[]);
 }

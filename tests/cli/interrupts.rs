@@ -46,7 +46,7 @@ fn a_file_that_is_interrupted_is_gone_on_with_to_the_same_end() {
     assert!((3000..40_000).contains(&before), "{before}");
 
     let outcome = t.run(&format!("{command} --format json"));
-    outcome.says(0, &["going on after record ", ", where the last run stopped\n"]);
+    outcome.says(0, &["resuming after record ", ", where the last run stopped\n"]);
     let resumed = outcome.json();
     assert_eq!(resumed["resumed_after"], before);
     t.ok(&format!("{} --format json", command.replace("-i x", "-i y")));

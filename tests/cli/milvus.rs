@@ -65,7 +65,7 @@ fn the_same_commands_give_the_same_answers() {
     let gone = t.run(&format!("corpus show {engine} deliveries-001"));
     assert!(gone.code == 2 && gone.err.contains("holds no dialogue `deliveries-001`"), "{gone:?}");
     let none = t.run(&format!("delete {engine} deliveries-001"));
-    assert!(none.code == 2 && none.err.contains("holds none of 1 dialogue that were named"), "{none:?}");
+    assert!(none.code == 2 && none.err.contains("has none of the 1 dialogue named"), "{none:?}");
     let told = t.ok(&format!("delete {engine} --filter domain=deliveries"));
     assert!(told.ends_with(" dialogues deleted\n"), "{told}");
     // A server that started anew is found as it was left.
@@ -99,18 +99,18 @@ fn throughput_is_measured_under_a_name_of_its_own() {
     assert_eq!(measured["engine"], server.target("speed").to_string());
     let modes: Vec<&str> =
         measured["searches"].as_array().unwrap().iter().map(|s| s["mode"].as_str().unwrap()).collect();
-    assert_eq!(modes, ["by words", "by meaning", "by both"]);
+    assert_eq!(modes, ["lexical", "dense", "hybrid"]);
     // The name is gone, so that it can be done again; one that is somebody's is left alone.
     t.run(&format!("search parcel {engine}")).says(2, &["there are no dialogues at"]);
     assert!(t.ok(&line).contains(" in milvus://127.0.0.1:"));
     t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
-    t.run(&line).says(2, &["there are dialogues at", "take a name that is free"]);
+    t.run(&line).says(2, &["already has dialogues", "use a name that does not exist yet"]);
     assert_eq!(ids(&t.json(&format!("search parcel {engine}"))).len(), 10);
     // Beside what an index on this machine does, in one report.
     t.ok(&format!("bench throughput {SAMPLES} --model {model} --queries 20"));
     t.ok("bench report -o a.md");
     let report = t.read("a.md");
-    assert_eq!(report.matches("| by both |").count(), 2, "{report}");
+    assert_eq!(report.matches("| hybrid |").count(), 2, "{report}");
     assert!(report.contains("in milvus://127.0.0.1:"), "{report}");
 }
 
@@ -127,7 +127,7 @@ fn what_needs_an_index_says_so() {
     }
     for command in ["bench sr a.txt -r bm25", "bench smoke", "bench ann --vectors a.npy", "bench report"] {
         let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
-        refused.says(2, &["asks nothing of milvus://127.0.0.1:1/chats", "bench throughput --engine"]);
+        refused.says(2, &["does not use milvus://127.0.0.1:1/chats", "bench throughput --engine"]);
     }
     for command in ["demo", "doctor", "embed more.jsonl -o x.npy", "corpus formats", "analyze parcel"] {
         let refused = t.run(&format!("{command} --engine milvus://127.0.0.1:1/chats"));
@@ -138,7 +138,7 @@ fn what_needs_an_index_says_so() {
         ("search parcel --engine localhost/chats", 2, "is not a Milvus address"),
         ("search parcel --engine milvus://me:secret@h/chats", 2, "must not contain a user or a password"),
         ("search parcel -i x --engine milvus://h/chats", 2, "cannot be used with"),
-        ("ingest -i x --model m x.jsonl", 2, "--model is for --engine"),
+        ("ingest -i x --model m x.jsonl", 2, "--model needs --engine"),
     ] {
         let refused = t.run(command);
         assert!(

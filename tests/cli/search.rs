@@ -59,8 +59,8 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     t.write("in.jsonl", record("a", "Two deliveries"));
     t.ok("ingest -i x in.jsonl");
     assert_eq!(ids(&t.json("search -i x delivered")), Vec::<&str>::new());
-    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-de"), "indexes/x: 2 utterances taken in\n");
-    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-en"), "indexes/x: 2 utterances taken in\n");
+    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-de"), "indexes/x: 2 utterances indexed\n");
+    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-en"), "indexes/x: 2 utterances indexed\n");
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert_eq!(t.json("index build -i x")["analyzer"], "mixed-1+stem-en");
     assert_eq!(t.json("analyze -i x deliveries")["tokens"][0]["term"], "deliveri");
@@ -84,19 +84,19 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     fs::write(&file, bytes).unwrap();
     t.run("verify -i x").says(4, &["error: indexes/x: 1 damaged place found\n"]);
     let built = t.run("index build -i x --format json");
-    built.says(0, &["warning: the search index is damaged and is made anew\n"]);
+    built.says(0, &["warning: the lexical index is damaged; it is rebuilt\n"]);
     assert_eq!(built.json()["analyzer"], "mixed-1+stem-en");
     t.ok("verify -i x");
     // Each side knows it; if neither does, that is said.
     t.write("indexes/x/lexical/utterances/meta.json", "{");
-    t.run("repair -i x").says(0, &["warning: the search index is damaged and is made anew\n"]);
+    t.run("repair -i x").says(0, &["warning: the lexical index is damaged; it is rebuilt\n"]);
     assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1+stem-en");
     for side in ["utterances", "dialogues"] {
         t.write(&format!("indexes/x/lexical/{side}/meta.json"), "{");
     }
     t.run("repair -i x").says(
         0,
-        &["warning: what analyzer the search index had cannot be read any more; it is mixed-1 now\n"],
+        &["warning: the analyzer of the lexical index could not be read; mixed-1 is used instead\n"],
     );
     assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
     t.ok("verify -i x");
@@ -147,7 +147,7 @@ fn dialogues_are_found_as_a_whole_with_their_best_turn() {
     let head = format!("banking · {} · {} turns", best["title"].as_str().unwrap(), best["turns"]);
     assert!(first[0].starts_with(" 1. banking-001  ") && first[0].ends_with(&head), "{text}");
     assert!(
-        text.contains("    > #1 ") && text.contains("3 hits of ") && text.contains(" by words in "),
+        text.contains("    > #1 ") && text.contains("3 hits of ") && text.contains(", lexical search in "),
         "{text}"
     );
     assert!(ids(&t.json("search -i x --of dialogues xylophone")).is_empty());

@@ -60,7 +60,7 @@ fn config_init_writes_a_file_that_changes_nothing_and_never_overwrites() {
     assert_eq!(t.json("config show"), before);
     let text = t.read("turnwise.toml");
     t.run("config init")
-        .says(2, &["error: turnwise.toml exists already\nhint: `turnwise config show --origin` tells"]);
+        .says(2, &["error: turnwise.toml exists already\nhint: `turnwise config show --origin` shows"]);
     assert_eq!(t.read("turnwise.toml"), text);
 }
 

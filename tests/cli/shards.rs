@@ -173,7 +173,7 @@ fn an_incomplete_set_is_refused_with_the_command_that_mends_it() {
     fs::remove_file(data_file(&t.path("shards"), "shard-00007")).unwrap();
     let command = format!("turnwise encode --shard=2,5-7/8 --out=shards in.jsonl --model {model}");
     let refused = t.run("encode --assemble shards -i x");
-    refused.says(3, &["2,5-6/8 are missing; 7/8 is torn: shard-00007", "is not there", &command]);
+    refused.says(3, &["2,5-6/8 are missing; 7/8 is damaged: shard-00007", "is missing", &command]);
     assert!(VectorReader::open(&t.path("indexes/x")).unwrap().is_none(), "nothing was put in");
     let redone = t.json(command.strip_prefix("turnwise ").unwrap());
     assert_eq!(redone.as_array().unwrap().len(), 4);
@@ -199,11 +199,11 @@ fn torn_shards_are_told_by_name_and_made_anew() {
     refused.says(
         3,
         &[
-            "3/4 is torn: shard-00003-of-00004.json: its checksum is wrong",
-            "1/4 is torn: shard-00001",
-            "were committed",
-            "2/4 is torn: shard-00002",
-            "is not what was committed",
+            "3/4 is damaged: shard-00003-of-00004.json: its checksum is wrong",
+            "1/4 is damaged: shard-00001",
+            "but its record says",
+            "2/4 is damaged: shard-00002",
+            "differs from its record",
             "turnwise encode --shard=1-3/4 --out=shards in.jsonl",
         ],
     );
@@ -226,8 +226,8 @@ fn foreign_and_duplicate_shards_are_told_by_name() {
     t.run("encode --assemble shards -i x").says(
         3,
         &[
-            "shard-00001-of-00003-copy.json is foreign: a duplicate of 1/3",
-            "shard-00004-of-00009.json is foreign: one of 9, and the others are of 3",
+            "shard-00001-of-00003-copy.json does not belong here: a duplicate of 1/3",
+            "shard-00004-of-00009.json does not belong here: one of 9 shards, but the others are of 3",
             "hint: take shard-00001-of-00003-copy.json, shard-00004-of-00009.json out of shards",
         ],
     );
@@ -240,7 +240,7 @@ fn foreign_and_duplicate_shards_are_told_by_name() {
     t.run("encode --assemble shards -i x").says(
         3,
         &[
-            "2/3 is of another encoder; the others hold vectors of ",
+            "2/3 is from a different encoder; the others have vectors of ",
             "turnwise encode --shard=2/3 --out=shards in.jsonl",
         ],
     );
@@ -259,8 +259,8 @@ fn an_index_of_another_encoder_is_not_mixed_with_shards() {
     t.run("encode --assemble shards -i x").says(
         2,
         &[
-            "indexes/x holds vectors of ",
-            "hint: `turnwise encode --assemble shards -i indexes/x --replace` puts them in the place of what is there",
+            "indexes/x has vectors of ",
+            "hint: to replace the existing vectors: `turnwise encode --assemble shards -i indexes/x --replace`",
         ],
     );
     assert_eq!(vectors(&t.path("indexes/x")), before);
@@ -275,7 +275,7 @@ fn what_no_shard_has_is_counted_and_left_to_encode() {
     t.write("more.jsonl", record("new", "said after the shards were made"));
     t.ok("ingest -i x more.jsonl --no-encode");
     let done = t.run("encode --assemble shards -i x");
-    done.says(0, &["`turnwise encode -i indexes/x` makes those that no shard has"]);
+    done.says(0, &["`turnwise encode -i indexes/x` creates the missing vectors"]);
     assert!(done.out.contains("2  utterances and dialogues of the index are in no shard"), "{done:?}");
     let rest = t.json("encode -i x");
     assert_eq!((&rest["utterances"], &rest["dialogues"]), (&1.into(), &1.into()));
@@ -285,19 +285,19 @@ fn what_no_shard_has_is_counted_and_left_to_encode() {
 fn wrong_arguments_are_told_with_a_way_out() {
     let (t, model) = corpus(5);
     for (line, text) in [
-        ("encode --shard 4/4 in.jsonl --out s", "shards are counted from 0"),
+        ("encode --shard 4/4 in.jsonl --out s", "shards are numbered from 0"),
         ("encode --shard 1/4 in.jsonl", "--out <PLACE>"),
-        ("encode in.jsonl -i x", "in.jsonl would be read for --shard"),
-        ("encode -i x --from csv", "--from says how files are read, and encode reads an index"),
+        ("encode in.jsonl -i x", "in.jsonl would only be read with --shard"),
+        ("encode -i x --from csv", "--from is an option for reading files, but encode reads an index"),
         ("encode --assemble s -i x", "'--assemble <PLACE>' cannot be used with '--model <MODEL>'"),
-        ("encode --shard 0/1 - --out s", "a shard is not read from standard input"),
+        ("encode --shard 0/1 - --out s", "a shard cannot be read from standard input"),
         ("encode --shard 0/1 none.jsonl --out s", "cannot open none.jsonl"),
     ] {
         t.run(&format!("{line} --model {model}")).says(2, &[text]);
     }
     if cfg!(not(feature = "remote")) {
         t.run(&format!("encode --shard 0/1 in.jsonl --out s3://bucket/x --model {model}"))
-            .says(6, &["was built without object stores", "hint: build it with `--features remote`"]);
+            .says(6, &["was built without support for them", "hint: build it with `--features remote`"]);
     }
     assert!(!t.path("s").exists());
 }
@@ -307,10 +307,8 @@ fn an_input_that_breaks_off_makes_no_shard() {
     let (t, model) = corpus(50);
     let whole = crate::support::gz(t.read("in.jsonl"));
     t.write("cut.jsonl.gz", &whole[..whole.len() - 40]);
-    t.run(&format!("encode --shard 0/2 cut.jsonl.gz --out shards --model {model}")).says(
-        3,
-        &["an input could not be read to its end: cut.jsonl.gz", "nothing of shard 0/2 was written"],
-    );
+    t.run(&format!("encode --shard 0/2 cut.jsonl.gz --out shards --model {model}"))
+        .says(3, &["an input could not be read to its end: cut.jsonl.gz", "shard 0/2 was not written"]);
     assert_eq!(names(&t.path("shards")), Vec::<String>::new());
 }
 

@@ -82,7 +82,7 @@ fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
     }
     assert_eq!(store.ask("list set/one/").len(), 4, "a data object and a record each");
     let again = store.ok(&t, &encode("2"));
-    assert!(again.out.contains("shard 2/3 is done already"), "{again:?}");
+    assert!(again.out.contains("shard 2/3 already exists"), "{again:?}");
     let command = format!("turnwise encode --shard=1/3 --out=s3://shards/set/one in.jsonl --model {model}");
     store.run(&t, "encode --assemble s3://shards/set/one -i x").says(3, &["1/3 is missing", &command]);
     store.ok(&t, command.strip_prefix("turnwise ").unwrap());
@@ -91,7 +91,7 @@ fn shards_are_kept_in_an_object_store_and_put_together_from_there() {
     store.ask("cut set/one/shard-00000");
     store
         .run(&t, "encode --assemble s3://shards/set/one -i x")
-        .says(3, &["0/3 is torn: shard-00000-of-00003-"]);
+        .says(3, &["shard 0/3 is damaged: shard-00000-of-00003-"]);
     store.ok(&t, &encode("0-2"));
     store.ok(&t, "encode --assemble s3://shards/set/one -i x");
     t.ok("ingest -i whole in.jsonl --no-encode");

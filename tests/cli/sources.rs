@@ -61,7 +61,7 @@ fn a_folder_is_walked_and_what_is_no_corpus_is_told() {
     t.write("in/.git/x.jsonl", record("hidden", "x"));
     let out = t.ok("ingest -i x in");
     assert!(out.starts_with("2 records from 2 files (jsonl: 2)"), "{out}");
-    assert!(out.contains("           1  files not recognised, such as in/photo.bin\n"), "{out}");
+    assert!(out.contains("           1  files not recognized, such as in/photo.bin\n"), "{out}");
     assert_eq!(t.ids("x"), ["a", "b"]);
 }
 

@@ -128,11 +128,12 @@ fn the_demo_shows_a_search_and_runs_again() {
         "{first}"
     );
     let second = t.ok("demo");
-    assert!(second.contains("         280  unchanged (there already)\n"), "{second}");
+    assert!(second.contains("         280  unchanged (already in the index)\n"), "{second}");
     let other = t.run("demo -i chats");
     assert_eq!(other.code, 2, "{}", other.err);
     assert!(
-        other.err.contains("makes the index demo, not chats") && other.err.contains("ingest -i chats"),
+        other.err.contains("always creates the index demo, not chats")
+            && other.err.contains("ingest -i chats"),
         "{}",
         other.err
     );
@@ -159,7 +160,7 @@ fn the_demo_is_searched_in_english_and_chinese() {
         "{chinese}"
     );
     let nothing = t.run_args(&["search", "-i", "demo", "--mode", "bm25", "xylophone"]);
-    assert_eq!((nothing.code, nothing.out.as_str()), (0, "nothing found for `xylophone`\n"));
+    assert_eq!((nothing.code, nothing.out.as_str()), (0, "no results for `xylophone`\n"));
 }
 
 #[test]

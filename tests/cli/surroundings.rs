@@ -44,16 +44,19 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     let said = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run"));
     said.says(
         0,
-        &["not trained on, for a dev task has the same: 80 dialogues", "as it is: ", "with the layer: "],
+        &[
+            "excluded from training, because a dev task has the same: 80 dialogues",
+            "before: ",
+            "with the layer: ",
+        ],
     );
-    assert!(said.out.contains("a layer by what is said around 2,"), "{said:?}");
+    assert!(said.out.contains("learned a layer from the contexts of 2,"), "{said:?}");
     assert!(
-        said.out.contains(
-            "1 of 16 directions tell more of it than chance does, the first with a correlation of 0."
-        ),
+        said.out
+            .contains("1 of 16 directions correlate more than by chance, the first with a correlation of 0."),
         "{said:?}"
     );
-    assert!(said.out.contains("(which the layer is not for)"), "{said:?}");
+    assert!(said.out.contains("(not a goal of the layer)"), "{said:?}");
     let places: Vec<Value> = lines(&t, "run/evaluations.jsonl").iter().map(place).collect();
     assert_eq!(places, [json!([0, null]), json!([0, true])]);
     assert!(t.read("run/curves.svg").contains("of dialogues:dev.jsonl"));
@@ -76,10 +79,10 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     // It is the same again, from its recipe and where it goes on after a stop; and may stand behind another.
     t.ok("train run/recipe.toml -o again");
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
-    ended.says(0, &["the run in run has ended before"]);
+    ended.says(0, &["the run in run has already ended"]);
     assert_eq!(ended.out.lines().next(), said.out.lines().next());
     t.run(&format!("{train} --strength 0.7 -o run --resume"))
-        .says(2, &["other settings: dev (", "strength (0.5, and not 0.7)"]);
+        .says(2, &["different settings: dev (", "strength (0.5, now 0.7)"]);
     assert!(!t.path("run/checkpoints").exists());
     // One that was stopped before its model was saved begins anew.
     fs::remove_dir_all(t.path("run/model")).unwrap();
@@ -93,7 +96,7 @@ fn a_layer_stands_behind_the_encoder_and_nothing_else_is_changed() {
     }
     assert_eq!(lines(&t, "run/evaluations.jsonl").len(), 2);
     t.run(&format!("train surroundings --corpus {SAMPLES} -m ./run/model --evaluate-every 0 -o twice"))
-        .says(0, &["./run/model has a layer behind its tokens already"]);
+        .says(0, &["./run/model already has a dense layer"]);
     assert!(t.path("twice/model/3_Dense/model.safetensors").exists());
     // What steps train is the mean of tokens: there a layer cannot stay behind it.
     t.run(&format!("train simcse --corpus {SAMPLES} -m ./run/model -o none")).says(2, &["has a dense layer"]);
@@ -112,7 +115,8 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     let said = t.run(&format!("train {steps} {on} --layer -o at-once"));
     said.says(0, &["after 4 steps: ", "with the layer: "]);
     assert!(
-        said.out.contains("4 steps, loss ") && said.out.contains("a layer by what is said around 3,208"),
+        said.out.contains("4 steps, loss ")
+            && said.out.contains("learned a layer from the contexts of 3,208"),
         "{said:?}"
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(place).collect();
@@ -136,7 +140,7 @@ fn a_layer_behind_what_steps_leave_is_the_one_that_is_learned_of_it() {
     );
     // Where there is too little for a layer, what the steps have left is kept.
     let said = t.run(&format!("train {steps} --corpus {SAMPLES} --dialogues 5 --layer -o without"));
-    said.says(0, &["warning: no layer stands behind what was trained: too few utterances"]);
+    said.says(0, &["warning: no layer was added to the trained model: too few utterances"]);
     assert!(said.out.contains("4 steps, loss ") && !t.path("without/model/2_Dense").exists(), "{said:?}");
     let card = t.read("at-once/model/README.md");
     assert!(
@@ -187,7 +191,7 @@ fn what_it_cannot_do_is_told_before_anything_is_written() {
         (
             format!("train surroundings {on} --devices cpu,cpu"),
             2,
-            "no steps that several devices could share",
+            "no steps to distribute over several devices",
         ),
         (format!("train dialoguecse {on} --strength 0.5"), 2, "dialoguecse has no strength"),
         (format!("train simcse {on} --beside surroundings=1"), 2, "surroundings cannot stand beside simcse"),

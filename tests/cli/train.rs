@@ -110,10 +110,10 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let trained_on = format!("{} dialogues", 280 - aside);
         said.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
-            said.out.contains("neighbours shared by the halves of 28 dialogues kept aside (7.4 by chance): "),
+            said.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
             aside > 0
         );
-        assert!(said.out.contains("6 steps, loss ") && said.out.contains("the model is"), "{said:?}");
+        assert!(said.out.contains("6 steps, loss ") && said.out.contains("saved the model"), "{said:?}");
         let lines: Vec<Value> = t
             .read(&format!("{objective}/metrics.jsonl"))
             .lines()
@@ -134,7 +134,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
-    .says(0, &["a teacher learned from 252 dialogues: their words count "]);
+    .says(0, &["fitted a teacher on 252 dialogues: "]);
     assert_eq!(trained(&t, "auto"), trained(&t, "neighbours"));
     // Half of the layers stayed, and with them the embeddings.
     let recipe = t.read("dialoguecse/recipe.toml");
@@ -159,9 +159,9 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!t.path("killed/model").exists(), "it ended before it was killed");
-    t.run(&format!("{command} -o killed")).says(2, &["holds a run already", "--resume"]);
+    t.run(&format!("{command} -o killed")).says(2, &["already contains a run", "--resume"]);
     let said = t.run(&format!("{command} -o killed --resume"));
-    said.says(0, &["goes on after "]);
+    said.says(0, &["resuming after "]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     let losses = |run: &str| -> Vec<Value> {
         let of = |line: &str| serde_json::from_str::<Value>(line).unwrap();
@@ -182,18 +182,18 @@ fn a_run_that_is_killed_goes_on_to_the_same_model() {
     t.run("train whole/recipe.toml -o killed --resume --learning-rate 2e-3").says(
         2,
         &[
-            "the run in killed is of other settings: learning_rate (0.001, and not 0.002)\n",
-            "it has ended; `-m killed/model` begins another run with what it has learned",
+            "the run in killed has different settings: learning_rate (0.001, now 0.002)\n",
+            "the run has ended; to train its model further, start a new run with `-m killed/model`",
         ],
     );
     assert_eq!(t.read("killed/recipe.toml"), recipe);
     let said = t.run("train whole/recipe.toml -o killed --resume");
-    said.says(0, &["the run in killed has ended before"]);
+    said.says(0, &["the run in killed has already ended"]);
     assert!(said.out.contains("120 steps, loss "), "{said:?}");
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     // The model alone is made again of the last checkpoint.
     fs::remove_dir_all(t.path("killed/model")).unwrap();
-    t.run("train killed/recipe.toml -o killed --resume").says(0, &["goes on after 120 steps"]);
+    t.run("train killed/recipe.toml -o killed --resume").says(0, &["resuming after 120 steps"]);
     assert_eq!(trained(&t, "killed"), trained(&t, "whole"));
     // It is called by its run.
     assert_eq!(t.json("model info ./killed/model")["name"], "killed/model");
@@ -217,8 +217,8 @@ fn a_folder_has_one_run_at_a_time() {
     t.run(&format!("{train} --steps 3 --resume")).says(
         2,
         &[
-            "steps (100000, and not 3)\n",
-            "`turnwise train runs/one/recipe.toml -o runs/one --resume` goes on",
+            "steps (100000, now 3)\n",
+            "to continue it: `turnwise train runs/one/recipe.toml -o runs/one --resume`",
         ],
     );
     // One that was killed before it began is begun.
@@ -226,7 +226,7 @@ fn a_folder_has_one_run_at_a_time() {
     t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 4 --evaluate-every 0 -o early --resume"
     ))
-    .says(0, &["nothing to go on with in early yet: it begins"]);
+    .says(0, &["nothing to resume in early yet: starting a new run"]);
     t.run("train simcse --corpus gone.jsonl -m ./small -o other/below").says(2, &["gone.jsonl"]);
     assert!(!t.path("other").exists());
 }
@@ -250,7 +250,7 @@ fn a_run_that_is_interrupted_keeps_its_steps_and_measures_what_it_has_not() {
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let said = t.run(&format!("{command} -o stopped --resume"));
-    assert!(said.code == 0 && !said.err.contains("begins anew"), "{said:?}");
+    assert!(said.code == 0 && !said.err.contains("starting from the beginning"), "{said:?}");
     assert_eq!(trained(&t, "stopped"), trained(&t, "whole"));
     let told = |run: &str| -> Vec<Value> {
         let of = |e: &Value| json!([e["step"], e["dev"], e["agreement"]]);
@@ -280,7 +280,7 @@ fn a_damaged_checkpoint_is_named() {
     t.write(file, turned);
     t.run(&resume).says(4, &["step-00000004", "tensors.safetensors is not what was written"]);
     fs::remove_dir_all(t.path("run/checkpoints/step-00000004")).unwrap();
-    t.run(&resume).says(0, &["goes on after 2 steps"]);
+    t.run(&resume).says(0, &["resuming after 2 steps"]);
 }
 
 #[test]
@@ -292,7 +292,8 @@ fn dev_tasks_that_have_changed_are_none_to_go_on_with() {
     t.ok(&train);
     t.ok(&format!("bench build sr {SAMPLES} -o dev.txt --sentences 120 --recipe released"));
     let resume = format!("{train} --resume");
-    t.run(&resume).says(2, &["the run in run is of other dev tasks", "put back what was there"]);
+    t.run(&resume)
+        .says(2, &["cannot resume the run in run: the data of its dev tasks", "restore the original files"]);
     // Without a corpus, a run is told where its recipe is; so is who names its folder for a recipe.
     t.run("train simcse -m ./small -o run --resume")
         .says(2, &["turnwise train run/recipe.toml -o run --resume"]);
@@ -333,7 +334,7 @@ fn an_encoder_with_a_prompt_is_trained_behind_it() {
         json!({"word_embedding_dimension": 16, "pooling_mode_mean_tokens": true, "include_prompt": false});
     t.write("small/1_Pooling/config.json", pooling.to_string());
     let train = format!("train responses --corpus {SAMPLES} -m ./small --steps 4 --batch 4");
-    t.run(&format!("{train} -o run")).says(0, &["behind its prompt \"q: \""]);
+    t.run(&format!("{train} -o run")).says(0, &["with the prompt \"q: \""]);
     // What was trained is the mean of all tokens, and so it is served.
     assert_eq!(t.json("model info ./run/model")["prompts"]["query"], "q: ");
     let pooling: Value = serde_json::from_str(&t.read("run/model/1_Pooling/config.json")).unwrap();
@@ -358,7 +359,7 @@ fn an_index_can_be_trained_on() {
     assert_eq!(trained(&t, "by-name"), trained(&t, "by-path"));
     // How files are read is nothing to an index.
     t.run("train simcse --corpus chats --from whatsapp -m ./small -o none")
-        .says(2, &["--from is about files, and chats is an index"]);
+        .says(2, &["--from is an option for files, but chats is an index"]);
     assert!(!t.path("none").exists());
 }
 
@@ -376,10 +377,10 @@ fn a_dialogue_that_is_read_twice_is_taken_once() {
     t.write("once.jsonl", format!("{all}{changed}\n"));
     let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
     t.run(&format!("{train} --corpus exports -o twice"))
-        .says(0, &["60 dialogues of exports had been read before", "with 281 dialogues"]);
+        .says(0, &["60 dialogues of exports were already read", "with 281 dialogues"]);
     // What has none of its own is no corpus: no step is of it.
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
-        .says(0, &["280 dialogues of all.jsonl had been read before", "it has no others"]);
+        .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));
     let said = t.run(&format!("{train} --corpus once.jsonl -o once"));
     assert!(!said.err.contains("read before"), "{said:?}");
@@ -398,9 +399,9 @@ fn what_little_can_be_learned_from_is_told() {
     said.says(
         0,
         &[
-            "4 dialogues and 8 turns; 4 turns without a word, left out",
-            "warning: 4 dialogues to learn from: ",
-            "warning: 12 of the 32 tokens are of words that ./small does not know",
+            "4 dialogues and 8 turns; 4 turns without text, skipped",
+            "warning: training on only 4 dialogues: ",
+            "warning: 12 of the 32 tokens are unknown to ./small",
         ],
     );
     // Warnings are told whoever asks for quiet, what to do next is not.
@@ -425,14 +426,14 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o one.jsonl"),
             2,
-            "one.jsonl is a file, and a run wants a folder",
+            "one.jsonl is a file, but a run needs a folder",
         ),
         (
             format!("train simcse {on} --dev dialogues:{SAMPLES}"),
             3,
-            "a dev task has the same dialogues as the corpus, all of its 280 dialogues",
+            "all 280 dialogues of the corpus are also in a dev task",
         ),
-        ("train runs.toml -o run".to_owned(), 2, "there is no recipe runs.toml"),
+        ("train runs.toml -o run".to_owned(), 2, "recipe runs.toml not found"),
         (format!("train simcse {on} --frozen-layers 2"), 2, "0 to 1"),
         (format!("train auto {on} --beside responses=1 --parts 2"), 2, "parts"),
         (format!("train keep {on}"), 2, "keep trains for nothing alone"),
@@ -454,11 +455,11 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
             2,
             "temperature cannot be 0.0: it takes a number above 0",
         ),
-        (format!("train sweep --vary seed=1,1 simcse {on}"), 2, "seed=1 stands twice in --vary"),
+        (format!("train sweep --vary seed=1,1 simcse {on}"), 2, "seed=1 is in --vary twice"),
         (
             format!("train simcse {on} --min-turns 1000"),
             3,
-            "every dialogue is shorter than 1,000 turns: 252 dialogues left out",
+            "every dialogue is shorter than 1,000 turns: 252 dialogues skipped",
         ),
         (format!("train simcse {on} --dev sr"), 2, "`sr` is no task with its data"),
         (format!("train simcse {on} --dev sr:gone.txt"), 2, "gone.txt"),
@@ -477,14 +478,14 @@ fn what_cannot_be_trained_is_told_before_anything_is_written() {
         (
             format!("train simcse --corpus {SAMPLES} -m ./small -o small --resume"),
             2,
-            "holds no run to go on with",
+            "contains no run to resume",
         ),
         (format!("train simcse {on} --aside 5"), 2, "aside cannot be 5"),
         ("train simcse --corpus nowhere -m ./small -o run".to_owned(), 2, "no index of that name in "),
         (
             "train dialoguecse --corpus one.jsonl -m ./small -o run".to_owned(),
             3,
-            "every dialogue is shorter than 2 turns: 1 dialogue left out",
+            "every dialogue is shorter than 2 turns: 1 dialogue skipped",
         ),
         ("train simcse --corpus gone.jsonl -m ./small -o run".to_owned(), 2, "gone.jsonl"),
         (format!("train simcse --corpus {SAMPLES} -m ./gone -o run"), 2, "gone"),
@@ -512,7 +513,7 @@ fn what_is_trained_is_the_mean_whatever_the_model_did() {
     let pooling = json!({"word_embedding_dimension": 16, "pooling_mode_cls_token": true});
     t.write("first/1_Pooling/config.json", pooling.to_string().as_bytes());
     let train = format!("--corpus {SAMPLES} --steps 3 --batch 4 --learning-rate 1e-3 --evaluate-every 0");
-    t.run(&format!("train simcse {train} -m ./first -o first-run")).says(0, &["pools its tokens by cls"]);
+    t.run(&format!("train simcse {train} -m ./first -o first-run")).says(0, &["uses cls pooling"]);
     t.ok(&format!("train simcse {train} -m ./small -o small-run"));
     assert_eq!(trained(&t, "first-run"), trained(&t, "small-run"));
     // It opens as what it was trained to be.
@@ -551,7 +552,7 @@ fn turns_that_nothing_divides_are_divided_by_a_new_token() {
     without_separator(&t, "small");
     let train = format!("--corpus {SAMPLES} -m ./small --steps 4 --batch 4 --learning-rate 1e-3");
     let told = t.run(&format!("train responses {train} --frozen-layers 0 -o run"));
-    assert!(told.err.contains("divided by [SEP], a new token"), "{told:?}");
+    assert!(told.err.contains("separated by [SEP], a new token"), "{told:?}");
     let config: Value = serde_json::from_str(&t.read("run/model/config.json")).unwrap();
     assert_eq!(config["vocab_size"], 78);
     // What it learned is used: a text ends with the token, and its vector is no longer the mean of the others.
@@ -562,7 +563,7 @@ fn turns_that_nothing_divides_are_divided_by_a_new_token() {
     assert_ne!(fs::read(t.path("trained.npy")).unwrap(), fs::read(t.path("begun.npy")).unwrap());
     assert!(t.read("run/model/tokenizer.json").contains("[SEP]"));
     let told = t.run(&format!("train responses {train} --frozen-layers 1 -o frozen"));
-    assert!(told.err.contains("whose vector stays as it begins"), "{told:?}");
+    assert!(told.err.contains("with a fixed random vector"), "{told:?}");
     // An utterance alone needs nothing.
     t.ok(&format!("train simcse {train} -o alone"));
     assert!(!t.path("alone/start").exists());
@@ -585,7 +586,7 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     said.says(
         0,
         &[
-            "not trained on, for a dev task has the same: ",
+            "excluded from training, because a dev task has the same: ",
             "after 0 steps: agreement with words",
             "after 12 steps",
         ],
@@ -597,7 +598,10 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     let most = measured[1..].iter().map(agreement).fold(0.0, f64::max);
     let best = measured[1..].iter().rfind(|e| agreement(e) >= most - 0.005).unwrap();
     assert!(
-        said.out.contains(&format!("of step {} (by the agreement with words)", best["step"])),
+        said.out.contains(&format!(
+            "of step {} in run/model (selected by the agreement with words)",
+            best["step"]
+        )),
         "{said:?}"
     );
     // What is kept is what was measured: the same task, asked of the saved model.
@@ -638,9 +642,9 @@ fn a_run_is_measured_while_it_learns_and_keeps_its_best_step() {
     assert_eq!(without_seconds("again"), without_seconds("run"));
     // Chosen by labels it says so; the last step is nobody's choice.
     let said = t.run(&format!("{train} -o dev --select dev"));
-    assert!(said.out.contains("by the labels of the dev tasks"), "{said:?}");
+    assert!(said.out.contains("selected by the dev tasks"), "{said:?}");
     let said = t.run(&format!("{train} -o last --select last"));
-    assert!(said.out.contains("of step 12\n"), "{said:?}");
+    assert!(said.out.contains("of step 12 in last/model\n"), "{said:?}");
 }
 
 #[test]
@@ -651,9 +655,9 @@ fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
     said.says(
         0,
         &[
-            "kept aside, to tell what is gained: 28 dialogues",
+            "held out for evaluation: 28 dialogues",
             "252 dialogues",
-            "after 3 steps: neighbours shared by halves ",
+            "after 3 steps: neighbors shared by halves ",
         ],
     );
     let measured = lines(&t, "run/evaluations.jsonl");
@@ -666,17 +670,15 @@ fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
     assert_eq!((&gain["task"], &gain["measure"]), (&json!("aside"), &json!("halves")));
     assert_eq!((gain["start"].as_f64(), gain["kept"].as_f64()), (Some(aside(0).0), Some(aside(kept_step).0)));
     let told = format!(
-        "neighbours shared by the halves of 28 dialogues kept aside (7.4 by chance): {:.2} → {:.2} (p ",
+        "neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): {:.2} → {:.2} (p ",
         100.0 * aside(0).0,
         100.0 * aside(kept_step).0
     );
-    assert!(said.out.contains(&told) && said.out.contains("\n  which is no more than chance"), "{said:?}");
-    assert!(said.out.contains("(by the dialogues kept aside)"), "{said:?}");
-    assert!(
-        t.read("run/model/README.md").contains("the halves of 28 dialogues kept aside (7.4 by chance) | ")
-    );
+    assert!(said.out.contains(&told) && said.out.contains("\n  not significant"), "{said:?}");
+    assert!(said.out.contains("(selected by the held-out dialogues)"), "{said:?}");
+    assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
-    assert!(t.read("run/curves.svg").contains("neighbours shared by halves, aside"));
+    assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
     // The same dialogues again, and with another seed: what several gain is told by the same ones.
     t.ok("train run/recipe.toml -o again");
     assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
@@ -686,12 +688,14 @@ fn without_labels_dialogues_that_are_kept_aside_tell_what_is_gained() {
     // None where that is not wanted, or where they are too few.
     let said = t.run(&format!("{train} --corpus {SAMPLES} --aside 0 -o none"));
     assert!(
-        said.out.contains("agreement of neighbours with words: ") && !said.err.contains("aside"),
+        said.out.contains("agreement of neighbors with words: ") && !said.err.contains("held out"),
         "{said:?}"
     );
     pieces(&t);
-    t.run(&format!("{train} --corpus pieces/0.jsonl -o few"))
-        .says(0, &["it takes 20 with four turns, and a tenth of all at most is 6", "60 dialogues"]);
+    t.run(&format!("{train} --corpus pieces/0.jsonl -o few")).says(
+        0,
+        &["20 with at least four turns are needed, but a tenth of the corpus is only 6", "60 dialogues"],
+    );
 }
 
 #[test]
@@ -701,7 +705,7 @@ fn a_run_that_gains_no_more_ends() {
         "train simcse --corpus {SAMPLES} -m ./small -o run --steps 400 --batch 4 --learning-rate 1e-2 --evaluate-every 1 \
          --patience 2"
     ));
-    assert!(said.out.contains("of 400, then it gained no more"), "{said:?}");
+    assert!(said.out.contains("of 400 (stopped early: no more gain)"), "{said:?}");
     let steps = lines(&t, "run/metrics.jsonl").len();
     assert!(steps < 400);
     // It stays ended.
@@ -750,10 +754,7 @@ fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with()
     let short = "--steps 2 --batch 4 --evaluate-every 0";
     t.run(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc")).says(
         2,
-        &[
-            "the model that this begins with is not there: runs/words-mdc/model",
-            "turnwise train words-mdc -o runs/words-mdc",
-        ],
+        &["base model not found: runs/words-mdc/model", "turnwise train words-mdc -o runs/words-mdc"],
     );
     t.ok(&format!("train words-mdc --data there -m ./small {short} -o runs/words-mdc"));
     t.ok(&format!("train dialoguecse-mdc --data there {short} -o runs/dialoguecse-mdc"));
@@ -762,7 +763,7 @@ fn a_recipe_that_comes_with_the_program_finds_its_data_and_what_it_begins_with()
     // Unasked where benchmarks look as well.
     t.run(&format!("train words-mdc -m ./small {short} -o run")).says(
         2,
-        &["the recipe words-mdc needs data that are not here: data/mdc_dev", "`--data FOLDER`", "train list"],
+        &["the recipe words-mdc needs data that are missing: data/mdc_dev", "`--data FOLDER`", "train list"],
     );
     t.run("train dialoguecse-mcd -o run").says(2, &["did you mean `dialoguecse-mdc`?"]);
 }
@@ -774,10 +775,7 @@ fn recipes_are_listed_with_what_they_need() {
     fs::create_dir_all(t.path("d/sgd_dev/dev")).unwrap();
     let text = t.ok("train list --data d");
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(
-        line("auto-sgd").contains("data here") && line("auto-sgd").contains("all-MiniLM-L6-v2"),
-        "{text}"
-    );
+    assert!(line("auto-sgd").contains("has data") && line("auto-sgd").contains("all-MiniLM-L6-v2"), "{text}");
     assert!(line("dialoguecse-mdc").contains("no data"), "{text}");
     assert!(text.contains("turnwise train NAME --data d -o runs/NAME"), "{text}");
     let listed = t.json("train list --data d");
@@ -796,7 +794,7 @@ fn several_seeds_and_settings_stand_side_by_side() {
         [
             "all seeds (2 runs)\n",
             "  agreement with words: ",
-            "  neighbours shared by the halves of 28 dialogues"
+            "  neighbors shared by the halves of 28 held-out dialogues"
         ]
         .iter()
         .all(|part| said.out.contains(part)),
@@ -814,9 +812,9 @@ fn several_seeds_and_settings_stand_side_by_side() {
     assert!(recipe.contains("temperature = 0.05") && recipe.contains("dialogues = 80"), "{recipe}");
     // Those that are there are gone on with, and end as they were.
     fs::remove_dir_all(t.path("seeds/seed-4")).unwrap();
-    t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["holds runs already"]);
+    t.run(&format!("train {train} --seeds 3..4 -o seeds")).says(2, &["already contains runs"]);
     t.run(&format!("train {train} --seeds 3..4 -o seeds --resume"))
-        .says(0, &["the run in seeds/seed-3 has ended before"]);
+        .says(0, &["the run in seeds/seed-3 has already ended"]);
     assert_eq!(trained(&t, "seeds/seed-4"), trained(&t, "four"));
     // More of them come beside those.
     let said = t.run(&format!("train {train} --seeds 5..5 -o seeds --resume"));
@@ -885,7 +883,7 @@ fn a_piece_that_is_damaged_or_changed_is_told() {
     // Another run than the one that was begun.
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
-    t.run(&format!("{command} -o run --resume")).says(2, &["the run in run is of other dialogues"]);
+    t.run(&format!("{command} -o run --resume")).says(2, &["cannot resume the run in run: the dialogues"]);
     // An archive that ends too early.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();

@@ -1,4 +1,4 @@
-//! `turnwise analyze`: what becomes of a text before it is indexed or looked for.
+//! `turnwise analyze`: shows the tokens that the analyzer makes of a text.
 
 use std::io::{self, Read, Write};
 
@@ -13,7 +13,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_index::lexical::Lexical;
 use turnwise_text::Analyzer;
 
-/// The tokens; `schema` names their shape for programs.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Analyzed {
     schema: &'static str,
@@ -25,7 +25,7 @@ struct Analyzed {
 #[derive(Serialize)]
 struct Shown {
     term: String,
-    /// Bytes of the text.
+    /// Byte offsets in the text.
     start: usize,
     end: usize,
     written: String,
@@ -65,7 +65,7 @@ impl Analyzed {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = self.tokens.iter().map(|token| token.term.chars().count()).max().unwrap_or(0);
         for Shown { term, start, end, written } in &self.tokens {
-            // A line ends where there is nothing more to say.
+            // Trailing spaces are not printed.
             match written == term {
                 true => writeln!(out, "{DIM}{start:>6}..{end:<6}{DIM:#}  {BOLD}{term}{BOLD:#}")?,
                 false => writeln!(

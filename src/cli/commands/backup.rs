@@ -17,7 +17,7 @@ pub(super) fn backup(target: &Path, with_vectors: bool, context: &Context<'_>) -
     let backup = copies::backup(&root, target)?;
     tuning(&root, target, context)?;
     if with_vectors {
-        say(vectors::backup(&root, target), "damaged; `turnwise repair` mends them", context)?;
+        report_vectors(vectors::backup(&root, target), "damaged; `turnwise repair` removes them", context)?;
     }
     let size = backup.files.iter().map(|f| f.bytes).sum();
     context.printer.result(&backup, |out| {
@@ -39,7 +39,7 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
         index::update(&root, &Snapshot::open(&root)?, context)?;
     }
     tuning(source, &root, context)?;
-    say(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
+    report_vectors(vectors::restore(source, &root, context.command_line), "damaged in the backup", context)?;
     context.printer.result(&backup, |out| {
         writeln!(
             out,
@@ -52,25 +52,27 @@ pub(super) fn restore(source: &Path, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// How the index is searched unasked goes along; like vectors it can be made anew.
+/// Copies the saved default search settings. A failure is only a warning: `search tune` can compute them
+/// again.
 fn tuning(from: &Path, to: &Path, context: &Context<'_>) -> Result<()> {
     match Tuning::read(from) {
         Ok(tuning) => tuning.map_or(Ok(()), |tuning| tuning.save(to)),
         Err(e @ Error::Corrupt { .. }) => {
-            context.printer.warn(format!("how it is searched unasked is left out: {e}"));
+            context.printer.warn(format!("the tuned search settings were not copied: {e}"));
             Ok(())
         }
         Err(e) => Err(e),
     }
 }
 
-/// Vectors can be made anew, so that damage of theirs does not keep anybody from what cannot.
-fn say(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
+/// Reports the copied vectors. Damaged vectors are only a warning, because `turnwise encode` can compute
+/// them again.
+fn report_vectors(copied: Result<Option<u64>>, damaged: &str, context: &Context<'_>) -> Result<()> {
     match copied {
         Ok(None) => {}
         Ok(Some(n)) => context.printer.say(format!("{} copied", counted(n, "vector"))),
         Err(e @ Error::Corrupt { .. }) => {
-            context.printer.warn(format!("the vectors are left out, because they are {damaged}: {e}"));
+            context.printer.warn(format!("the vectors were not copied, because they are {damaged}: {e}"));
         }
         Err(e) => return Err(e),
     }

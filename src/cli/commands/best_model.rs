@@ -1,4 +1,4 @@
-//! The default model where it can be had, else an encoder that is fitted on the dialogues themselves.
+//! Picks an encoder: the default model if it is available, else TF-IDF with SVD fitted on the dialogues.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,15 @@ use turnwise_encoder::{
 };
 use turnwise_store::Snapshot;
 
-/// Where an encoder is kept that was fitted on the dialogues of an index.
-fn beside(root: &Path) -> PathBuf {
+/// Folder of an encoder that was fitted on the dialogues of this index.
+fn fitted_folder(root: &Path) -> PathBuf {
     let mut name = root.file_name().unwrap_or_default().to_owned();
     name.push("-tfidf-svd");
     root.with_file_name(name)
 }
 
-/// Fetches the default model unless it is here.
-pub(super) fn fetched(context: &Context<'_>) -> Result<()> {
+/// Fetches the default model unless it is already installed.
+pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
     let name = encoders::DEFAULT_MODEL;
     match context.model(name) {
         Ok(_) => Ok(()),
@@ -27,38 +27,39 @@ pub(super) fn fetched(context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// An encoder for whoever asked for none.
+/// The encoder to use when no model was named.
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// Which it is, and why.
-    pub(super) said: String,
+    /// A sentence for the user: which encoder it is, and why.
+    pub(super) note: String,
 }
 
 impl Model {
-    /// The default model if it is here or can be fetched, else one that is fitted on the dialogues themselves.
+    /// Returns the default model if it is installed or can be fetch_default, else an encoder fitted on the
+    /// dialogues.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;
-        match fetched(context) {
+        match fetch_default(context) {
             Ok(()) => {
                 let encoder = encoders::open(context, name, &Settings::default())?;
-                let said = format!("Vectors by {name}, the default model ({}).", encoder.describe());
-                Ok(Model { encoder, name: name.to_owned(), said })
+                let note = format!("Vectors by {name}, the default model ({}).", encoder.describe());
+                Ok(Model { encoder, name: name.to_owned(), note })
             }
             Err(e) if e.class() == Class::Interrupted => Err(e),
             Err(why) => {
-                let folder = beside(root);
+                let folder = fitted_folder(root);
                 let documents = snapshot.dialogues().collect::<Result<Vec<_>>>()?;
                 let fitted = statics::fit_tfidf(
                     documents.iter().map(statics::document),
                     &TfidfSettings { seed: context.settings.seed, ..TfidfSettings::default() },
                 )?;
                 fitted.save(&folder)?;
-                let said = format!(
-                    "Vectors by TF-IDF and SVD, fitted on these dialogues, because {name} cannot be had: {why}. \
+                let note = format!(
+                    "Vectors by TF-IDF and SVD, fitted on these dialogues, because {name} is not available: {why}. \
                      `turnwise model pull` fetches it."
                 );
-                Ok(Model { encoder: Box::new(fitted), name: folder.display().to_string(), said })
+                Ok(Model { encoder: Box::new(fitted), name: folder.display().to_string(), note })
             }
         }
     }

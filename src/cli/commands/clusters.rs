@@ -1,4 +1,4 @@
-//! `turnwise clusters`: a map of what an index's dialogues are about.
+//! `turnwise clusters`: groups the dialogues of an index by topic.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ use turnwise_index::{
 use turnwise_search::clusters::{Central, Cluster, Clusters, Term, Wanted, clusters};
 use turnwise_store::Snapshot;
 
-/// What is printed; `schema` names its shape for programs.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Map {
     schema: &'static str,
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
     let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::none_yet(&root))?;
-    // An index whose words cannot be searched has topics all the same.
+    // Clustering works without a lexical index, so an unreadable one is ignored.
     let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
     let wanted = Wanted {
         k: args.k.map(|k| k as usize),
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     };
     let started = Instant::now();
     let clusters = clusters(&snapshot, &reader, &wanted, &signals::stopped)?;
-    vectors::tell_without(clusters.without, Kind::Dialogues, &root, context.printer);
+    vectors::report_missing(clusters.without, Kind::Dialogues, &root, context.printer);
     let map = Map {
         schema: "turnwise/clusters/1",
         seed: wanted.seed,
@@ -69,7 +69,7 @@ impl Map {
         }
         let dialogues = counted(map.dialogues, "dialogue");
         if map.clusters.is_empty() {
-            return writeln!(out, "no dialogues to draw a map of");
+            return writeln!(out, "no dialogues to cluster");
         }
         let purity = map.purity.as_ref().map_or_else(String::new, |p| {
             let domains = counted(p.domains, "domain");
@@ -79,10 +79,14 @@ impl Map {
                 counted(p.dialogues, "dialogue")
             )
         });
-        let chosen = if map.tried.is_empty() { "" } else { ", their number chosen; -k N makes N" };
+        let chosen = if map.tried.is_empty() {
+            ""
+        } else {
+            "; the number of clusters was chosen automatically, -k N sets it"
+        };
         writeln!(
             out,
-            "{} of {dialogues}{purity} {DIM}(mean cosine with the centre {:.2}{chosen}, in {:.1} s){DIM:#}",
+            "{} of {dialogues}{purity} {DIM}(mean cosine with the center {:.2}{chosen}, in {:.1} s){DIM:#}",
             counted(map.clusters.len() as u64, "cluster"),
             map.cohesion,
             self.milliseconds / 1e3
@@ -95,7 +99,7 @@ fn write_cluster(n: usize, cluster: &Cluster, out: &mut dyn Write) -> io::Result
     let domains = domains.collect::<Vec<_>>().join(", ");
     writeln!(
         out,
-        "{DIM}{n:>2}.{DIM:#} {BOLD}{}{BOLD:#}  {DIM}{:.1}% · {:.2} to the centre{}{domains}{DIM:#}",
+        "{DIM}{n:>2}.{DIM:#} {BOLD}{}{BOLD:#}  {DIM}{:.1}% · {:.2} to the center{}{domains}{DIM:#}",
         counted(cluster.size, "dialogue"),
         cluster.share * 100.0,
         cluster.cohesion,

@@ -1,4 +1,4 @@
-//! `turnwise config`.
+//! `turnwise config`: shows the settings and creates a settings file.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io::Write, path::Path};
 
@@ -36,7 +36,7 @@ pub(super) fn show(origin: bool, context: &Context<'_>) -> Result<()> {
         }
         if origin {
             for (path, found) in &settings.files {
-                let state = if *found { "read" } else { "not there" };
+                let state = if *found { "read" } else { "not found" };
                 writeln!(out, "{DIM}{}: {state}{DIM:#}", path.display())?;
             }
         }
@@ -50,14 +50,12 @@ pub(super) fn init(context: &Context<'_>) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             return Err(Error::Input {
                 message: format!("{LOCAL_FILE} exists already"),
-                hint: Some("`turnwise config show --origin` tells what it sets".to_owned()),
+                hint: Some("`turnwise config show --origin` shows its settings".to_owned()),
             });
         }
         other => other.at("create", path)?,
     };
     file.write_all(template().as_bytes()).at("write", path)?;
-    context
-        .printer
-        .say(format!("{LOCAL_FILE} is written; every setting in it is explained and commented out"));
+    context.printer.say(format!("created {LOCAL_FILE}; every setting is in it, explained and commented out"));
     Ok(())
 }

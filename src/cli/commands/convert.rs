@@ -1,4 +1,4 @@
-//! `turnwise corpus convert`, and reading files without an index.
+//! `turnwise corpus convert`, and the function that reads files without an index.
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
@@ -45,7 +45,7 @@ pub(super) fn run(
     out.finish()?;
     let mut parts = vec![format!("{} written", counted(written, "dialogue"))];
     if left_out > 0 {
-        parts.push(format!("{} left out", grouped(left_out)));
+        parts.push(format!("{} skipped", grouped(left_out)));
     }
     if problems.rejected > 0 {
         parts.push(format!("{} rejected", grouped(problems.rejected)));
@@ -54,7 +54,7 @@ pub(super) fn run(
     problems.into_result()
 }
 
-/// What went wrong while reading files.
+/// Counts of the problems found while reading files.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) rejected: u64,
@@ -62,7 +62,7 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// A file that could not be read to its end is a failure, even if the rest went well.
+    /// Returns an error if a file could not be read to its end, even if the other files were fine.
     pub(super) fn into_result(self) -> Result<()> {
         match self.damaged_files {
             0 => Ok(()),
@@ -71,7 +71,8 @@ impl Problems {
     }
 }
 
-/// Reads files and folders and gives each dialogue to `f`. Rejects are warned about and counted, up to the limit.
+/// Reads files and folders and passes each dialogue to `f`. Warns about rejected records and stops at the
+/// limit.
 pub(super) fn each_dialogue(
     paths: &[PathBuf],
     read: &ReadArgs,
@@ -82,7 +83,7 @@ pub(super) fn each_dialogue(
     let (plan, options) = commands::plan(paths, read, context)?;
     if !plan.unrecognised.is_empty() {
         let files = counted(plan.unrecognised.len() as u64, "file");
-        context.printer.warn(format!("{files} not recognised, left out (-v names them)"));
+        context.printer.warn(format!("{files} not recognized and skipped (-v lists them)"));
     }
     let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
     let mut progress = ProgressBar::new(context.printer, what, "dialogues", total);

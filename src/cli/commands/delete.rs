@@ -1,4 +1,4 @@
-//! `turnwise delete`.
+//! `turnwise delete`: removes dialogues from an index.
 
 mod far;
 
@@ -22,7 +22,7 @@ struct Deleted {
     deleted: Vec<DialogueId>,
     not_there: Vec<DialogueId>,
     dry_run: bool,
-    /// With `--purge`: what was dropped from the bytes.
+    /// Space reclaimed; only with `--purge`.
     #[serde(skip_serializing_if = "Option::is_none")]
     purged: Option<Compacted>,
 }
@@ -51,22 +51,22 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
         for id in &deleted.deleted {
             store.delete(id)?;
         }
-        // An ingest that waits to be gone on with is not this command's to forget.
+        // Keep the resume point of an interrupted ingest: this command must not discard it.
         let unfinished = store.unfinished_ingest().cloned();
         store.commit(unfinished)?;
         store.close()?;
-        // A compaction makes it anew.
+        // A compaction rebuilds the lexical index anyway.
         if !args.purge && context.settings.ingest_index && root.join("lexical").is_dir() {
             index::update(&root, &Snapshot::open(&root)?, context)?;
         }
     }
-    // What is mapped here would still be read; nobody needs it any more.
+    // Drop the snapshot first: its memory maps would keep the old files open.
     drop(snapshot);
     let n = deleted.deleted.len() as u64;
     if args.purge && !args.dry_run {
         deleted.purged = Some(index::compact::compact(&root, context).map_err(|e| match e {
             Error::Interrupted { .. } => e.with_hint(format!(
-                "deleted: {}; `turnwise index compact -i {}` drops what is left of it",
+                "deleted: {}; `turnwise index compact -i {}` frees the space",
                 counted(n, "dialogue"),
                 root.display()
             )),
@@ -81,11 +81,8 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     match (deleted.not_there.first(), args.ids.is_empty()) {
         (Some(first), false) => Err(Error::Input {
             message: match deleted.not_there.len() {
-                1 => format!("{} holds no dialogue `{first}`", deleted.index),
-                n => format!(
-                    "{} holds none of {n} dialogues that were named, such as `{first}`",
-                    deleted.index
-                ),
+                1 => format!("{} has no dialogue `{first}`", deleted.index),
+                n => format!("{} has none of the {n} dialogues named, such as `{first}`", deleted.index),
             },
             hint: None,
         }),

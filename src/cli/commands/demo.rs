@@ -1,4 +1,4 @@
-//! `turnwise demo`: the sample dialogues, ingested and searched.
+//! `turnwise demo`: ingests the sample dialogues and searches them.
 
 use std::{
     io::Cursor,
@@ -34,49 +34,51 @@ use turnwise_store::{
     ingest::{Control, IngestOptions, ingest},
 };
 
-/// Asked at the end: an utterance, by words and meaning; the samples say it in other words.
+/// Sample query for a hybrid search. The samples express it in different words.
 const QUERY: &str = "the card machine kept my card";
-/// Asked in the light of what was said before it, without which it could be about anything.
-const SAID_BEFORE: [&str; 2] =
-    ["I was charged twice for my subscription this month", "I see both payments here"];
-const THEN: &str = "so when do I get it back?";
-/// A dialogue to which others are similar.
-const SIMILAR: &str = "deliveries-001";
+/// Context of the second query, which is ambiguous without it.
+const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
+const FOLLOW_UP: &str = "so when do I get it back?";
+/// Dialogue used for the similarity search.
+const SIMILAR_TO: &str = "deliveries-001";
 
 #[derive(Serialize)]
-struct Shown {
+struct Demo {
     ingest: Summary,
-    /// Which encoder, and why that one.
+    /// Name of the encoder and why it was chosen.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
 }
 
-/// The questions that are answered, and how they are told to people.
+/// Search requests with the headings under which the results are printed.
 fn questions() -> [(String, SearchRequest); 3] {
     let base = SearchRequest { k: 3, ..SearchRequest::default() };
-    let said = SAID_BEFORE.map(str::to_owned).to_vec();
+    let said = CONTEXT.map(str::to_owned).to_vec();
     [
         (format!("? {QUERY}"), SearchRequest { query: QUERY.to_owned(), ..base.clone() }),
         (
-            format!("? {} … {THEN}", SAID_BEFORE.join(" … ")),
-            SearchRequest { query: THEN.to_owned(), context: said, ..base.clone() },
+            format!("? {} … {FOLLOW_UP}", CONTEXT.join(" … ")),
+            SearchRequest { query: FOLLOW_UP.to_owned(), context: said, ..base.clone() },
         ),
-        (format!("? dialogues like {SIMILAR}"), SearchRequest { like: Some(SIMILAR.to_owned()), ..base }),
+        (
+            format!("? dialogues like {SIMILAR_TO}"),
+            SearchRequest { like: Some(SIMILAR_TO.to_owned()), ..base },
+        ),
     ]
 }
 
-/// The index that it makes.
+/// Name of the demo index.
 const NAME: &str = "demo";
 
-/// Refuses to be told another index than its own.
+/// Refuses any index name other than the demo's own.
 pub(crate) fn check_name(index: &str) -> Result<()> {
     if index == NAME {
         return Ok(());
     }
-    Err(Error::input(format!("the demonstration makes the index {NAME}, not {index}")).with_hint(format!(
-        "leave -i away, or fill {index} with what you have: `turnwise ingest -i {index} FILE…`"
-    )))
+    Err(Error::input(format!("`turnwise demo` always creates the index {NAME}, not {index}")).with_hint(
+        format!("remove -i, or fill {index} with your own data: `turnwise ingest -i {index} FILE…`"),
+    ))
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<()> {
@@ -107,9 +109,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     let searches =
         questions.iter().map(|(_, request)| searcher.search(request)).collect::<Result<Vec<_>>>()?;
     let name = root.display().to_string();
-    let encoder = model.said;
+    let encoder = model.note;
     let shown =
-        Shown { ingest: Summary::new(name, files, &ingested, totals, seconds), encoder, encoded, searches };
+        Demo { ingest: Summary::new(name, files, &ingested, totals, seconds), encoder, encoded, searches };
     context.printer.result(&shown, |out| {
         shown.ingest.write(out)?;
         writeln!(out, "\n{}", shown.encoder)?;
@@ -118,7 +120,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
             writeln!(out, "\n{BOLD}{question}{BOLD:#}\n")?;
             search::write(found, out)?;
         }
-        writeln!(out, "\n{DIM}Now try, with `turnwise` or `cargo run --release --` in front:{DIM:#}")?;
+        writeln!(out, "\n{DIM}Now try these, after `turnwise` or `cargo run --release --`:{DIM:#}")?;
         for line in [
             "search -i demo \"my own words\"",
             "corpus show -i demo deliveries-001",

@@ -1,4 +1,4 @@
-//! `turnwise doctor`: whether this machine and this folder are fit for work.
+//! `turnwise doctor`: checks that this machine and this folder can run turnwise.
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -40,24 +40,24 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
     add("threads", format!("{} of {cores} cores", context.settings.threads), None);
     match auto_precision() {
         Ok(precision) => add("encoding", format!("{precision} on the CPU ({})", SimdLevel::best()), None),
-        Err(e) => add("encoding", "not on the CPU".to_owned(), Some(e.to_string())),
+        Err(e) => add("encoding", "not available on the CPU".to_owned(), Some(e.to_string())),
     }
     match Device::open(DeviceChoice::Auto) {
         Ok(device) if device.is_cpu() => add("device", format!("cpu; built {}", gpu_features()), None),
         Ok(device) => add("device", format!("{device}; built {}", gpu_features()), None),
-        Err(e) => add("device", "no device answers".to_owned(), Some(e.to_string())),
+        Err(e) => add("device", "no usable device".to_owned(), Some(e.to_string())),
     }
     add("model", default_model(context), None);
     for (path, found) in &context.settings.files {
-        add("settings", format!("{} ({})", path.display(), if *found { "read" } else { "not there" }), None);
+        add("settings", format!("{} ({})", path.display(), if *found { "read" } else { "not found" }), None);
     }
     let folder = &context.settings.indexes_dir;
     match try_folder(folder) {
         Ok(milliseconds) => add(
             "indexes",
-            format!("{} can be written; a flush to the disk takes {milliseconds:.1} ms", folder.display()),
+            format!("{} is writable; a disk flush takes {milliseconds:.1} ms", folder.display()),
             (milliseconds > 200.0)
-                .then(|| "the disk is slow to flush: every batch of an ingest waits for it".to_owned()),
+                .then(|| "the disk is slow to flush; every ingest batch waits for a flush".to_owned()),
         ),
         Err(e) => add("indexes", folder.display().to_string(), Some(e.to_string())),
     }
@@ -97,11 +97,11 @@ fn gpu_features() -> String {
 fn default_model(context: &Context<'_>) -> String {
     match context.model(encoders::DEFAULT_MODEL) {
         Ok(found) => format!("{} in {}", found.name, found.path.display()),
-        Err(_) => format!("{} is not here; `turnwise model pull` fetches it", encoders::DEFAULT_MODEL),
+        Err(_) => format!("{} is not installed; `turnwise model pull` downloads it", encoders::DEFAULT_MODEL),
     }
 }
 
-/// How long a small file takes to reach the disk.
+/// Writes and flushes a small file in the folder; returns the time in milliseconds.
 fn try_folder(folder: &Path) -> Result<f64> {
     let existed = folder.is_dir();
     let write = || -> std::io::Result<f64> {
@@ -136,7 +136,7 @@ fn state_of(root: &Path) -> (String, Option<String>) {
     }
 }
 
-/// The processor's name and what it offers for vectors.
+/// Processor name and its vector instructions.
 fn processor() -> String {
     let name = fs::read_to_string("/proc/cpuinfo")
         .ok()

@@ -1,4 +1,4 @@
-//! `turnwise duplicates`: what is there more than once, or nearly so.
+//! `turnwise duplicates`: finds exact and near duplicates.
 
 use std::{
     io::{self, Write},
@@ -22,10 +22,10 @@ use turnwise_index::{
 use turnwise_search::duplicates::{Duplicates, Group, Member, Wanted, duplicates};
 use turnwise_store::Snapshot;
 
-/// So many dialogues that came after the graph was built are compared pair by pair without it being worth a word.
+/// Number of dialogues newer than the graph up to which no warning about slow comparison is printed.
 const LONG_TAIL: usize = 10_000;
 
-/// What is printed; `schema` names its shape for programs.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Found {
     schema: &'static str,
@@ -44,7 +44,7 @@ pub(super) fn run(args: &DuplicatesArgs, context: &Context<'_>) -> Result<()> {
         OneOf::Dialogues => Kind::Dialogues,
     };
     let reader = DenseReader::open(&root, &snapshot)?.ok_or_else(|| VectorReader::none_yet(&root))?;
-    vectors::tell_without(reader.without(kind), kind, &root, context.printer);
+    vectors::report_missing(reader.without(kind), kind, &root, context.printer);
     if reader.tail() > LONG_TAIL && !args.exact {
         context.printer.warn(format!(
             "the vectors of {} are compared pair by pair; `turnwise index build -i {}` makes that faster",
@@ -81,7 +81,7 @@ impl Found {
         }
         let (among, threshold) = (counted(d.looked_at, one), self.threshold);
         if d.groups_found == 0 {
-            return writeln!(out, "no two of {among} reach a cosine of {threshold}");
+            return writeln!(out, "no pairs among {among} have a cosine of {threshold} or more");
         }
         let shown = match d.groups.len() as u64 {
             shown if shown < d.groups_found => format!(", {} of them shown", grouped(shown)),
@@ -89,10 +89,10 @@ impl Found {
         };
         writeln!(
             out,
-            "{} with {} of {among}{shown} {DIM}(a cosine of {threshold} or more{}, in {:.1} s){DIM:#}",
+            "{} with {} of {among}{shown} {DIM}(cosine of {threshold} or more{}, in {:.1} s){DIM:#}",
             counted(d.groups_found, "group"),
             grouped(d.in_groups),
-            if d.exact { ", every pair compared" } else { ", by the graph" },
+            if d.exact { ", all pairs compared" } else { ", using the graph" },
             self.milliseconds / 1e3
         )
     }
@@ -126,7 +126,7 @@ fn write_member(member: &Member, out: &mut dyn Write) -> io::Result<()> {
     let turns = member.turns.map(|turns| counted(turns as u64, "turn"));
     let about: Vec<&str> =
         [member.title.as_deref(), turns.as_deref()].into_iter().flatten().filter(|s| !s.is_empty()).collect();
-    // An utterance speaks for itself; a dialogue is more than its beginning.
+    // An utterance is shown whole. For a dialogue, the number of turns is shown next to its first text.
     let about = match member.turns {
         Some(_) => format!("{DIM}{}{DIM:#}  ", about.join(" · ")),
         None => String::new(),

@@ -1,4 +1,4 @@
-//! `turnwise embed`: texts, utterances or dialogues of files to vectors, without an index.
+//! `turnwise embed`: writes the vectors of texts, utterances or dialogues in files, without an index.
 
 mod reading;
 mod summary;
@@ -36,28 +36,29 @@ use turnwise_encoder::{
     ahead::{self, Chunk, Inputs, Stream},
 };
 
-pub(super) use summary::tell_spent;
+pub(super) use summary::report_usage;
 
-/// Rejects that are shown; the rest is counted.
+/// Largest number of rejects shown as warnings; the others are only counted.
 const SHOWN: u64 = 5;
 
 pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
     let summary = embed(args, &|model, settings| encoders::open(context, model, settings), context)?;
-    summary.tell(args.output == Path::new("-"), context)?;
+    summary.report(args.output == Path::new("-"), context)?;
     match summary.damaged_files {
         0 => Ok(()),
         _ => Err(Error::Data {
-            message: "an input could not be read to its end; what came before is in".to_owned(),
-            hint: Some("the warning above says why".to_owned()),
+            message: "an input could not be read to its end; the output has everything before that point"
+                .to_owned(),
+            hint: Some("see the warning above for the reason".to_owned()),
         }),
     }
 }
 
 fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summary> {
     let target = args.to.map_or_else(|| Target::of(&args.output), |to| Ok(to.into()))?;
-    // What is wrong with the inputs is told before a model is loaded.
+    // Check the inputs before loading the model, because loading is slow.
     let reading = Reading::plan(args, context)?;
-    reading.must_not_be(args, target)?;
+    reading.must_not_overwrite(args, target)?;
     let model = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
     let encoder = open(model, &args.encoder.settings(args.encoder.precision(), args.tokens.given()))?;
     let encoder = encoder.as_ref();
@@ -89,7 +90,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     };
     let options = args.encoder.given().into_options();
     let done = ahead::encode(encoder, &options, &signals::stopped, &mut embedding);
-    // Whatever comes of the vectors: what was rejected is worth knowing.
+    // Write the rejects file even if encoding failed.
     embedding.rejects.flush()?;
     if !done? {
         return Err(interrupted());
@@ -98,7 +99,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
     let seconds = progress.seconds();
     drop(progress);
     if vectors == 0 {
-        return Err(Error::data("there is nothing to turn into vectors; nothing was written"));
+        return Err(Error::data("the input has no texts to embed; nothing was written"));
     }
     sink.finish()?;
     Ok(Summary {
@@ -111,7 +112,7 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
             true => "standard output".to_owned(),
             false => args.output.display().to_string(),
         },
-        ids: (target == Target::Npy).then(|| embeddings::ids_beside(&args.output).display().to_string()),
+        ids: (target == Target::Npy).then(|| embeddings::ids_path(&args.output).display().to_string()),
         format: target.name(),
         read_as,
         unit,
@@ -134,14 +135,14 @@ fn width(encoder: &dyn Encoder, wanted: Option<u32>) -> Result<usize> {
     let all = encoder.dim();
     match wanted.map(|n| n as usize) {
         Some(n) if n > all => Err(Error::Input {
-            message: format!("--dim {n} is more than the {all} numbers that {} gives", encoder.name()),
-            hint: Some(format!("{all} or less")),
+            message: format!("--dim {n} is larger than the {all} dimensions of {}", encoder.name()),
+            hint: Some(format!("use {all} or less")),
         }),
         wanted => Ok(wanted.unwrap_or(all)),
     }
 }
 
-/// What stands in files that have room for it.
+/// Metadata for output formats that support it.
 fn about(encoder: &dyn Encoder, model: &str, dim: usize, args: &EmbedArgs) -> BTreeMap<String, String> {
     let mut about: BTreeMap<String, String> = [
         ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
@@ -177,14 +178,14 @@ struct Embedding<'a> {
     context: &'a Context<'a>,
 }
 
-/// The ids of a chunk, and how much of the inputs had been read when it was complete.
+/// The ids of a chunk, and the input bytes read when it was complete.
 struct Tag {
     ids: Vec<String>,
     read: u64,
 }
 
 impl Embedding<'_> {
-    /// The next item, waited for as long as nobody wants to stop.
+    /// Returns the next item. Waits until one arrives or the user interrupts.
     fn item(&mut self) -> Result<Option<Item>> {
         loop {
             if let Some(item) = self.waiting.pop_front() {
@@ -225,9 +226,9 @@ impl Embedding<'_> {
     }
 }
 
-/// Inputs on their way to a chunk.
+/// Inputs collected for the next chunk.
 #[derive(Default)]
-struct Gathered {
+struct PendingChunk {
     ids: Vec<String>,
     texts: Vec<String>,
     dialogues: Vec<Dialogue>,
@@ -238,7 +239,7 @@ impl Stream for Embedding<'_> {
     type Tag = Tag;
 
     fn next(&mut self) -> Result<Option<Chunk<Tag>>> {
-        let mut gathered = Gathered::default();
+        let mut gathered = PendingChunk::default();
         while gathered.ids.len() < self.chunk && gathered.bytes < self.chunk_bytes {
             match self.item()? {
                 None => break,

@@ -1,4 +1,4 @@
-//! `turnwise encode`: the vectors of an index.
+//! `turnwise encode`: computes the vectors of an index.
 
 mod assemble;
 mod far;
@@ -29,7 +29,7 @@ use turnwise_index::vectors::{
 };
 use turnwise_store::Snapshot;
 
-/// What was done, for people and for programs.
+/// Result of the command. Also its JSON output.
 #[derive(Serialize)]
 pub(super) struct Encoded {
     schema: &'static str,
@@ -43,9 +43,9 @@ pub(super) struct Encoded {
     max_tokens: Option<usize>,
     #[serde(flatten)]
     pub(super) filled: Filled,
-    /// Vectors of utterances in the index now.
+    /// Utterance vectors in the index after the run.
     utterance_vectors: u64,
-    /// Vectors of dialogues likewise.
+    /// Dialogue vectors in the index after the run.
     dialogue_vectors: u64,
     seconds: f64,
 }
@@ -61,12 +61,11 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {
             message: format!(
-                "{} would be read for --shard, or for --assemble with --engine",
+                "{} would only be read with --shard, or with --assemble and --engine",
                 first.display()
             ),
             hint: Some(
-                "name an index with -i; files are encoded with --shard I/N, or by `turnwise embed`"
-                    .to_owned(),
+                "name an index with -i; to encode files, use --shard I/N or `turnwise embed`".to_owned(),
             ),
         });
     }
@@ -75,19 +74,19 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
     }
     if let Some(option) = args.read.given() {
         return Err(Error::Input {
-            message: format!("{option} says how files are read, and encode reads an index"),
-            hint: Some("files are encoded with --shard I/N, or by `turnwise embed`".to_owned()),
+            message: format!("{option} is an option for reading files, but encode reads an index"),
+            hint: Some("to encode files, use --shard I/N or `turnwise embed`".to_owned()),
         });
     }
     let encoded = encode(args, open, context)?;
-    embed::tell_spent(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
+    embed::report_usage(&encoded.filled.spent, encoded.max_tokens, "texts", context.printer);
     context.printer.result(&encoded, |out| encoded.write(out))
 }
 
 fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<Encoded> {
     let root = context.existing_index()?;
     let before = match VectorReader::open(&root) {
-        // What is damaged can be replaced.
+        // --replace rebuilds damaged vectors.
         Err(Error::Corrupt { .. }) if args.replace => None,
         before => before?,
     };
@@ -97,14 +96,14 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
     with(encoder.as_ref(), &choice, args.replace, &root, context)
 }
 
-/// After an ingest: gives what came its vectors, as the index has them, or by the default model if that is here. What
-/// stands in the way is told, and is no failure of the ingest.
-pub(super) fn what_came(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
+/// Encodes new dialogues after an ingest, with the index's own recipe or else with the default model if it
+/// is installed. Problems are warnings: they do not make the ingest fail.
+pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
-    let later = format!("`turnwise encode -i {}` makes its vectors later", root.display());
+    let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());
     let before = match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {
-            printer.warn(format!("what came has no vectors yet: {e}"));
+            printer.warn(format!("the new dialogues have no vectors yet: {e}"));
             printer.hint(e.hint().unwrap_or(later));
             return Ok(None);
         }
@@ -113,7 +112,7 @@ pub(super) fn what_came(root: &Path, context: &Context<'_>) -> Result<Option<Enc
     let choice = Choice::of(&EncodeArgs::default(), before.as_ref());
     if before.is_none() && context.model(&choice.model).is_err() {
         printer.say(format!(
-            "it is searched by words; `turnwise model pull` and then `turnwise encode -i {}` make it searchable by \
+            "only lexical search is available; for dense search, run `turnwise model pull` and then `turnwise encode -i {}` \
              meaning too",
             root.display()
         ));
@@ -124,14 +123,14 @@ pub(super) fn what_came(root: &Path, context: &Context<'_>) -> Result<Option<Enc
     match encoders::open(context, &choice.model, &settings) {
         Ok(encoder) => with(encoder.as_ref(), &choice, false, root, context).map(Some),
         Err(e) => {
-            printer.warn(format!("what came has no vectors yet: {e}"));
+            printer.warn(format!("the new dialogues have no vectors yet: {e}"));
             printer.hint(e.hint().unwrap_or(later));
             Ok(None)
         }
     }
 }
 
-/// Gives everything in an index its vectors by this encoder, whatever they were made by before.
+/// Encodes every dialogue of the index with this encoder and replaces existing vectors.
 pub(super) fn everything(
     encoder: &dyn Encoder,
     model: &str,
@@ -154,7 +153,7 @@ pub(super) fn everything(
     with(encoder, &choice, other, root, context)
 }
 
-/// What is encoded with what: as the arguments say, and where they say nothing, as the index has it.
+/// Encoding options: the command line first, then the recipe of the existing vectors.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -171,7 +170,7 @@ impl Choice {
         let mut precision = args.encoder.precision();
         let mut tokens = args.tokens.given();
         if let Some(recipe) = before.map(VectorReader::recipe) {
-            // Another model has other prompts and layers; the rest is a choice about dialogues.
+            // Prompts and layers belong to one model. The other options are about dialogues and stay valid.
             if model.as_ref().is_none_or(|m| encoders::lasting_name(m) == recipe.model) {
                 encoder.prompt = encoder.prompt.or_else(|| recipe.prompt.clone());
                 tokens = tokens.or(&recipe.tokens);
@@ -202,7 +201,7 @@ impl Choice {
         }
     }
 
-    /// What the vectors will be by this encoder.
+    /// Returns the recipe of the vectors that this encoder will make.
     fn recipe(&self, encoder: &dyn Encoder) -> Recipe {
         let precision = self.precision.map_or("auto", |p| p.name());
         Recipe::of(encoder, &encoders::lasting_name(&self.model), precision, &self.tokens, &self.options)
@@ -244,8 +243,8 @@ fn with(
             writer.close()?;
             let vectors = filled.utterances + filled.dialogues;
             let hint = match vectors {
-                1 => "1 vector is in; run the same command again to go on".to_owned(),
-                n => format!("{} vectors are in; run the same command again to go on", grouped(n)),
+                1 => "1 vector is saved; run the same command again to continue".to_owned(),
+                n => format!("{} vectors are saved; run the same command again to continue", grouped(n)),
             };
             return Err(Error::Interrupted { hint: Some(hint) });
         }
@@ -270,7 +269,7 @@ fn with(
 }
 
 impl Encoded {
-    /// Whether there was anything to do.
+    /// Whether the run changed anything.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }
@@ -283,7 +282,7 @@ impl Encoded {
             let rate = |n: u64| grouped((n as f64 / self.seconds.max(1e-3)) as u64);
             writeln!(
                 out,
-                "{BOLD}{}{BOLD:#} looked at in {:.1} s {DIM}({} texts/s, {} tokens/s){DIM:#}",
+                "{BOLD}{}{BOLD:#} checked in {:.1} s {DIM}({} texts/s, {} tokens/s){DIM:#}",
                 counted(f.seen, "dialogue"),
                 self.seconds,
                 rate(f.utterances + f.dialogues),
@@ -295,19 +294,19 @@ impl Encoded {
             };
             row(f.utterances, "utterances encoded")?;
             row(f.dialogues, "dialogues encoded")?;
-            row(f.known, "known already: the same text was encoded before")?;
+            row(f.known, "already known: the same text was encoded before")?;
             row(f.spent.tokens, "tokens")?;
         }
         write!(
             out,
-            "{BOLD}{}{BOLD:#} now holds {} and {} of {} numbers by {}",
+            "{BOLD}{}{BOLD:#} now has {} and {} with {} dimensions, by {}",
             self.index,
             counted(self.utterance_vectors, "utterance vector"),
             counted(self.dialogue_vectors, "dialogue vector"),
             self.dim,
             self.encoder,
         )?;
-        // What is there already may have been made in another precision.
+        // Without new vectors, the precision of this run says nothing about the existing ones.
         match f.utterances + f.dialogues {
             0 => writeln!(out),
             _ => writeln!(out, " {DIM}({}){DIM:#}", self.runs),

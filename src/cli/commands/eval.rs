@@ -1,4 +1,4 @@
-//! `turnwise eval`: a run by its judgments, as trec_eval prints it.
+//! `turnwise eval`: scores a run against relevance judgments, in the output format of trec_eval.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::cli::{Context, args::EvalArgs, printer::counted};
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::trec::{Evaluation, Options, asked, evaluate, read_qrels, read_run};
 
-/// Ids that are named in a warning.
+/// Largest number of query ids named in a warning.
 const NAMED: usize = 3;
 
-/// The measures; `schema` names their shape for programs.
+/// Result of the command. `schema` names the JSON shape.
 #[derive(Serialize)]
 struct Printed {
     schema: &'static str,
@@ -19,9 +19,9 @@ struct Printed {
     all: BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<BTreeMap<String, BTreeMap<String, f64>>>,
-    /// Queries that nobody judged.
+    /// Queries of the run without judgments.
     left_out: Vec<String>,
-    /// Judged queries that the run does not have.
+    /// Judged queries that are missing from the run.
     missing: Vec<String>,
 }
 
@@ -35,26 +35,26 @@ pub(super) fn run(args: &EvalArgs, context: &Context<'_>) -> Result<()> {
         return Err(Error::Data {
             message: format!("no query of {} is judged in {}", args.run.display(), args.qrels.display()),
             hint: Some(format!(
-                "the run's first query is `{}`, the first one judged is `{}`",
+                "the first query of the run is `{}`, the first judged query is `{}`",
                 first(run.queries.keys().next()),
                 first(qrels.queries.keys().next())
             )),
         });
     }
-    let tell = |queries: &[String], what: &str| {
+    let warn = |queries: &[String], what: &str| {
         if !queries.is_empty() {
             let more = if queries.len() > NAMED { ", …" } else { "" };
             let named = queries[..queries.len().min(NAMED)].join(", ");
             context.printer.warn(format!("{} {what}: {named}{more}", queries_of(queries.len())));
         }
     };
-    tell(&evaluation.unjudged, "of the run not judged, and left out");
+    warn(&evaluation.unjudged, "in the run but not judged, and ignored");
     let missing = if args.complete {
-        "judged and not in the run, counted as 0"
+        "judged but not in the run, counted as 0"
     } else {
-        "judged and not in the run, left out (-c counts them as 0)"
+        "judged but not in the run, ignored (-c counts them as 0)"
     };
-    tell(&evaluation.missing, missing);
+    warn(&evaluation.missing, missing);
     context.printer.result(&printed(&evaluation, args.per_query), |out| {
         evaluation.lines(args.per_query).try_for_each(|line| writeln!(out, "{line}"))
     })

@@ -1,4 +1,4 @@
-//! `turnwise corpus export`.
+//! `turnwise corpus export`: writes the dialogues of an index to a file.
 
 use crate::cli::{
     Context, args::WriteArgs, output::Output, printer::counted, progress::ProgressBar, signals,

@@ -1,4 +1,4 @@
-//! `turnwise index`, and what every command that changes records does at its end.
+//! `turnwise index`, and the index updates that run after every command that changes records.
 
 pub(super) mod compact;
 pub(super) mod info;
@@ -34,7 +34,7 @@ struct Built {
     index: String,
     analyzer: String,
     utterances_taken_in: u64,
-    /// The graphs over the vectors, if there are vectors.
+    /// Graphs over the vectors, if the index has vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     graphs: Option<dense::Built>,
 }
@@ -45,10 +45,10 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let snapshot = Snapshot::open(&root)?;
     let taken = update_by(analyzer, &root, &snapshot, context)?;
     let graphs = graphs_by(dense::build, &root, &snapshot, &options(args.graph), context)?;
-    Built::tell(false, taken, graphs, &root, context)
+    Built::report(false, taken, graphs, &root, context)
 }
 
-/// Removes the lexical index if it is damaged. What is removed remembers nothing: its analyzer is given back.
+/// Removes the lexical index if it is damaged. Returns its analyzer, because the rebuild needs it.
 fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
@@ -58,21 +58,22 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
             None => {
                 let by = Analyzer::default();
                 context.printer.warn(format!(
-                    "what analyzer the search index had cannot be read any more; it is {by} now"
+                    "the analyzer of the lexical index could not be read; {by} is used instead"
                 ));
                 by
             }
         },
-        // Sound, not there, or not for this turnwise.
+        // Sound, missing, or written by a different version.
         _ => return Ok(None),
     };
-    context.printer.warn("the search index is damaged and is made anew");
+    context.printer.warn("the lexical index is damaged; it is rebuilt");
     Lexical::remove(root)?;
     Ok(Some(analyzer))
 }
 
-/// After a repair: what is searched is made anew where it is damaged, or is of another log.
-pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
+/// After a repair: rebuilds the lexical index and the graphs if they are damaged or belong to a different
+/// log.
+pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;
     if analyzer.is_some() || context.settings.ingest_index {
@@ -80,7 +81,7 @@ pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
     }
     let Some(builder) = dense::builder(root) else { return Ok(()) };
     if dense::verify(root).is_err() {
-        context.printer.warn("the graphs over the vectors are damaged and are made anew");
+        context.printer.warn("the vector graphs are damaged; they are rebuilt");
     }
     let options = BuildOptions { builder, ..BuildOptions::default() };
     graphs_by(dense::build, root, &snapshot, &options, context)?;
@@ -95,11 +96,11 @@ pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()
     let taken = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
     drop(progress);
     let graphs = graphs_by(dense::rebuild, &root, &snapshot, &options(args.graph), context)?;
-    Built::tell(true, taken, graphs, &root, context)
+    Built::report(true, taken, graphs, &root, context)
 }
 
 impl Built {
-    fn tell(
+    fn report(
         anew: bool,
         taken: u64,
         graphs: Option<dense::Built>,
@@ -118,7 +119,7 @@ impl Built {
             return writeln!(out, "{} is up to date", self.index);
         }
         if self.anew || self.utterances_taken_in > 0 {
-            writeln!(out, "{}: {} utterances taken in", self.index, grouped(self.utterances_taken_in))?;
+            writeln!(out, "{}: {} utterances indexed", self.index, grouped(self.utterances_taken_in))?;
         }
         match graphs {
             Some(graphs) => write_graphs(&self.index, graphs, out),
@@ -131,7 +132,7 @@ fn options(builder: GraphBuilder) -> BuildOptions {
     BuildOptions { builder: builder.into(), ..BuildOptions::default() }
 }
 
-/// What was built over the vectors, and how well it finds.
+/// Prints the size and the recall of the graphs.
 pub(super) fn write_graphs(
     index: &str,
     dense::Built { manifest, .. }: &dense::Built,
@@ -141,7 +142,7 @@ pub(super) fn write_graphs(
         let part = manifest.part(kind);
         let mut more = String::new();
         if part.recall_queries > 0 {
-            more.push_str(&format!(", finds {:.1}% of the nearest ten", 100.0 * part.recall));
+            more.push_str(&format!(", recall@10 {:.1}%", 100.0 * part.recall));
         }
         for (n, what) in [(part.without, "without a vector yet"), (part.unknown, "unknown to the encoder")] {
             if n > 0 {
@@ -149,13 +150,13 @@ pub(super) fn write_graphs(
             }
         }
         let name = kind.name();
-        let (there, nodes) = (grouped(part.there), counted(part.nodes, "different vector"));
+        let (there, nodes) = (grouped(part.there), counted(part.nodes, "distinct vector"));
         writeln!(out, "{index}: {there} {name} in a graph of {nodes}{DIM}{more}{DIM:#}")?;
     }
     Ok(())
 }
 
-/// Builds graphs over the vectors, by the builder that nobody has to ask for.
+/// Builds the vector graphs with the default builder.
 pub(super) fn graphs(
     root: &Path,
     snapshot: &Snapshot,
@@ -177,7 +178,7 @@ fn graphs_by(
     make(root, snapshot, options, context.command_line, &Watching::new(context.printer))
 }
 
-/// Brings the lexical index up to a snapshot.
+/// Updates the lexical index to a snapshot.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
     update_by(None, root, snapshot, context)
 }

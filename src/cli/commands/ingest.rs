@@ -1,4 +1,4 @@
-//! `turnwise ingest`.
+//! `turnwise ingest`: reads dialogues from files into an index or an engine.
 
 pub(super) mod far;
 
@@ -33,13 +33,16 @@ use turnwise_store::{
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    far::only_there(&args, context)?;
+    far::check_flags(&args, context)?;
     let root = match context.settings.engine {
         Some(_) => None,
         None => Some(context.index()?),
     };
     let (plan, read) = commands::plan(&args.paths, &args.read, context)?;
-    commands::must_not_be_read(args.rejects.file.as_slice(), plan.sources.iter().map(|s| s.name.as_str()))?;
+    commands::must_not_overwrite_inputs(
+        args.rejects.file.as_slice(),
+        plan.sources.iter().map(|s| s.name.as_str()),
+    )?;
     let options = IngestOptions {
         read,
         cleaning: commands::cleaning(&args.clean),
@@ -54,19 +57,19 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     let files = Files::of(&plan);
     let Some(root) = root else {
         let encode = context.settings.ingest_encode && !args.no_encode;
-        let into = far::Into { model: args.model.as_deref(), encode, replace: args.replace };
+        let into = far::Remote { model: args.model.as_deref(), encode, replace: args.replace };
         return far::ingest(&into, (plan, files), &options, context);
     };
     let mut store = Store::open_or_create(&root, context.command_line)?;
     store.set_segment_bytes(context.settings.segment_bytes);
     store.notices().iter().for_each(|notice| context.printer.warn(notice));
     let (outcome, seconds) = read_into(&mut store, plan, "ingesting", &options, context);
-    // Whatever happened, what was acknowledged is left in good order for the next start.
+    // Close the store even after an error, so that the acknowledged records are flushed for the next start.
     let totals = store.view().totals();
     let closed = store.close();
     if let Err(Error::TooManyRejects { .. }) = &outcome {
         context.printer.say(format!(
-            "stopped; what came before is in: {} holds {} with {}",
+            "stopped; everything before that point is saved: {} now holds {} with {}",
             root.display(),
             counted(totals.dialogues, "dialogue"),
             counted(totals.turns, "turn")
@@ -74,7 +77,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     }
     let ingested = outcome?;
     closed?;
-    tell_rejects(&ingested, &options, context);
+    report_rejects(&ingested, &options, context);
     let snapshot = Snapshot::open(&root)?;
     let index = context.settings.ingest_index && !args.no_index;
     if index {
@@ -87,7 +90,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     };
     vectors::notice(&root, &snapshot, context)?;
     let summary = Summary::new(root.display().to_string(), files, &ingested, totals, seconds);
-    // Whatever became of the vectors, what was ingested is in.
+    // A failure of the encoding must not hide that the ingest succeeded.
     let (derived, failed) = match derived {
         Ok(derived) => (derived, None),
         Err(e) => (Derived::default(), Some(e)),
@@ -100,9 +103,10 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     verdict(&ingested)
 }
 
-/// Reads everything into a home of dialogues, and shows how far it has come.
+/// Ingests the sources of a plan into a sink and shows progress. Returns the outcome and the seconds it
+/// took.
 pub(super) fn read_into(
-    home: &mut dyn DialogueSink,
+    sink: &mut dyn DialogueSink,
     plan: Plan,
     what: &'static str,
     options: &IngestOptions,
@@ -113,7 +117,7 @@ pub(super) fn read_into(
     let bytes_read = options.read.bytes_read.clone();
     let progress_cell = std::cell::RefCell::new(&mut progress);
     let outcome = ingest(
-        home,
+        sink,
         plan,
         options,
         Control {
@@ -125,7 +129,7 @@ pub(super) fn read_into(
                 context.printer.detail(format!("acknowledged: {} records", tally.records));
             },
             resumed: &mut |records| {
-                let text = format!("going on after record {}, where the last run stopped", grouped(records));
+                let text = format!("resuming after record {}, where the last run stopped", grouped(records));
                 progress_cell.borrow().say(&text);
             },
         },
@@ -133,25 +137,25 @@ pub(super) fn read_into(
     (outcome, progress.seconds())
 }
 
-/// Whether an ingest was one, with what it could not read.
+/// Returns an error if every record was rejected or a file could not be read to its end.
 fn verdict(ingested: &Ingested) -> Result<()> {
     let tally = &ingested.tally;
     match tally.damaged_files {
         0 if tally.records > 0 && tally.rejected == tally.records => {
-            Err(Error::data("every record was rejected; nothing was taken in"))
+            Err(Error::data("every record was rejected; nothing was ingested"))
         }
         0 => Ok(()),
         n => Err(Error::Data {
-            message: format!("{} could not be read to the end; what came before is in", counted(n, "file")),
+            message: format!("{} could not be read to the end; everything before that point is ingested", counted(n, "file")),
             hint: Some(
-                "the warning above says why; mend that and run the same command again: what is there already is passed over"
+                "see the warning above; fix the cause and run the same command again: records that are already ingested are skipped"
                     .into(),
             ),
         }),
     }
 }
 
-/// What was made of the records.
+/// Data derived from the new records: vectors and graphs.
 #[derive(Default, Serialize)]
 struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,7 +164,7 @@ struct Derived {
     graphs: Option<dense::Built>,
 }
 
-/// An ingest's result.
+/// Result of the command.
 #[derive(Serialize)]
 struct Done<'a> {
     #[serde(flatten)]
@@ -182,7 +186,7 @@ impl Done<'_> {
     }
 }
 
-/// Makes what came searchable, by words and by meaning, as after an ingest.
+/// Updates the lexical index and the vectors after an ingest, as far as the settings allow.
 #[cfg(feature = "serve")]
 pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
@@ -195,9 +199,9 @@ pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes what came searchable by meaning. Graphs are made where there are none, or where much has come since.
+/// Encodes new dialogues. Builds graphs if there are none or if many vectors are new.
 fn derive(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Derived> {
-    let encoded = encode::what_came(root, context)?;
+    let encoded = encode::encode_new(root, context)?;
     let graphs = match encoded.is_some() && dense::is_worth_building(root, snapshot)? {
         true => index::graphs(root, snapshot, context)?.filter(|graphs| graphs.new),
         false => None,
@@ -205,7 +209,7 @@ fn derive(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Der
     Ok(Derived { encoded, graphs })
 }
 
-fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {
+fn report_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {
     let rejected = ingested.tally.rejected;
     if rejected == 0 {
         return;
@@ -214,7 +218,7 @@ fn tell_rejects(ingested: &Ingested, options: &IngestOptions, context: &Context<
         context.printer.warn(format!("rejected: {reject}"));
     }
     let file = options.rejects.as_ref().map(|path| path.display().to_string());
-    commands::tell_where_rejects_are(
+    commands::report_rejects_file(
         rejected,
         ingested.first_rejects.len() as u64,
         file.as_deref(),

@@ -1,4 +1,4 @@
-//! Commands about turnwise itself: completions, manual, schema, formats.
+//! Commands about turnwise itself: completions, manual pages, schema, formats.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ pub(super) fn completions(shell: clap_complete::Shell) -> Result<()> {
     raw(&script)
 }
 
-/// The manual of the program and of every command in it, one page after the other.
+/// Prints the manual pages of the program and all its commands.
 pub(super) fn manual() -> Result<()> {
     let mut page = Vec::new();
     let mut command = definition();

@@ -1,4 +1,5 @@
-//! One file a command. Each gets plain values and a [`Context`]; what it prints goes through the printer.
+//! The commands, one file each. A command gets its parsed arguments and a [`Context`] and prints through
+//! its printer.
 
 mod analyze;
 mod backup;
@@ -113,37 +114,37 @@ fn cleaning(args: &crate::cli::args::CleanArgs) -> Cleaning {
     }
 }
 
-/// What is to be read, and how.
+/// Resolves the input paths and the read options.
 fn plan(paths: &[PathBuf], args: &ReadArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> {
     let from = args.from.as_deref().map(formats::by_name).transpose()?;
-    // A map is for tables, so that naming the format as well would be a chore.
+    // Column maps are only for tables, so --map implies the CSV format.
     let from = match (from, &args.map) {
         (None, Some(_)) => Some(formats::by_name("csv")?),
         (from, _) => from,
     };
     let plan = walk::plan(paths, from)?;
     for path in &plan.unrecognised {
-        context.printer.detail(format!("not recognised: {}", path.display()));
+        context.printer.detail(format!("not recognized: {}", path.display()));
     }
     Ok((plan, read_options(args, context)))
 }
 
-/// Refuses to write over what is read.
-fn must_not_be_read<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
+/// Refuses to overwrite an input file.
+fn must_not_overwrite_inputs<'a>(written: &[PathBuf], read: impl Iterator<Item = &'a str>) -> Result<()> {
     let written: Vec<PathBuf> = written.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let mut both = read.filter(|name| fs::canonicalize(name).is_ok_and(|read| written.contains(&read)));
     match both.next() {
         None => Ok(()),
         Some(name) => Err(Error::Input {
-            message: format!("{name} is read, and would be written over"),
-            hint: Some("choose another name for what is written".to_owned()),
+            message: format!("{name} is an input file and would be overwritten"),
+            hint: Some("choose a different name for the output".to_owned()),
         }),
     }
 }
 
-/// Refuses to write two things to one place.
+/// Refuses two outputs with the same path.
 fn must_differ(written: &[PathBuf]) -> Result<()> {
-    // What is not there yet has a place in a folder that may be.
+    // A file that does not exist yet is compared by its folder, which may exist.
     let place = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let in_folder = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
@@ -153,14 +154,14 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     match (1..places.len()).find(|n| places[..*n].contains(&places[*n])) {
         None => Ok(()),
         Some(n) => Err(Error::Input {
-            message: format!("two things would be written to {}", written[n].display()),
-            hint: Some("choose another name for one of them".to_owned()),
+            message: format!("two outputs would be written to {}", written[n].display()),
+            hint: Some("choose a different name for one of them".to_owned()),
         }),
     }
 }
 
-/// Where the rejects are that were not shown, or how to get them listed.
-fn tell_where_rejects_are(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
+/// Names the file that lists the rejects, or the option that writes one.
+fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {
             let verb = if rejected == 1 { "is" } else { "are" };

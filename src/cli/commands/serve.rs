@@ -1,4 +1,4 @@
-//! `turnwise serve`.
+//! `turnwise serve`: the HTTP server and the MCP server.
 
 use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,27 +19,27 @@ use turnwise_serve::{App, Keys, Limits, Options, Place, ServerHooks, Tls, bind};
 pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
-    let indexes = wanted(args, context)?;
+    let indexes = served(args, context)?;
     let hooks: Arc<dyn ServerHooks> =
-        Arc::new(Own { owned: Owned::of(context), results: args.results.clone() });
+        Arc::new(Hooks { owned: Owned::of(context), results: args.results.clone() });
     let app = App::open(indexes, &hooks, &options)?;
     let printer = context.printer;
     for (name, opened) in app.opened() {
         let totals = opened.searcher.engine().totals();
         let how = match (&opened.encoder, &opened.without_encoder) {
             (Some(encoder), _) => {
-                format!("by words and meaning ({}, {})", encoder.name(), encoder.describe())
+                format!("lexical and dense search ({}, {})", encoder.name(), encoder.describe())
             }
-            (None, Some(_)) => "by words alone".to_owned(),
-            (None, None) => "by words".to_owned(),
+            (None, Some(_)) => "lexical search only".to_owned(),
+            (None, None) => "lexical search".to_owned(),
         };
         printer.say(format!(
-            "{name}: {} with {}, searched {how}",
+            "{name}: {} with {}, {how}",
             counted(totals.dialogues, "dialogue"),
             counted(totals.turns, "turn")
         ));
         if let Some(why) = &opened.without_encoder {
-            printer.warn(format!("{name} cannot be searched by meaning: {why}"));
+            printer.warn(format!("dense search is not available for {name}: {why}"));
             why.hint().into_iter().for_each(|hint| printer.hint(hint));
         }
     }
@@ -50,15 +50,15 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let keys = options.keys.len();
     let server = bind(app, options)?;
     let who = match keys {
-        0 => "no key is asked for".to_owned(),
+        0 => "no API key required".to_owned(),
         n => counted(n as u64, "key"),
     };
-    printer.say(format!("{NAME}{scheme}://{}{NAME:#}  ({who}; Ctrl-C ends it)", server.address));
+    printer.say(format!("{NAME}{scheme}://{}{NAME:#}  ({who}; Ctrl-C to stop)", server.address));
     signals::stop();
     server.run(|| {
         let stopped = signals::stopped();
         if stopped {
-            printer.say("stopping: what is under way is brought to its end");
+            printer.say("stopping: waiting for running requests to finish");
         }
         stopped
     })
@@ -76,7 +76,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
     }
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     if args.at_once == 0 {
-        return Err(Error::input("--at-once 0 would answer nothing"));
+        return Err(Error::input("--at-once must be at least 1"));
     }
     Ok(Options {
         listen: SocketAddr::new(args.host, args.port),
@@ -93,8 +93,9 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// What is served, with the names under which it is asked for: the engine in place of the index, and what comes beside it.
-fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
+/// Returns the names and locations of everything to serve: the engine or the index, then those of `--also`
+/// and `--all`.
+fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)>> {
     let mut all = Vec::new();
     let mut roots = Vec::new();
     if context.settings.engine.is_some() {
@@ -122,13 +123,13 @@ fn wanted(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Place)
     Ok(all)
 }
 
-/// Models and results of benchmarks as the command line finds them.
-struct Own {
+/// Opens models and benchmark reports in the same way as the command line.
+struct Hooks {
     owned: Owned,
     results: PathBuf,
 }
 
-impl ServerHooks for Own {
+impl ServerHooks for Hooks {
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>> {
         search::encoder_of(recipe, place, &self.owned.context())
     }
@@ -136,7 +137,9 @@ impl ServerHooks for Own {
     fn derive(&self, index: &Path) {
         let context = self.owned.context();
         if let Err(e) = super::ingest::derive_all(index, &context) {
-            context.printer.warn(format!("{}: what came cannot be searched yet: {e}", index.display()));
+            context
+                .printer
+                .warn(format!("{}: the new dialogues cannot be searched yet: {e}", index.display()));
         }
     }
 

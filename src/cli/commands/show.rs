@@ -1,4 +1,4 @@
-//! `turnwise corpus show`.
+//! `turnwise corpus show`: prints dialogues.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! `turnwise corpus split`.
+//! `turnwise corpus split`: splits dialogues into parts such as train and test.
 
 use std::{
     collections::BTreeMap,

@@ -31,7 +31,7 @@ use turnwise_index::vectors::Coverage;
 use turnwise_search::statistics;
 use turnwise_store::Snapshot;
 
-/// What an index holds.
+/// Statistics of an index.
 #[derive(Serialize)]
 struct OfIndex {
     index: String,
@@ -83,7 +83,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
     context.printer.result(&stats, |out| {
         writeln!(
             out,
-            "{BOLD}{}{BOLD:#}  generation {}, made {}",
+            "{BOLD}{}{BOLD:#}  generation {}, created {}",
             stats.index, stats.generation, stats.created
         )?;
         let b = &stats.bytes;
@@ -97,7 +97,7 @@ pub(super) fn of_index(context: &Context<'_>) -> Result<()> {
             bytes(b.lexical),
             bytes(b.vectors)
         )?;
-        writeln!(out, "  {:>12}  rejected by its ingests", grouped(stats.rejected))?;
+        writeln!(out, "  {:>12}  rejected during ingests", grouped(stats.rejected))?;
         if let Some(vectors) = &stats.vectors {
             vectors.write(out)?;
         }
@@ -139,9 +139,9 @@ fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
     {
         writeln!(out, "  {:>12}  {what}", grouped(n))?;
     }
-    spread(out, "turns a dialogue", &s.turns_per_dialogue)?;
-    spread(out, "words a turn", &s.words_per_turn)?;
-    spread(out, "speakers a dialogue", &s.speakers_per_dialogue)?;
+    spread(out, "turns per dialogue", &s.turns_per_dialogue)?;
+    spread(out, "words per turn", &s.words_per_turn)?;
+    spread(out, "speakers per dialogue", &s.speakers_per_dialogue)?;
     if let Some((first, last)) = s.times {
         writeln!(out, "  {DIM}from{DIM:#} {first} {DIM}to{DIM:#} {last}")?;
     }
@@ -156,12 +156,12 @@ fn spread(out: &mut dyn Write, what: &str, spread: &Spread) -> io::Result<()> {
     let s = spread.summary();
     writeln!(
         out,
-        "  {:>12.1}  {what} {DIM}(least {}, median {}, most {}){DIM:#}",
+        "  {:>12.1}  {what} {DIM}(min {}, median {}, max {}){DIM:#}",
         s.mean, s.min, s.median, s.max
     )
 }
 
-/// The most frequent names; the rest is counted.
+/// Prints the most frequent names and counts the others.
 fn names(out: &mut dyn Write, what: &str, counts: &BTreeMap<String, u64>) -> io::Result<()> {
     const SHOWN: usize = 8;
     if counts.is_empty() {

@@ -1,4 +1,4 @@
-//! What an ingest says at its end.
+//! Report at the end of an ingest.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use turnwise_store::{
     ingest::{Ingested, Tally},
 };
 
-/// The files of a plan, counted.
+/// Counts of the files of a plan.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Files {
     pub(super) read: usize,
@@ -35,7 +35,7 @@ impl Files {
     }
 }
 
-/// An ingest's result, for people and for programs.
+/// Result of an ingest. Also its JSON output.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) index: String,
@@ -58,7 +58,7 @@ impl Summary {
         Summary { index, files, tally: *tally, resumed_after: *resumed, totals, seconds }
     }
 
-    /// One line for each thing that happened; what did not happen is not said.
+    /// Prints one line per kind of event; counts of zero are not printed.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let t = &self.tally;
         let formats: Vec<String> =
@@ -76,20 +76,20 @@ impl Summary {
             _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
         };
         row(t.added, "added")?;
-        row(t.replaced, "replaced (same id, other content)")?;
-        row(t.unchanged, "unchanged (there already)")?;
-        row(t.repeated, "read twice, kept once")?;
-        row(t.too_short, "left out: too few turns")?;
-        row(t.duplicates, "left out: duplicates of another dialogue")?;
+        row(t.replaced, "replaced (same id, different content)")?;
+        row(t.unchanged, "unchanged (already in the index)")?;
+        row(t.repeated, "repeated in the input, kept once")?;
+        row(t.too_short, "skipped: too few turns")?;
+        row(t.duplicates, "skipped: duplicates of another dialogue")?;
         row(t.rejected, "rejected")?;
-        row(self.resumed_after, "of these records by the earlier run")?;
+        row(self.resumed_after, "of these records were read by the earlier run")?;
         let c = &t.cleaned;
         let mut cleaned = |n: u64, what: &str| match n {
             0 => Ok(()),
             _ => writeln!(out, "  {:>12}  {DIM}cleaning:{DIM:#} {what}", grouped(n)),
         };
-        cleaned(c.normalized_turns, "turns normalised")?;
-        cleaned(c.merged_turns, "turns merged into the one before")?;
+        cleaned(c.normalized_turns, "turns normalized")?;
+        cleaned(c.merged_turns, "turns merged into the previous turn")?;
         cleaned(c.emails, "e-mail addresses redacted")?;
         cleaned(c.phones, "phone numbers redacted")?;
         cleaned(c.cards, "card numbers redacted")?;
@@ -99,7 +99,7 @@ impl Summary {
         }
         if let Some(first) = self.files.not_recognised.first() {
             let n = self.files.not_recognised.len() as u64;
-            writeln!(out, "  {:>12}  files not recognised, such as {first}", grouped(n))?;
+            writeln!(out, "  {:>12}  files not recognized, such as {first}", grouped(n))?;
         }
         writeln!(
             out,

@@ -1,4 +1,4 @@
-//! What the commands that care for an index say and do about its vectors.
+//! Shared code for commands that report on or repair the vectors of an index.
 
 use std::{
     io::{self, Write},
@@ -15,7 +15,7 @@ use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::{Coverage, Covered, Kind, Reached, VectorReader, repair};
 use turnwise_store::Snapshot;
 
-/// What `stats` says of them.
+/// Vector statistics for `stats`.
 #[derive(Serialize)]
 pub(super) struct Vectors {
     encoder: String,
@@ -41,7 +41,7 @@ impl Vectors {
         }
     }
 
-    /// What tells the encoder from others.
+    /// Fingerprint of the encoder.
     pub(super) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -55,16 +55,16 @@ impl Vectors {
                     more.push_str(&format!(", {} {what}", grouped(n)));
                 }
             };
-            also(covered.vectors - covered.live, "of texts that are gone");
-            also(covered.without, "without one yet");
+            also(covered.vectors - covered.live, "of deleted texts");
+            also(covered.without, "not encoded yet");
             let kind = kind.name().trim_end_matches('s');
             writeln!(out, "  {:>12}  {kind} vectors{DIM}{more}{DIM:#}", grouped(covered.live))?;
         }
-        writeln!(out, "  {:>12}  numbers each {DIM}by {} ({}){DIM:#}", self.dim, self.encoder, self.model)
+        writeln!(out, "  {:>12}  dimensions {DIM}by {} ({}){DIM:#}", self.dim, self.encoder, self.model)
     }
 }
 
-/// The vectors of an index, for `stats`: damage is no reason to show nothing else.
+/// Opens the vectors for `stats`. Damage is a warning, so that the other statistics are still shown.
 pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<VectorReader>> {
     match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {
@@ -75,7 +75,7 @@ pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<Vector
     }
 }
 
-/// After dialogues came: how many the vectors do not know yet, if there are vectors.
+/// After an ingest: hints at the number of dialogues without vectors, if the index has vectors.
 pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<()> {
     let Ok(Some(reader)) = VectorReader::open(root) else { return Ok(()) };
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
@@ -84,7 +84,7 @@ pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
     let n = snapshot.live_since(from)?;
     if n > 0 {
         context.printer.say(format!(
-            "{} not looked at for vectors yet; `turnwise encode -i {}` does that",
+            "{} not encoded yet; `turnwise encode -i {}` encodes them",
             counted(n, "dialogue") + if n == 1 { " is" } else { " are" },
             root.display()
         ));
@@ -92,38 +92,38 @@ pub(super) fn notice(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
     Ok(())
 }
 
-/// Removes what is damaged of them, and says so.
-pub(super) fn mend(root: &Path, context: &Context<'_>) -> Result<()> {
-    let Some(mended) = repair(root, context.command_line)? else { return Ok(()) };
-    let again = format!("`turnwise encode -i {}` makes them anew", root.display());
-    if mended.all_removed {
+/// Removes damaged vectors and reports it.
+pub(super) fn repair_vectors(root: &Path, context: &Context<'_>) -> Result<()> {
+    let Some(repaired) = repair(root, context.command_line)? else { return Ok(()) };
+    let again = format!("`turnwise encode -i {}` computes them again", root.display());
+    if repaired.all_removed {
         context
             .printer
-            .warn(format!("the vectors had to be removed, because nothing tells what made them; {again}"));
-    } else if mended.dropped > 0 {
+            .warn(format!("the vectors were removed, because the record of their encoder is lost; {again}"));
+    } else if repaired.dropped > 0 {
         context.printer.warn(format!(
             "{} damaged and removed, {} kept; {again}",
-            counted(mended.dropped, "vector") + if mended.dropped == 1 { " was" } else { " were" },
-            grouped(mended.kept)
+            counted(repaired.dropped, "vector") + if repaired.dropped == 1 { " was" } else { " were" },
+            grouped(repaired.kept)
         ));
-    } else if mended.tables > 0 {
-        context.printer.say("a damaged table of the vectors was removed; whoever encodes next makes it anew");
+    } else if repaired.tables > 0 {
+        context.printer.say("a damaged vector table was removed; the next `turnwise encode` rebuilds it");
     }
     Ok(())
 }
 
-/// Tells how much is left out because it has no vector yet.
-pub(super) fn tell_without(without: u64, kind: Kind, root: &Path, printer: &Printer) {
+/// Hints at the number of items that have no vector and were skipped.
+pub(super) fn report_missing(without: u64, kind: Kind, root: &Path, printer: &Printer) {
     if without > 0 {
         let what = counted(without, kind.name().trim_end_matches('s'));
         printer.warn(format!(
-            "{what} left out for want of a vector; `turnwise encode -i {}` changes that",
+            "{what} without a vector skipped; `turnwise encode -i {}` creates the vectors",
             root.display()
         ));
     }
 }
 
-/// A text as one line of a list.
+/// Shortens a text to one line of a list.
 pub(super) fn shortened(text: &str) -> String {
     const CHARS: usize = 100;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

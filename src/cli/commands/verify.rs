@@ -22,28 +22,28 @@ use turnwise_index::{
 };
 use turnwise_search::Tuning;
 use turnwise_store::{
-    Snapshot, repair as mend, verify as check,
+    Snapshot, repair as store_repair, verify as check,
     verify::{Damage, RecordsChecked, Report},
 };
 
-/// Another processor may round a score in another way; a graph that finds less than by so much is another one.
-const FALLEN: f64 = 0.005;
+/// Tolerated loss of recall. Processors round scores differently, which can change the recall slightly.
+const RECALL_TOLERANCE: f64 = 0.005;
 
-/// What was found, the vectors included.
+/// Result of the command: the findings in the log, the tables and the vectors.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
     report: Report,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Checked>,
-    /// The graphs, if they are sound.
+    /// Recall of the graphs, if they are undamaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     graphs: Vec<Measured>,
 }
 
 pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    // Whatever is wrong is for the report to tell.
+    // Errors are ignored here: the verification itself reports them.
     let total = Snapshot::open(&root).ok().map(|snapshot| files::folder_bytes(&snapshot.places().log()));
     let mut progress = ProgressBar::new(context.printer, "verifying", "bytes", total);
     let mut read = 0;
@@ -80,10 +80,13 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
             RecordsChecked::Compared(n) => writeln!(out, "  records  {} compared with the log", grouped(*n))?,
             RecordsChecked::InUse(who) => writeln!(out, "  records  not compared: in use by {who}")?,
             RecordsChecked::Behind { at, of } => {
-                writeln!(out, "  records  at batch {at} of {of}; the next writer brings them up to date")?;
+                writeln!(out, "  records  at batch {at} of {of}; the next write updates them")?;
             }
             RecordsChecked::BeingMade => {
-                writeln!(out, "  records  were being made anew from the log; the next writer does it")?;
+                writeln!(
+                    out,
+                    "  records  a rebuild from the log was interrupted; the next write completes it"
+                )?;
             }
             RecordsChecked::NotReached => {
                 writeln!(out, "  records  not compared, because the log is damaged")?
@@ -100,7 +103,7 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
             let nodes = counted(graph.nodes, "node");
             writeln!(
                 out,
-                "  {name:7}  {}: {nodes}, found {} of the nearest ten when built{now}",
+                "  {name:7}  {}: {nodes}, recall@10 {} when built{now}",
                 graph.of,
                 found(graph.when_built)
             )?;
@@ -119,39 +122,40 @@ pub(super) fn verify(recall: bool, context: &Context<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    let fallen = verified.graphs.iter().find(|g| g.now.is_some_and(|now| now < g.when_built - FALLEN));
+    let fallen =
+        verified.graphs.iter().find(|g| g.now.is_some_and(|now| now < g.when_built - RECALL_TOLERANCE));
     match report.damage.len() as u64 {
         0 if fallen.is_some() => Err(Error::Assertion(format!(
-            "the graph of the {} finds less than when it was built; `turnwise index rebuild` makes it anew",
+            "the recall of the {} graph is lower than when it was built; `turnwise index rebuild` builds it again",
             fallen.map_or("", |graph| graph.of)
         ))),
         0 => Ok(()),
         n => Err(Error::corrupt(&root, format!("{} found", counted(n, "damaged place"))).with_hint(
-            "`turnwise repair` mends what can be mended; take a copy of the folder first if it matters",
+            "`turnwise repair` repairs what can be repaired; copy the folder first if the data matter",
         )),
     }
 }
 
-/// Damage of the search index, if there is one.
+/// Returns the damage of the lexical index.
 fn search_damage(root: &Path) -> Result<Vec<Damage>> {
     let folder = root.join("lexical");
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let what = |why: String| format!("{why}; `turnwise repair` makes the search index anew");
+    let what = |why: String| format!("{why}; `turnwise repair` rebuilds the lexical index");
     match Lexical::open(root).and_then(|lexical| lexical.damaged_files()) {
         Ok(files) => {
             let damage = |path| Damage { path, what: what("the checksum is wrong".to_owned()) };
             Ok(files.into_iter().map(damage).collect())
         }
         Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
-        // One that is not finished, or that this turnwise cannot use, is not damaged.
+        // An unfinished index, or one from a different version, is not damaged.
         Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Vec::new()),
         Err(e) => Err(e),
     }
 }
 
-/// Damage of what the index keeps of having been tuned.
+/// Returns the damage of the saved search settings.
 fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
     match Tuning::read(root) {
         Ok(_) => Ok(None),
@@ -162,12 +166,12 @@ fn tuning_damage(root: &Path) -> Result<Option<Damage>> {
     }
 }
 
-/// Damage of the graphs over the vectors, if there are any.
+/// Returns the damage of the vector graphs.
 fn graph_damage(root: &Path) -> Result<Option<Damage>> {
     match dense::verify(root) {
         Ok(()) => Ok(None),
         Err(Error::Corrupt { path, what, .. }) => {
-            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` makes the graphs anew") }))
+            Ok(Some(Damage { path, what: format!("{what}; `turnwise repair` rebuilds the graphs") }))
         }
         Err(e) => Err(e),
     }
@@ -175,13 +179,15 @@ fn graph_damage(root: &Path) -> Result<Option<Damage>> {
 
 pub(super) fn repair(context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
-    let repaired = mend::repair(&root, context.command_line)?;
-    kept::mend(&root, context)?;
+    let repaired = store_repair::repair(&root, context.command_line)?;
+    kept::repair_vectors(&root, context)?;
     if tuning_damage(&root)?.is_some() {
-        context.printer.warn("how the index is searched unasked was unreadable: it is no longer tuned");
+        context.printer.warn(
+            "the tuned search settings were unreadable and were removed; the index uses the defaults again",
+        );
         Tuning::forget(&root)?;
     }
-    index::mend(&root, context)?;
+    index::repair(&root, context)?;
     context.printer.result(&repaired, |out| {
         for place in &repaired.damaged_places {
             writeln!(out, "  damaged   {place}")?;
@@ -192,7 +198,7 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
         if repaired.missing > 0 {
             writeln!(
                 out,
-                "  missing   {}: deletes, records replaced since, or lost",
+                "  missing   {}: deletions, replaced records, or lost records",
                 counted(repaired.missing, "log entry").replace("entrys", "entries")
             )?;
         }
@@ -205,7 +211,7 @@ pub(super) fn repair(context: &Context<'_>) -> Result<()> {
         }
         writeln!(
             out,
-            "{} is made anew: {} with {}",
+            "{} is rebuilt: {} with {}",
             root.display(),
             counted(repaired.dialogues, "dialogue"),
             counted(repaired.turns, "turn")

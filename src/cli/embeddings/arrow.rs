@@ -1,5 +1,5 @@
-//! An Arrow IPC file: the columns `id` (utf8) and `embedding` (a list of fixed size of f32); what made the vectors is
-//! in the schema's metadata.
+//! Arrow IPC files with the columns `id` (utf8) and `embedding` (fixed-size list of f32). The schema
+//! metadata describes the encoder.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,7 +28,8 @@ pub(super) struct Arrow {
 
 impl Arrow {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
-        let width = i32::try_from(dim).map_err(|_| Error::Internal("vectors of that width".into()))?;
+        let width =
+            i32::try_from(dim).map_err(|_| Error::Internal("too many dimensions for Arrow".into()))?;
         let number: FieldRef = Arc::new(Field::new("item", DataType::Float32, false));
         let fields = vec![
             Field::new("id", DataType::Utf8, false),

@@ -1,4 +1,5 @@
-//! One `{"id": …, "embedding": […]}` a line. Every number is the shortest that reads back as the same f32.
+//! JSON lines of the form `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as
+//! the same f32.
 
 use serde::Serialize;
 

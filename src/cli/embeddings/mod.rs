@@ -1,5 +1,5 @@
-//! Files of vectors with their ids, in the formats that other tools read. All of them are written as a stream, and
-//! appear whole or not at all.
+//! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream and
+//! appear under their name only when complete.
 
 mod arrow;
 mod jsonl;
@@ -25,7 +25,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// A format of such a file.
+/// File format for vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Target {
@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    /// The format that a file's ending names.
+    /// Returns the format for a file extension.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -57,25 +57,25 @@ impl Target {
             "jsonl" | "ndjson" => Ok(Target::Jsonl),
             "arrow" | "feather" | "ipc" => Ok(Target::Arrow),
             _ => Err(Error::Input {
-                message: format!("the ending of {} names no format of vectors", path.display()),
+                message: format!("the extension of {} is not a known vector format", path.display()),
                 hint: Some(
-                    "end it in .npy, .safetensors, .jsonl or .arrow, or name the format with --to".to_owned(),
+                    "use .npy, .safetensors, .jsonl or .arrow, or choose the format with --to".to_owned(),
                 ),
             }),
         }
     }
 }
 
-/// A file of vectors that is being written.
+/// Writer of a vector file.
 pub(crate) trait Sink {
     /// Adds vectors with their ids.
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
 
-    /// Ends it. Only now does the file have its name.
+    /// Completes the file and gives it its final name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Begins a file. `about` says what made the vectors, where the format has room for it.
+/// Creates a writer. `about` is metadata about the encoder, for formats that can store it.
 pub(crate) fn create(
     path: &Path,
     target: Target,
@@ -87,12 +87,12 @@ pub(crate) fn create(
     }
     if path == Path::new("-") {
         return Err(Error::Input {
-            message: format!("{} needs a file: its head is written last", target.name()),
+            message: format!("{} needs a file, because its header is written last", target.name()),
             hint: Some("JSONL can be written to standard output".to_owned()),
         });
     }
     if [".gz", ".zst"].iter().any(|end| path.as_os_str().to_string_lossy().ends_with(end)) {
-        return Err(Error::input(format!("{} is not written compressed; only JSONL is", target.name())));
+        return Err(Error::input(format!("{} cannot be compressed; only JSONL can", target.name())));
     }
     Ok(match target {
         Target::Npy => Box::new(npy::Npy::create(path, dim)?),
@@ -101,12 +101,12 @@ pub(crate) fn create(
     })
 }
 
-/// Where the ids of a `.npy` file are: `vectors.npy` has `vectors.ids.txt`.
-pub(crate) fn ids_beside(path: &Path) -> PathBuf {
+/// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
+pub(crate) fn ids_path(path: &Path) -> PathBuf {
     path.with_extension("ids.txt")
 }
 
-/// The temporary name of a file until it is complete. Dropped before that, the file is gone.
+/// Temporary file that is removed when dropped, unless it was renamed to its final name.
 struct Temporary {
     path: PathBuf,
     temporary: Option<PathBuf>,
@@ -122,8 +122,8 @@ impl Temporary {
         }
         let files::Place::File(path) = files::place(path) else {
             return Err(Error::Input {
-                message: format!("{} is no file: a device or a pipe", path.display()),
-                hint: Some("name a file; JSONL can be written to a pipe, with --to jsonl".to_owned()),
+                message: format!("{} is a device or a pipe, not a file", path.display()),
+                hint: Some("use a file; only JSONL can be written to a pipe, with --to jsonl".to_owned()),
             });
         };
         let temporary = files::beside(&path);
@@ -137,7 +137,7 @@ impl Temporary {
         Ok((Temporary { path, temporary: Some(temporary) }, file))
     }
 
-    /// Flushes the file to the disk and gives it its name.
+    /// Flushes the file to disk and renames it to its final name.
     fn keep(mut self, mut file: File) -> Result<()> {
         file.flush().and_then(|()| file.sync_all()).at("flush", &self.path)?;
         drop(file);
@@ -158,7 +158,7 @@ impl Drop for Temporary {
     }
 }
 
-/// The bytes of rows, little-endian.
+/// Rows as little-endian bytes.
 fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }

@@ -1,4 +1,5 @@
-//! NumPy's own format: one array of rows in the order of the inputs. The ids lie in a text file beside it, one a line.
+//! NumPy `.npy` files: one array with the rows in input order. The ids are in a separate text file, one per
+//! line.
 
 use std::{
     fs::File,
@@ -6,11 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::embeddings::{Sink, Temporary, bytes_of, ids_beside};
+use crate::cli::embeddings::{Sink, Temporary, bytes_of, ids_path};
 use turnwise_core::error::{IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// A multiple of 64, as NumPy wants it, with room for any number of rows.
+/// Header size. NumPy requires a multiple of 64; this leaves space for any number of rows.
 const HEADER_BYTES: usize = 128;
 
 pub(super) struct Npy {
@@ -26,7 +27,7 @@ impl Npy {
         let (name, file) = Temporary::create(path)?;
         let mut vectors = (name, BufWriter::with_capacity(1 << 18, file));
         vectors.1.write_all(&header(0, dim)).at("write", path)?;
-        let (name, file) = Temporary::create(&ids_beside(path))?;
+        let (name, file) = Temporary::create(&ids_path(path))?;
         Ok(Npy { path: path.to_owned(), dim, rows: 0, vectors, ids: (name, BufWriter::new(file)) })
     }
 }
@@ -43,7 +44,7 @@ fn header(rows: u64, dim: usize) -> Vec<u8> {
 impl Sink for Npy {
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()> {
         self.vectors.1.write_all(&bytes_of(vectors)).at("write", &self.path)?;
-        ids.iter().try_for_each(|id| writeln!(self.ids.1, "{id}")).at("write", ids_beside(&self.path))?;
+        ids.iter().try_for_each(|id| writeln!(self.ids.1, "{id}")).at("write", ids_path(&self.path))?;
         self.rows += ids.len() as u64;
         Ok(())
     }
@@ -52,8 +53,8 @@ impl Sink for Npy {
         let Npy { path, dim, rows, vectors: (name, mut out), ids: (ids_name, ids) } = *self;
         out.seek(SeekFrom::Start(0)).and_then(|_| out.write_all(&header(rows, dim))).at("write", &path)?;
         let file = out.into_inner().map_err(|e| e.into_error()).at("write", &path)?;
-        let ids = ids.into_inner().map_err(|e| e.into_error()).at("write", ids_beside(&path))?;
-        // The array last: where it is, its ids are there too.
+        let ids = ids.into_inner().map_err(|e| e.into_error()).at("write", ids_path(&path))?;
+        // Rename the array last, so that its ids exist when it appears.
         ids_name.keep(ids)?;
         name.keep(file)
     }

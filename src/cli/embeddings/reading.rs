@@ -1,4 +1,4 @@
-//! Reading back files of vectors that were written here, row by row, so that their size does not matter.
+//! Reads back vector files written by turnwise, row by row and with bounded memory.
 
 mod arrow;
 mod safetensors;
@@ -8,21 +8,21 @@ use std::path::Path;
 use crate::cli::embeddings::Target;
 use turnwise_core::error::{Error, Result};
 
-/// Is given the id and the vector of each row.
+/// Callback for the id and the vector of each row.
 pub(crate) type Row<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
 
-/// Gives every row of a file, in order.
+/// Calls the callback for every row of a file, in order.
 pub(crate) fn each(path: &Path, target: Target, row: Row<'_>) -> Result<()> {
     match target {
         Target::Arrow => arrow::each(path, row),
         Target::Safetensors => safetensors::each(path, row),
         Target::Npy | Target::Jsonl => {
-            Err(Error::Internal(format!("{} is written, and never read back", target.name())))
+            Err(Error::Internal(format!("{} files cannot be read back", target.name())))
         }
     }
 }
 
-/// The error about a file that is not as it is written here.
+/// Error for a file that turnwise did not write.
 fn other(path: &Path, what: impl std::fmt::Display) -> Error {
-    Error::data(format!("{} is not a file of vectors as turnwise writes them: {what}", path.display()))
+    Error::data(format!("{} is not a vector file written by turnwise: {what}", path.display()))
 }

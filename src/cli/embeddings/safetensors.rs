@@ -1,5 +1,5 @@
-//! safetensors: the tensor `embeddings` (f32, rows × width), and the tensor `ids` (u8): the ids as UTF-8 with a line
-//! feed between them. What made the vectors is in the file's metadata.
+//! safetensors files with the tensors `embeddings` (f32, rows × dimensions) and `ids` (u8, UTF-8 text with
+//! a line feed between ids). The file metadata describes the encoder.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub(super) struct Safetensors {
     about: BTreeMap<String, String>,
     header_bytes: usize,
     out: (Temporary, BufWriter<File>),
-    /// Gathered in a file of their own, because they come behind all vectors.
+    /// Temporary file for the ids, which come after all vectors in the final file.
     ids: (Temporary, BufWriter<File>),
     ids_bytes: u64,
 }
@@ -30,7 +30,7 @@ impl Safetensors {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
         let (name, file) = Temporary::create(path)?;
         let mut out = (name, BufWriter::with_capacity(1 << 18, file));
-        // Room for the longest numbers; what is not needed stays blank, which the format allows.
+        // Reserve space for the longest numbers. The format allows padding with spaces.
         let longest = header(u64::MAX, dim, u64::MAX, u64::MAX, about)?.len();
         let header_bytes = (8 + longest).next_multiple_of(64);
         out.1.write_all(&vec![b' '; header_bytes]).at("write", path)?;

@@ -1,4 +1,4 @@
-//! The formats, read back by other code than ours: in Rust, and by the Python packages where they are installed.
+//! Reads the files back with other implementations: Rust crates, and Python packages if they are installed.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use super::*;
 
 const DIM: usize = 3;
 
-/// Numbers whose shortest forms are awkward.
+/// Numbers whose shortest decimal forms are unusual.
 const ROWS: [[f32; DIM]; 5] = [
     [0.1, -0.0, 1.0],
     [f32::MIN_POSITIVE, f32::MAX, f32::EPSILON],
@@ -49,7 +49,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_shards_are_written_in_is_read_back() {
+fn shard_formats_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["v.arrow", "v.safetensors"] {
         let path = written(&dir.path().join(name));
@@ -68,7 +68,7 @@ fn what_shards_are_written_in_is_read_back() {
 }
 
 #[test]
-fn numpy_files_say_what_they_hold() {
+fn numpy_files_have_a_valid_header() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = fs::read(written(&dir.path().join("v.npy"))).unwrap();
     assert_eq!(&bytes[..10], b"\x93NUMPY\x01\x00\x76\x00");
@@ -111,7 +111,7 @@ fn json_numbers_read_back_as_they_were() {
     }
     assert!(text.starts_with("{\"id\":\"a\",\"embedding\":[0.1,-0.0,1.0]}\n"), "{text}");
     assert_eq!(text.lines().count(), 5);
-    // Compressed, it is the same.
+    // Compressed output has the same content.
     let packed = fs::read(written(&dir.path().join("v.jsonl.zst"))).unwrap();
     assert_eq!(zstd::decode_all(&packed[..]).unwrap(), text.as_bytes());
 }
@@ -138,7 +138,7 @@ fn arrow_files_are_read_by_the_crate_of_that_name() {
 }
 
 #[test]
-fn what_is_not_finished_leaves_nothing_behind() {
+fn an_unfinished_file_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["v.npy", "v.safetensors", "v.jsonl", "v.arrow"] {
         let path = dir.path().join(name);
@@ -153,7 +153,7 @@ fn what_is_not_finished_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_file_tells_its_format_and_standard_output_takes_lines_only() {
+fn the_extension_gives_the_format_and_standard_output_takes_only_jsonl() {
     assert_eq!(Target::of(Path::new("A.NPY")).unwrap(), Target::Npy);
     assert_eq!(Target::of(Path::new("a.jsonl.gz")).unwrap(), Target::Jsonl);
     assert_eq!(Target::of(Path::new("-")).unwrap(), Target::Jsonl);
@@ -161,10 +161,10 @@ fn a_file_tells_its_format_and_standard_output_takes_lines_only() {
     let refused =
         |path: &str, target| create(Path::new(path), target, DIM, &about()).err().unwrap().to_string();
     assert!(refused("-", Target::Npy).contains("npy needs a file"));
-    assert!(refused("a.arrow.gz", Target::Arrow).contains("not written compressed"));
+    assert!(refused("a.arrow.gz", Target::Arrow).contains("cannot be compressed"));
 }
 
-/// What the real packages make of the files. The lines are those of the documentation.
+/// Reads all formats with the real Python packages, using the code from the documentation.
 #[test]
 fn python_reads_every_format() {
     const SCRIPT: &str = r#"
@@ -197,8 +197,10 @@ for name, (ids, vectors) in found.items():
     let has_numpy = Command::new(&python).args(["-c", "import numpy"]).output();
     if !has_numpy.is_ok_and(|o| o.status.success()) {
         let mut err = std::io::stderr();
-        let _ =
-            writeln!(err, "skipped: {python:?} with numpy is not there (TURNWISE_TEST_PYTHON names another)");
+        let _ = writeln!(
+            err,
+            "skipped: {python:?} with numpy is not available (TURNWISE_TEST_PYTHON names another)"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Putting shards together: each is read once, row by row, whatever it is put into.
+//! Assembles shards: reads each shard once, row by row, into a destination.
 
 use crate::cli::{
     embeddings::reading,
@@ -10,23 +10,23 @@ use turnwise_core::{
 };
 use turnwise_index::vectors::Kind;
 
-/// What shards are put into: the vectors of an index here, and whatever else takes rows by their keys.
+/// Destination of shard rows, such as the vectors of an index.
 pub(crate) trait Destination {
-    /// Takes a row; `false` if it has the row of this key already.
+    /// Adds a row. Returns `false` if the key is already there.
     fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool>;
 
-    /// Makes last what was put.
+    /// Persists the added rows.
     fn commit(&mut self) -> Result<()>;
 }
 
-/// How many rows a shard had, and how many of them were new.
+/// Number of rows in a shard, and how many of them were new.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Loaded {
     pub(crate) rows: u64,
     pub(crate) new: u64,
 }
 
-/// Whether the bytes of a shard's data file are those that were committed.
+/// Whether the checksum of a shard's data file matches its record.
 pub(crate) fn is_whole(place: &dyn Place, record: &Record) -> Result<bool> {
     is_committed(&place.fetch(&record.data.file)?, record)
 }
@@ -35,18 +35,19 @@ fn is_committed(file: &Temporary, record: &Record) -> Result<bool> {
     Ok(file.sum()? == (record.data.bytes, record.data.blake3.clone()))
 }
 
-/// Puts a shard into a destination. Its bytes are compared with its record first: what is torn is not put anywhere.
+/// Loads a shard into a destination. Verifies the checksum first, so no row of a damaged file is used.
 pub(crate) fn load(place: &dyn Place, record: &Record, destination: &mut dyn Destination) -> Result<Loaded> {
     let file = place.fetch(&record.data.file)?;
-    // Bytes at hand were compared before the first shard was put in.
-    if !place.is_near() && !is_committed(&file, record)? {
+    // Local files were verified before the first shard was loaded.
+    if !place.is_local() && !is_committed(&file, record)? {
         return Err(changed(record));
     }
     let mut loaded = Loaded::default();
     let mut counts = [0; 2];
     reading::each(&file.path, record.data.target, &mut |id, row| {
-        let (kind, key) = contents::named_row(id)
-            .ok_or_else(|| Error::data(format!("`{id}` in {} names no row of a shard", record.data.file)))?;
+        let (kind, key) = contents::parse_row_id(id).ok_or_else(|| {
+            Error::data(format!("`{id}` in {} is not a valid row id of a shard", record.data.file))
+        })?;
         if row.len() != record.recipe.dim {
             return Err(changed(record));
         }
@@ -61,7 +62,10 @@ pub(crate) fn load(place: &dyn Place, record: &Record, destination: &mut dyn Des
     }
 }
 
-/// The error about a data file that is not what was committed.
+/// Error for a data file that differs from its record.
 fn changed(record: &Record) -> Error {
-    Error::data(format!("{} is torn: {} is not what was committed", record.shard, record.data.file))
+    Error::data(format!(
+        "shard {} is damaged: the content of {} differs from its record",
+        record.shard, record.data.file
+    ))
 }

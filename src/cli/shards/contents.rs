@@ -1,4 +1,4 @@
-//! What is in a shard: the keys of what was encoded, by which an unchanged input is known again.
+//! Keys of the rows in a shard. They show whether the input of a shard has changed.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use turnwise_core::ids::IdKey;
 use turnwise_corpus::Dialogue;
 use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
 
-/// The name of a row in a data file: `utterances/5f3a…`.
+/// Id of a row in a data file, such as `utterances/5f3a…`.
 pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
     format!("{}/{key:?}", kind.name())
 }
 
-/// What such a name means.
-pub(super) fn named_row(id: &str) -> Option<(Kind, IdKey)> {
+/// Parses such an id.
+pub(super) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     let (kind, digits) = id.split_once('/')?;
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
     let digits = digits.as_bytes();
@@ -27,7 +27,7 @@ pub(super) fn named_row(id: &str) -> Option<(Kind, IdKey)> {
     Some((kind, IdKey(key)))
 }
 
-/// The keys of what a dialogue gives to a kind.
+/// Keys of the rows of one kind that a dialogue has.
 pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     match kind {
         Kind::Utterances => dialogue.turns.iter().map(|turn| utterance_key(&turn.text)).collect(),
@@ -35,24 +35,24 @@ pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     }
 }
 
-/// The keys that a shard has, each once.
+/// Set of the keys in a shard.
 #[derive(Default)]
 pub(crate) struct Contents {
     kinds: [HashSet<IdKey>; 2],
 }
 
 impl Contents {
-    /// Whether this key is new.
+    /// Adds a key. Returns whether it is new.
     pub(crate) fn add(&mut self, kind: Kind, key: IdKey) -> bool {
         self.kinds[kind as usize].insert(key)
     }
 
-    /// How many there are of a kind.
+    /// Number of keys of a kind.
     pub(crate) fn count(&self, kind: Kind) -> u64 {
         self.kinds[kind as usize].len() as u64
     }
 
-    /// A hash of all of them, whatever the order in which they came.
+    /// Order-independent hash of all keys.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for kind in Kind::ALL {
@@ -75,17 +75,17 @@ mod tests {
     fn a_row_is_named_by_kind_and_key() {
         let key = IdKey::of("hello");
         for kind in Kind::ALL {
-            assert_eq!(named_row(&row_id(kind, &key)), Some((kind, key)));
+            assert_eq!(parse_row_id(&row_id(kind, &key)), Some((kind, key)));
         }
         for wrong in
             ["", "utterances", "utterances/12", "words/00000000000000000000000000000000", "dialogue#1"]
         {
-            assert_eq!(named_row(wrong), None, "{wrong}");
+            assert_eq!(parse_row_id(wrong), None, "{wrong}");
         }
     }
 
     #[test]
-    fn the_digest_is_of_what_is_there_and_not_of_its_order() {
+    fn the_digest_does_not_depend_on_the_order() {
         let of = |keys: &[(Kind, &str)]| {
             let mut contents = Contents::default();
             for (kind, text) in keys {

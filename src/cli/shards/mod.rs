@@ -1,16 +1,17 @@
-//! Encoding in shards: many processes encode one corpus, each a part of it, and one puts the parts together.
+//! Encoding in shards: many processes each encode a part of one corpus, and one process assembles the
+//! parts.
 //!
 //! ```text
 //! DIR or s3://bucket/folder
-//!   shard-00003-of-00100-1f0c….arrow   the rows of a shard; its name holds the hash of its bytes
-//!   shard-00003-of-00100.json          its record, written last: without it the shard is not there
-//!   .shard-00003-of-00100-….part…      what a killed process left; nobody reads it
+//!   shard-00003-of-00100-1f0c….arrow   the rows of a shard; the name contains a content hash
+//!   shard-00003-of-00100.json          its record, written last: without it the shard does not exist
+//!   .shard-00003-of-00100-….part…      leftover of a killed process; never read
 //! ```
 //!
-//! Which shard a dialogue is in depends on its id alone, so that any launcher, in any order, makes the same shards. A
-//! row is named by what was encoded (see [`turnwise_index::vectors`]), not by where it was said: the same text in two
-//! shards is the same row, and putting the shards together drops the second. A data file never changes under its name,
-//! so that a shard that is made anew, or by two processes at once, is the old one or the new one, never a mixture.
+//! The shard of a dialogue depends only on its id, so any launcher creates the same shards in any order. A
+//! row is identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in
+//! two shards is the same row, and assembling drops the second copy. A data file never changes under its name.
+//! If a shard is created again, or by two processes at once, readers see either the old or the new one.
 
 mod assemble;
 mod contents;
@@ -26,6 +27,6 @@ pub(crate) use assemble::{Destination, is_whole, load};
 pub(crate) use contents::{Contents, keys, row_id};
 pub(crate) use place::{Place, Temporary, open, write};
 pub(crate) use record::{Data, FORMAT, Record};
-pub(crate) use redo::{again, command};
+pub(crate) use redo::{command, reusable_args};
 pub(crate) use shard::{Shard, Shards};
 pub(crate) use survey::{Set, survey};

@@ -1,4 +1,5 @@
-//! Where shards lie: a folder, or a folder of an object store. Whatever has a name there is whole.
+//! Storage of shards: a local folder or a folder in an object store. A file under its final name is always
+//! complete.
 
 use std::{
     fs::{self, File},
@@ -12,49 +13,49 @@ use turnwise_core::{
     files,
 };
 
-/// A temporary file that nothing was added to for so long belongs to nobody any more.
+/// Age after which a temporary file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// A file that lies in a place.
+/// A file in a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) bytes: u64,
 }
 
-/// A folder, wherever it is.
+/// A local or remote folder.
 pub(crate) trait Place {
-    /// As the user named it.
+    /// Name as given by the user.
     fn name(&self) -> &str;
 
-    /// What lies there, by name.
+    /// Lists the files by name.
     fn list(&self) -> Result<Vec<Found>>;
 
-    /// A small file; `None` if it is not there.
+    /// Reads a small file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// A new name on this machine, for a file that is to be kept there.
+    /// Returns a new local file name for a file that will be stored in this place.
     fn temporary(&self, stem: &str) -> Result<Temporary>;
 
-    /// Gives a file that is flushed to the disk its name in the place.
+    /// Stores a flushed local file under its final name.
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()>;
 
-    /// Whether its files are read where they lie.
-    fn is_near(&self) -> bool;
+    /// Whether files are read directly, without a download.
+    fn is_local(&self) -> bool;
 
-    /// A file of the place as one of this machine.
+    /// Returns a local copy of a file, or the file itself in a local place.
     fn fetch(&self, name: &str) -> Result<Temporary>;
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Removes the files that killed processes have left of this shard.
-    fn tidy(&self, stem: &str) {
+    /// Removes temporary files of this shard that killed processes left.
+    fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
 }
 
-/// Opens the place that is named so. Nothing is created yet.
+/// Opens the place with this name. Creates nothing.
 pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
     match name.split_once("://") {
         None => Ok(Box::new(Folder { name: name.to_owned(), path: PathBuf::from(name) })),
@@ -64,34 +65,34 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Place>> {
         #[cfg(not(feature = "remote"))]
         Some((scheme, _)) => Err(turnwise_core::error::Error::Unavailable {
             message: format!(
-                "this turnwise was built without object stores, and {name} is in one ({scheme})"
+                "{name} is in an object store ({scheme}), but this turnwise was built without support for them"
             ),
-            hint: Some("build it with `--features remote`, or name a folder".to_owned()),
+            hint: Some("build it with `--features remote`, or use a folder".to_owned()),
         }),
     }
 }
 
-/// A file of this machine that is removed when it is dropped, unless it is not ours.
+/// A local file that is removed when dropped, unless it is not ours.
 pub(crate) struct Temporary {
     pub(crate) path: PathBuf,
     ours: bool,
 }
 
 impl Temporary {
-    /// A name that no other process has, in this folder.
-    pub(crate) fn within(folder: &Path, stem: &str) -> Result<Self> {
+    /// Creates a unique name in this folder.
+    pub(crate) fn unique_in(folder: &Path, stem: &str) -> Result<Self> {
         let nanoseconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos());
-        // Processes in containers may have the same number, and hardly the same moment.
+        // Processes in different containers can have the same process id, so the time is part of the name.
         let path = folder.join(format!(".{stem}-{}-{nanoseconds:x}.part", std::process::id()));
         Ok(Temporary { path, ours: true })
     }
 
-    /// A file that stays.
-    pub(crate) fn there(path: PathBuf) -> Self {
+    /// An existing file, which is not removed.
+    pub(crate) fn existing(path: PathBuf) -> Self {
         Temporary { path, ours: false }
     }
 
-    /// Its length, and the hash of its bytes.
+    /// Returns the length and the hash of the file.
     pub(crate) fn sum(&self) -> Result<(u64, String)> {
         let mut file = File::open(&self.path).at("open", &self.path)?;
         let mut hasher = blake3::Hasher::new();
@@ -108,7 +109,7 @@ impl Drop for Temporary {
     }
 }
 
-/// A folder of this machine, or one that is mounted.
+/// A local or mounted folder.
 struct Folder {
     name: String,
     path: PathBuf,
@@ -127,7 +128,7 @@ impl Place for Folder {
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry.at("read", &self.path)?;
-            // What is removed meanwhile is not there.
+            // The file was removed after it was listed.
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 found.push(Found { name, bytes: metadata.len() });
@@ -147,22 +148,22 @@ impl Place for Folder {
 
     fn temporary(&self, stem: &str) -> Result<Temporary> {
         fs::create_dir_all(&self.path).at("create", &self.path)?;
-        Temporary::within(&self.path, stem)
+        Temporary::unique_in(&self.path, stem)
     }
 
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
         let path = self.path.join(name);
         fs::rename(&file.path, &path).at("create", &path)?;
-        *file = Temporary::there(path);
+        *file = Temporary::existing(path);
         files::sync_folder(&self.path)
     }
 
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
     fn fetch(&self, name: &str) -> Result<Temporary> {
-        Ok(Temporary::there(self.path.join(name)))
+        Ok(Temporary::existing(self.path.join(name)))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -173,7 +174,7 @@ impl Place for Folder {
         }
     }
 
-    fn tidy(&self, stem: &str) {
+    fn remove_leftovers(&self, stem: &str) {
         let beginning = format!(".{stem}-");
         let abandoned = |entry: &fs::DirEntry| {
             let old = entry.metadata().and_then(|m| m.modified()).ok().and_then(|m| m.elapsed().ok());
@@ -185,7 +186,7 @@ impl Place for Folder {
     }
 }
 
-/// Writes a small file under its name, whole or not at all.
+/// Writes a small file atomically.
 pub(crate) fn write(place: &dyn Place, stem: &str, name: &str, bytes: &[u8]) -> Result<()> {
     let mut file = place.temporary(stem)?;
     let mut out = File::create(&file.path).at("create", &file.path)?;

@@ -1,4 +1,4 @@
-//! What says that a shard is there: a small sealed file, written after everything else of it.
+//! Record of a complete shard: a small checksummed file, written after the data file.
 
 use std::path::Path;
 
@@ -11,32 +11,32 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// The version of the files' format that this build writes and reads.
+/// Version of the file format that this build reads and writes.
 pub(crate) const FORMAT: u32 = 1;
 
-/// A shard that is complete.
+/// Record of a complete shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) format: u32,
-    /// The turnwise that wrote it.
+    /// Version of turnwise that wrote the record.
     pub(crate) turnwise: String,
     pub(crate) shard: Shard,
-    /// What made the vectors.
+    /// Recipe of the vectors.
     pub(crate) recipe: Recipe,
-    /// Rows of utterances; `None` if none were asked for.
+    /// Number of utterance rows; `None` if utterances were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) utterances: Option<u64>,
-    /// Rows of dialogues, likewise.
+    /// Number of dialogue rows; `None` if dialogues were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dialogues: Option<u64>,
-    /// A hash of the keys of all rows: what was encoded, whatever the order and the files it came from.
+    /// Hash of the keys of all rows. It does not depend on the order or on the input files.
     pub(crate) contents: String,
     pub(crate) data: Data,
-    /// The words of the command that made it, without the shard and the place.
+    /// Command line that created the shard, without the shard and the place.
     pub(crate) command: Vec<String>,
 }
 
-/// The file of a shard's rows.
+/// Data file of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Data {
     pub(crate) file: String,
@@ -46,7 +46,7 @@ pub(crate) struct Data {
 }
 
 impl Record {
-    /// Rows of a kind; `None` if none were asked for.
+    /// Number of rows of a kind; `None` if it was not requested.
     pub(crate) fn rows(&self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Utterances => self.utterances,
@@ -54,42 +54,44 @@ impl Record {
         }
     }
 
-    /// The kinds that were asked for.
+    /// The kinds that were requested.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         Kind::ALL.into_iter().filter(|kind| self.rows(*kind).is_some())
     }
 
-    /// Why the rows of this one may not stand beside those of another; for people.
+    /// Describes why the rows of `other` cannot be mixed with the rows of this shard; `None` if they can.
     pub(crate) fn conflict(&self, other: &Record) -> Option<String> {
         let names = |record: &Record| record.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
         if self.kinds().ne(other.kinds()) {
-            return Some(format!("has {}, and the others {}", names(other), names(self)));
+            return Some(format!("has {}, but the others have {}", names(other), names(self)));
         }
         let what = self.recipe.conflict(&other.recipe, self.dialogues.is_some())?;
-        Some(format!("is of another encoder; the others hold {what}"))
+        Some(format!("is from a different encoder; the others have {what}"))
     }
 
-    /// Whether it was made as is asked for; its contents may still be others.
-    pub(crate) fn is_made_by(&self, kinds: &[Kind], recipe: &Recipe, target: Target) -> bool {
+    /// Whether the shard was made with these options. Its contents may still differ.
+    pub(crate) fn was_made_with(&self, kinds: &[Kind], recipe: &Recipe, target: Target) -> bool {
         self.kinds().eq(kinds.iter().copied())
             && self.recipe.conflict(recipe, self.dialogues.is_some()).is_none()
             && self.data.target == target
     }
 
-    /// The bytes of the record's file.
+    /// Serializes the record.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
         sealed::sealed(self).map(String::into_bytes)
     }
 
-    /// Reads one that has this name.
+    /// Reads a record. Checks that it belongs to the file with this name.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
         let record: Record = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
-        // What it names is read, and removed when it is replaced: nothing but a file of its own place.
+        // The named file is read, and removed on replacement, so it must be a data file of this shard.
         let file = &record.data.file;
         match Shard::named(file) == Some(record.shard) && !file.contains(['/', '\\']) {
             true => Ok(record),
-            false => Err(Error::data(format!("{name}: `{file}` is no data file of {}", record.shard))),
+            false => {
+                Err(Error::data(format!("{name}: `{file}` is not a data file of shard {}", record.shard)))
+            }
         }
     }
 }
@@ -99,7 +101,7 @@ pub(super) mod tests {
     use super::*;
     use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 
-    /// The record of a shard by the encoder with this salt.
+    /// A test record of a shard, by the encoder with this salt.
     pub(in crate::cli::shards) fn record(shard: Shard, salt: u8) -> Record {
         let encoder = HashEncoder { salt, ..HashEncoder::default() };
         Record {
@@ -134,14 +136,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_record_names_no_file_of_another_place() {
+    fn a_record_cannot_name_a_file_outside_its_place() {
         for file in
             ["../shard-00001-of-00004-a.arrow", "shard-00001-of-00004/../../x", "shard-00002-of-00004-a"]
         {
             let mut record = record(Shard { number: 1, of: 4 }, 0);
             record.data.file = file.to_owned();
             let e = Record::read(&record.to_bytes().unwrap(), "x.json").unwrap_err();
-            assert!(e.to_string().contains("is no data file of 1/4"), "{e}");
+            assert!(e.to_string().contains("is not a data file of shard 1/4"), "{e}");
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The command that makes shards again: kept with each of them, so that whoever misses some need not remember it.
+//! The command that creates a shard again. It is stored in each record, so missing shards can be created
+//! without knowing the original command.
 
 use super::Shards;
 
-/// The words of a command line without those that name shard and place, which are others the next time.
-pub(crate) fn again(words: impl Iterator<Item = String>) -> Vec<String> {
+/// Returns a command line without the options for shard and place, which differ between runs.
+pub(crate) fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words.skip(1);
     while let Some(word) = words.next() {
@@ -16,22 +17,22 @@ pub(crate) fn again(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// The command for these shards in this place.
-pub(crate) fn command(again: &[String], shards: &Shards, place: &str) -> String {
+/// Returns the command that creates these shards in this place.
+pub(crate) fn command(words: &[String], shards: &Shards, place: &str) -> String {
     let mut command = "turnwise".to_owned();
     let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));
-    match again.iter().position(|word| word == "encode") {
+    match words.iter().position(|word| word == "encode") {
         Some(at) => {
-            again[..=at].iter().for_each(|word| add(word));
+            words[..=at].iter().for_each(|word| add(word));
             [&format!("--shard={shards}"), &format!("--out={place}")].into_iter().for_each(|word| add(word));
-            again[at + 1..].iter().for_each(|word| add(word));
+            words[at + 1..].iter().for_each(|word| add(word));
         }
         None => command.push_str(&format!(" encode --shard={shards} --out={} INPUT…", quoted(place))),
     }
     command
 }
 
-/// As a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -47,7 +48,7 @@ mod tests {
     #[test]
     fn a_command_is_kept_without_shard_and_place() {
         let typed = "turnwise -q encode --shard 3/8 my.jsonl --out=old --model m --out";
-        let words = again(typed.split(' ').map(str::to_owned).chain(["s3://b/it's".to_owned()]));
+        let words = reusable_args(typed.split(' ').map(str::to_owned).chain(["s3://b/it's".to_owned()]));
         assert_eq!(words.join(" "), "-q encode my.jsonl --model m");
         let command = command(&words, &"1,5-7/8".parse().unwrap(), "s3://b/it's");
         assert_eq!(command, r"turnwise -q encode --shard=1,5-7/8 '--out=s3://b/it'\''s' my.jsonl --model m");

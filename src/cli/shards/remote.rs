@@ -1,5 +1,4 @@
-//! A folder of an object store. The only place besides the server that needs an asynchronous runtime: it is kept in
-//! here, and everybody else waits.
+//! A folder in an object store. The asynchronous runtime stays inside this module; callers block.
 
 use std::{
     fs::File,
@@ -16,12 +15,12 @@ use tokio::runtime::Runtime;
 use super::place::{Found, Place, Temporary};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// What is sent as one part; stores take ten thousand of them.
+/// Size of one part of an upload. Stores accept up to 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
-/// Parts that are under way at the same time.
+/// Number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
-/// Knows its credentials by the variables of the store's own tools.
+/// Reads credentials from the same environment variables as the store's own tools.
 pub(super) struct Remote {
     name: String,
     folder: Path,
@@ -31,7 +30,7 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn open(name: &str) -> Result<Self> {
-        // Whoever comes second finds it installed, and that is as well.
+        // An error only means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (scheme, rest) = name.split_once("://").unwrap_or_default();
         let failed = |e: object_store::Error| failed("open", name, &e);
@@ -42,11 +41,12 @@ impl Remote {
             _ => return Err(Error::unknown_name("kind of store", scheme, ["s3", "gs", "az", "file"])),
         };
         let folder = rest.split_once('/').map_or("", |(_, folder)| folder);
-        let folder = Path::parse(folder).map_err(|e| Error::input(format!("{name} names no folder: {e}")))?;
+        let folder =
+            Path::parse(folder).map_err(|e| Error::input(format!("{name} is not a valid folder: {e}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| Error::Internal(format!("no runtime for {name}: {e}")))?;
+            .map_err(|e| Error::Internal(format!("cannot start the runtime for {name}: {e}")))?;
         Ok(Remote { name: name.trim_end_matches('/').to_owned(), folder, store, runtime })
     }
 
@@ -62,14 +62,14 @@ impl Remote {
 fn failed(action: &str, name: &str, e: &object_store::Error) -> Error {
     let hint = match e {
         object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
-            "the store does not allow it: check the credentials in the environment"
+            "access denied: check the credentials in the environment"
         }
         _ => "check the name, the network, and the store's variables in the environment (docs/scale.md)",
     };
     Error::Unavailable { message: format!("cannot {action} {name}: {e}"), hint: Some(hint.to_owned()) }
 }
 
-/// The next bytes of a file.
+/// Reads the next part of a file.
 fn part(file: &mut File, path: &std::path::Path) -> Result<Vec<u8>> {
     let mut part = Vec::new();
     Read::take(file, PART_BYTES as u64).read_to_end(&mut part).at("read", path)?;
@@ -102,14 +102,14 @@ impl Place for Remote {
     }
 
     fn temporary(&self, stem: &str) -> Result<Temporary> {
-        Temporary::within(&std::env::temp_dir(), stem)
+        Temporary::unique_in(&std::env::temp_dir(), stem)
     }
 
     fn keep(&self, file: &mut Temporary, name: &str) -> Result<()> {
         let mut source = File::open(&file.path).at("open", &file.path)?;
         let bytes = source.metadata().at("read", &file.path)?.len();
         let path = self.path(name);
-        // What is put in parts is not there until the last one is.
+        // A multipart upload becomes visible only when it is complete.
         self.runtime.block_on(async {
             let failed = |e: object_store::Error| self.failed("write", name, &e);
             if bytes <= PART_BYTES as u64 {
@@ -120,7 +120,7 @@ impl Place for Remote {
             let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
             for _ in 0..bytes.div_ceil(PART_BYTES as u64) {
                 if let Err(e) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
-                    // The first error is the one to tell.
+                    // Ignore the result of the abort and report the first error.
                     let _ = upload.abort().await;
                     return Err(failed(e));
                 }
@@ -130,7 +130,7 @@ impl Place for Remote {
         })
     }
 
-    fn is_near(&self) -> bool {
+    fn is_local(&self) -> bool {
         false
     }
 

@@ -1,4 +1,4 @@
-//! Which part of a corpus: `3/100` is the fourth of a hundred.
+//! Shard numbers: `3/100` is the fourth of one hundred shards.
 
 use std::{fmt, str::FromStr};
 
@@ -9,40 +9,40 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// More than anybody needs, and few enough for the names of files.
-const MOST: u32 = 99_999;
+/// Largest number of shards. File names have five digits.
+const MAX_SHARDS: u32 = 99_999;
 
-/// One part of a corpus that is divided into `of`.
+/// One shard of a corpus that is divided into `of` shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Shard {
-    /// Counted from 0, as launchers count.
+    /// Zero-based number of the shard.
     pub(crate) number: u32,
     pub(crate) of: u32,
 }
 
 impl Shard {
-    /// Whether a dialogue is in it. That depends on the id alone.
+    /// Whether the shard contains a dialogue. This depends only on the id.
     pub(crate) fn holds(self, id: &DialogueId) -> bool {
         Shard::of_dialogue(id, self.of) == self
     }
 
-    /// The one of so many that a dialogue is in.
+    /// Returns the shard of a dialogue in a division into `of` shards.
     pub(crate) fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
         Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
 
-    /// What the names of its files begin with.
+    /// Common prefix of the shard's file names.
     pub(crate) fn stem(self) -> String {
         format!("shard-{:05}-of-{:05}", self.number, self.of)
     }
 
-    /// The name of its record.
+    /// File name of the record.
     pub(crate) fn record_name(self) -> String {
         format!("{}.json", self.stem())
     }
 
-    /// The shard that the name of a file begins with.
+    /// Parses the shard from the beginning of a file name.
     pub(crate) fn named(name: &str) -> Option<Shard> {
         let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
         let of = rest.strip_prefix("-of-")?.get(..5)?;
@@ -57,7 +57,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Some shards of one division: `3/100`, `0-9,42/100`.
+/// A set of shards of one division, such as `3/100` or `0-9,42/100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shards {
     pub(crate) of: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// These, in order.
+    /// Creates the set and sorts it.
     pub(crate) fn of(of: u32, numbers: impl IntoIterator<Item = u32>) -> Self {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();
@@ -88,21 +88,21 @@ impl FromStr for Shards {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: String| Error::Input {
             message: format!("`{text}` {why}"),
-            hint: Some("the fourth of a hundred is 3/100; several are 3,7-9/100".to_owned()),
+            hint: Some("for example, 3/100 is the fourth of 100 shards; 3,7-9/100 is several".to_owned()),
         };
-        let (parts, of) = text.split_once('/').ok_or_else(|| wrong("names no shard".to_owned()))?;
-        let of: u32 = of.trim().parse().map_err(|_| wrong("names no shard".to_owned()))?;
-        if of == 0 || of > MOST {
-            return Err(wrong(format!("divides into no number from 1 to {MOST}")));
+        let (parts, of) = text.split_once('/').ok_or_else(|| wrong("is not a valid shard".to_owned()))?;
+        let of: u32 = of.trim().parse().map_err(|_| wrong("is not a valid shard".to_owned()))?;
+        if of == 0 || of > MAX_SHARDS {
+            return Err(wrong(format!("has an invalid number of shards: it must be from 1 to {MAX_SHARDS}")));
         }
         let mut numbers = Vec::new();
         for part in parts.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let number =
-                |text: &str| text.trim().parse::<u32>().map_err(|_| wrong("names no shard".to_owned()));
+                |text: &str| text.trim().parse::<u32>().map_err(|_| wrong("is not a valid shard".to_owned()));
             let (first, last) = (number(first)?, number(last)?);
             if first > last || last >= of {
-                return Err(wrong(format!("is not among 0 to {}: shards are counted from 0", of - 1)));
+                return Err(wrong(format!("is out of range 0 to {}: shards are numbered from 0", of - 1)));
             }
             numbers.extend(first..=last);
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_by_its_name() {
+    fn a_file_name_gives_the_shard() {
         let shard = Shard { number: 3, of: 100 };
         assert_eq!(shard.record_name(), "shard-00003-of-00100.json");
         assert_eq!(Shard::named("shard-00003-of-00100-abc.arrow"), Some(shard));

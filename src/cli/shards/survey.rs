@@ -1,46 +1,46 @@
-//! What lies in a place: the shards that are complete, and everything that stands against putting them together, by
-//! name.
+//! Survey of a place: finds the complete shards, and lists by name everything that prevents assembling
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, Record, Shard, Shards, command};
 use turnwise_core::error::{Error, Result};
 
-/// Reasons that are told; the rest is counted.
+/// Largest number of reasons shown; the others are counted.
 const SHOWN: usize = 8;
 
 /// The shards of a place.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
-    /// Into how many parts the corpus was divided.
+    /// Number of shards of the division.
     of: u32,
-    /// Those that are complete and fit together, in order.
+    /// Records of the complete and compatible shards, in order.
     pub(crate) records: Vec<Record>,
-    /// Data files that no record names: what was replaced, or whose writer was killed.
+    /// Data files without a record: replaced files, or leftovers of a killed process.
     pub(crate) left_over: Vec<String>,
     missing: Vec<u32>,
-    /// Shards that must be made again, and what is wrong with them.
+    /// Shards that must be created again, with the reasons.
     wrong: Vec<(Shard, String)>,
-    /// Files that must go away, and what they are.
+    /// Files that must be removed, with the reasons.
     foreign: Vec<(String, String)>,
     again: Vec<String>,
 }
 
-/// Looks at all records of a place, and at whether their data files are there. The bytes of these are not read.
+/// Reads all records of a place and checks that their data files exist. Does not read the data files.
 pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     let files = place.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
     let is_record = |name: &&str| name.ends_with(".json") && Shard::named(name).is_some();
     let names: Vec<&str> = bytes.keys().copied().filter(is_record).collect();
-    let Some(of) = division(&names) else { return Err(none_at_all(place)) };
+    let Some(of) = division(&names) else { return Err(no_shards(place)) };
     let mut set = Set { of, ..Set::default() };
     let mut found: BTreeMap<u32, Record> = BTreeMap::new();
     for name in names {
-        // Removed since it was listed: it is missing.
+        // Removed after it was listed, so it is missing.
         let Some(text) = place.read(name)? else { continue };
         set.take(name, Record::read(&text, name), &mut found);
     }
-    set.agree(&mut found);
+    set.keep_compatible(&mut found);
     found.into_values().for_each(|record| set.keep(record, &bytes));
     let known: BTreeSet<u32> =
         set.records.iter().map(|r| r.shard).chain(set.wrong.iter().map(|w| w.0)).map(|s| s.number).collect();
@@ -52,18 +52,18 @@ pub(crate) fn survey(place: &dyn Place) -> Result<Set> {
     Ok(set)
 }
 
-/// Into how many parts most records say that it was divided.
+/// Returns the number of shards that most records agree on.
 fn division(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
     counts.into_iter().max_by_key(|(of, count)| (*count, *of)).map(|(of, _)| of)
 }
 
-fn none_at_all(place: &dyn Place) -> Error {
+fn no_shards(place: &dyn Place) -> Error {
     Error::Input {
         message: format!("there are no shards in {}", place.name()),
         hint: Some(format!(
-            "`turnwise encode --shard=0/4 --out={} INPUT…` makes the first of four",
+            "`turnwise encode --shard=0/4 --out={} INPUT…` creates the first of four",
             place.name()
         )),
     }
@@ -75,7 +75,7 @@ impl Set {
         let own_name = shard.record_name() == name;
         match record {
             _ if shard.of != self.of => {
-                let why = format!("one of {}, and the others are of {}", shard.of, self.of);
+                let why = format!("one of {} shards, but the others are of {}", shard.of, self.of);
                 self.foreign.push((name.to_owned(), why));
             }
             Ok(record) if !own_name || record.shard != shard => {
@@ -87,8 +87,8 @@ impl Set {
         }
     }
 
-    /// Leaves those that most agree with; the others must be made again.
-    fn agree(&mut self, found: &mut BTreeMap<u32, Record>) {
+    /// Keeps the largest group of compatible records; the others must be created again.
+    fn keep_compatible(&mut self, found: &mut BTreeMap<u32, Record>) {
         let mut groups: Vec<(&Record, Vec<u32>)> = Vec::new();
         for (number, record) in found.iter() {
             match groups.iter_mut().find(|(first, _)| first.conflict(record).is_none()) {
@@ -110,28 +110,29 @@ impl Set {
         }
     }
 
-    /// Keeps a record whose data file is there, as far as its length tells.
+    /// Keeps a record if its data file exists and has the right length.
     fn keep(&mut self, record: Record, bytes: &BTreeMap<&str, u64>) {
         let (name, committed) = (&record.data.file, record.data.bytes);
         match bytes.get(name.as_str()) {
-            None => self.reject(record.shard, &format!("{name} is not there")),
+            None => self.reject(record.shard, &format!("{name} is missing")),
             Some(there) if *there != committed => {
                 self.reject(
                     record.shard,
-                    &format!("{name} has {there} bytes, and {committed} were committed"),
+                    &format!("{name} has {there} bytes, but its record says {committed}"),
                 );
             }
             Some(_) => self.records.push(record),
         }
     }
 
-    /// Takes a shard for torn, and out of those that are complete.
+    /// Marks a shard as damaged and removes it from the complete ones.
     pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
         self.records.retain(|record| record.shard != shard);
-        self.wrong.push((shard, format!("{shard} is torn: {why}")));
+        self.wrong.push((shard, format!("{shard} is damaged: {why}")));
     }
 
-    /// Whether every shard is there, once and whole; if not, what is wrong, and what mends it.
+    /// Returns an error unless every shard exists exactly once. The error lists the problems and the
+    /// commands that fix them.
     pub(crate) fn complete(&self, place: &str) -> Result<()> {
         let mut wrong = Vec::new();
         let missing = Shards::of(self.of, self.missing.iter().copied());
@@ -141,7 +142,7 @@ impl Set {
             _ => wrong.push(format!("{missing} are missing")),
         }
         wrong.extend(self.wrong.iter().map(|(_, what)| what.clone()));
-        wrong.extend(self.foreign.iter().map(|(name, why)| format!("{name} is foreign: {why}")));
+        wrong.extend(self.foreign.iter().map(|(name, why)| format!("{name} does not belong here: {why}")));
         if wrong.is_empty() {
             return Ok(());
         }
@@ -152,31 +153,31 @@ impl Set {
         }
         Err(Error::Data {
             message: format!("the shards in {place} are not complete: {}", wrong.join("; ")),
-            hint: Some(self.mended_by(place)),
+            hint: Some(self.fix(place)),
         })
     }
 
-    /// Into how many parts the corpus was divided.
+    /// Number of shards of the division.
     #[cfg(feature = "milvus")]
     pub(crate) fn of(&self) -> u32 {
         self.of
     }
 
-    /// The command that makes some of them again.
-    pub(crate) fn made_by(&self, shards: &Shards, place: &str) -> String {
+    /// Returns the command that creates these shards again.
+    pub(crate) fn command_for(&self, shards: &Shards, place: &str) -> String {
         command(&self.again, shards, place)
     }
 
-    fn mended_by(&self, place: &str) -> String {
+    fn fix(&self, place: &str) -> String {
         let wrong = self.wrong.iter().map(|(shard, _)| &shard.number);
         let redone = Shards::of(self.of, self.missing.iter().chain(wrong).copied());
         let foreign: Vec<&str> = self.foreign.iter().map(|(name, _)| name.as_str()).collect();
         let mut steps = Vec::new();
         if !foreign.is_empty() {
-            steps.push(format!("take {} out of {place}", foreign.join(", ")));
+            steps.push(format!("remove {} from {place}", foreign.join(", ")));
         }
         if redone.len() > 0 {
-            steps.push(format!("`{}` makes exactly what is missing", self.made_by(&redone, place)));
+            steps.push(format!("`{}` creates exactly the missing shards", self.command_for(&redone, place)));
         }
         steps.join("; ")
     }
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
     use crate::cli::shards::{open, record::tests::record};
 
-    /// A place with these shards of so many, each by the encoder with its salt.
+    /// Creates a place with the given shards; each pair is a shard number and the salt of its encoder.
     fn place(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Place>) {
         let folder = tempfile::tempdir().unwrap();
         for (number, salt) in shards {
@@ -220,11 +221,17 @@ mod tests {
     }
 
     #[test]
-    fn what_most_shards_agree_on_holds_for_all() {
+    fn shards_that_differ_from_the_majority_are_redone() {
         let (_folder, place) = place(5, &[(0, 1), (1, 0), (2, 0), (4, 1), (3, 0)]);
         let (message, hint) = refused(place.as_ref());
-        assert!(message.contains("0/5 is of another encoder") && message.contains("4/5 is of"), "{message}");
-        assert_eq!(hint, "`turnwise encode --shard=0,4/5 --out=here in.jsonl` makes exactly what is missing");
+        assert!(
+            message.contains("0/5 is from a different encoder") && message.contains("4/5 is from"),
+            "{message}"
+        );
+        assert_eq!(
+            hint,
+            "`turnwise encode --shard=0,4/5 --out=here in.jsonl` creates exactly the missing shards"
+        );
     }
 
     #[test]

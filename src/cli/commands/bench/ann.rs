@@ -1,4 +1,4 @@
-//! `turnwise bench ann`: recall against speed of graphs over vectors.
+//! `turnwise bench ann`: measures recall against speed of vector graphs.
 
 use std::{
     io::{self, Write},
@@ -31,19 +31,19 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&measured, |out| write(&measured, out))
 }
 
-/// Measures by the vectors that are named, else by those of an index, and keeps it among the results.
+/// Measures with the given vector file, or with the vectors of an index, and saves the result.
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
     let (all, data, hash) = vectors(args, index)?;
     let vectors = pointing(&all);
     if vectors.len() < all.len() {
         let zeros = counted((all.len() - vectors.len()) as u64, "vector");
-        context.printer.warn(format!("{zeros} of zeros: left out, as nothing is near to them"));
+        context.printer.warn(format!("{zeros} with only zeros ignored, because they have no neighbors"));
     }
     drop(all);
     let (base, queries) = match &args.query_vectors {
         Some(path) => (vectors, pointing(&Given::open(path)?.into_unit().0)),
-        // Not so many that too little remains to be searched.
+        // Leave most vectors to search in: use at most a tenth as queries.
         None => draw_queries(&vectors, args.queries.min(vectors.len() / 10), seed),
     };
     let sweep = Sweep { k: args.k, efs: args.ef.clone(), graphs: graphs(args) };
@@ -54,7 +54,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
     Ok(measured)
 }
 
-/// Every builder with every number of neighbours.
+/// All combinations of builder and number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     let originals = if args.half { Originals::F16 } else { Originals::F32 };
     let with = |graph: &GraphBuilder| {
@@ -64,7 +64,7 @@ fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     args.graphs.iter().flat_map(with).collect()
 }
 
-/// The vectors that are searched, where they are from, and their hash.
+/// Returns the vectors to search, a description of their source, and their hash.
 fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     if let Some(path) = &args.vectors {
         let (vectors, hash) = Given::open(path)?.into_unit();
@@ -86,11 +86,11 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
     if vectors.len() < 20 {
         return Err(Error::Data {
             message: format!(
-                "{} has {} vectors of {of}: too few to search among",
+                "{} has {} vectors of {of}, which is too few to measure with",
                 root.display(),
                 vectors.len()
             ),
-            hint: Some("`turnwise encode` makes the vectors of what was ingested".to_owned()),
+            hint: Some("`turnwise encode` computes the vectors of an index".to_owned()),
         });
     }
     Ok((vectors, format!("{} of {}", of, root.display()), hasher.finalize().to_hex()[..32].to_owned()))
@@ -100,7 +100,7 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}recall and speed{BOLD:#} {}", measured.data)?;
     writeln!(
         out,
-        "{DIM}{} vectors of {} numbers, {} queries, the nearest {}{DIM:#}\n",
+        "{DIM}{} vectors with {} dimensions, {} queries, {} nearest neighbors{DIM:#}\n",
         grouped(measured.vectors as u64),
         measured.dim,
         grouped(measured.queries as u64),
@@ -109,9 +109,9 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
     for graph in &measured.graphs {
         writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
         writeln!(out, "{DIM}{}{DIM:#}", speeds::built(graph, measured.threads))?;
-        writeln!(out, "{BOLD}{:>13} {:>7}  {}{BOLD:#}", "ef", "recall", speeds::beside(speeds::NAMES))?;
+        writeln!(out, "{BOLD}{:>13} {:>7}  {}{BOLD:#}", "ef", "recall", speeds::row(speeds::NAMES))?;
         graph.settings.iter().try_for_each(|setting| row(out, &setting.ef.to_string(), setting))?;
-        row(out, "all looked at", &measured.exact)?;
+        row(out, "exact search", &measured.exact)?;
         writeln!(out)?;
     }
     Ok(())
@@ -119,5 +119,5 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
 
 fn row(out: &mut dyn Write, name: &str, setting: &Setting) -> io::Result<()> {
     let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
-    writeln!(out, "{name:>13} {:>7.4}  {}", setting.recall, speeds::beside(cells))
+    writeln!(out, "{name:>13} {:>7.4}  {}", setting.recall, speeds::row(cells))
 }

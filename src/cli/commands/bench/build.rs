@@ -1,4 +1,4 @@
-//! `turnwise bench build`: the sets of the tasks.
+//! `turnwise bench build`: creates the data sets of the tasks.
 
 use std::{
     io::{self, Write},
@@ -44,14 +44,14 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = Output::create(path)?;
     out.with(f)?;
     out.finish()
 }
 
-/// All dialogues, each of which must be readable.
+/// Reads all dialogues. Any unreadable file or rejected record is an error.
 pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> Result<Vec<Dialogue>> {
     let mut dialogues = Vec::new();
     let problems = each_dialogue(paths, read, "reading", context, &mut |dialogue| {
@@ -62,7 +62,7 @@ pub(super) fn all(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>) -> 
     Ok(dialogues)
 }
 
-/// Sentences: of a table, or what is said in dialogues.
+/// Reads sentences from a table or from the turns of dialogues.
 fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence>> {
     let by_act = args.label == LabelArg::Act;
     let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labelled(&args.path)
@@ -83,9 +83,9 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
             false => turns().any(|turn| turn.does().is_some()).then_some("dialogue acts: --label act"),
         };
         if let Some(other) = other.filter(|_| made.iter().all(|sentence| sentence.intent.is_none())) {
-            let without = if by_act { "a dialogue act of its own" } else { "an intent" };
+            let without = if by_act { "its own dialogue act" } else { "an intent" };
             return Err(Error::data(format!("{}: no turn has {without}", args.path.display()))
-                .with_hint(format!("turns have {other} takes these for labels")));
+                .with_hint(format!("turns have {other} uses these as labels")));
         }
         made
     };
@@ -109,15 +109,15 @@ fn retrieval(
         let what = counted(without.len() as u64, "sentence");
         let label = match labelled.label {
             LabelArg::Intent => "an intent",
-            LabelArg::Act => "one dialogue act alone",
+            LabelArg::Act => "exactly one dialogue act",
         };
-        context.printer.warn(format!("{what} without {label}: left out"));
+        context.printer.warn(format!("{what} without {label} skipped"));
     }
     let with =
         with.into_iter().map(|sentence| (sentence.text, sentence.intent.unwrap_or_default())).collect();
     let set = retrieval_set(with, recipe, terms, context.settings.seed, &Watching::new(context.printer))?;
     write(output, |out| set.write(out))?;
-    context.printer.say(format!("{} written", counted(set.sentences.len() as u64, "sentence")));
+    context.printer.say(format!("wrote {}", counted(set.sentences.len() as u64, "sentence")));
     match set.without_positive() {
         0 => {}
         n => context.printer.warn(format!("{} without a positive candidate", counted(n as u64, "sentence"))),
@@ -125,7 +125,7 @@ fn retrieval(
     Ok(())
 }
 
-/// Which pairs are wanted.
+/// The kind and number of pairs to draw.
 struct Pairs<'a> {
     rankers: &'a [String],
     pairs: usize,
@@ -143,7 +143,7 @@ fn to_score(
     let sentences = sentences(labelled, context)?;
     let watch = Watching::new(context.printer);
     let mut drawing = Drawing::new(&sentences, wanted.rankers.len(), wanted.pairs, context.settings.seed)?;
-    let asked = rankers::Asked {
+    let asked = rankers::RankerOptions {
         encoder: wanted.encoder,
         tokens: wanted.tokens,
         classes: None,
@@ -158,11 +158,11 @@ fn to_score(
             pairs.iter().enumerate().try_for_each(|(n, p)| writeln!(out, "{}\t{}", n + 1, p.by))
         })?;
     }
-    context.printer.say(format!("{} written, to be scored", counted(pairs.len() as u64, "pair")));
+    context.printer.say(format!("wrote {} to be scored", counted(pairs.len() as u64, "pair")));
     if pairs.len() < wanted.pairs {
         context
             .printer
-            .warn(format!("the sentences have no more than these, and {} were wanted", wanted.pairs));
+            .warn(format!("the sentences have no more pairs than these; {} were requested", wanted.pairs));
     }
     Ok(())
 }
@@ -183,26 +183,26 @@ fn of_one_domain(
     })?;
     let (dialogues, domains) = (set.dialogues.len(), set.domains.len());
     context.printer.say(format!(
-        "{} of {} written",
+        "wrote {} of {}",
         counted(dialogues as u64, "dialogue"),
         counted(domains as u64, "domain")
     ));
     for skipped in &set.skipped {
-        context.printer.warn(format!("left out: {} {} ({})", skipped.count, skipped.what, skipped.first));
+        context.printer.warn(format!("skipped: {} {} ({})", skipped.count, skipped.what, skipped.first));
     }
     match paper.and_then(|paper| set.differs(paper).map(|differs| (paper, differs))) {
         None => {
             if let Some(paper) = paper {
                 let (has, of) = (paper.dialogues(), paper.domains());
                 context.printer.say(format!(
-                    "{paper} has {has} dialogues in the paper, too; of its {of} domains here are {domains}"
+                    "matches the paper: {paper} has {has} dialogues there, too; {domains} of its {of} domains are here"
                 ));
             }
             Ok(())
         }
         Some((paper, differs)) => Err(Error::Assertion(format!(
-            "{paper} has {} dialogues in the paper and {} here; of domains the paper has {} over all parts, and here \
-             are {} (the file is written)",
+            "does not match the paper: {paper} has {} dialogues in the paper but {} here; {} domains over all splits in the paper \
+             but {} here (the file was written anyway)",
             differs.paper.0, differs.here.0, differs.paper.1, differs.here.1
         ))),
     }
@@ -211,10 +211,10 @@ fn of_one_domain(
 fn responses(dialogues: &[Dialogue], wanted: Selection, output: &Path, context: &Context<'_>) -> Result<()> {
     let set = response_set(dialogues, wanted)?;
     write(output, |out| set.write(out))?;
-    context.printer.say(format!("{} written", counted(set.len() as u64, "sample")));
+    context.printer.say(format!("wrote {}", counted(set.len() as u64, "sample")));
     if set.leaks > 0 && !wanted.strip_names {
         context.printer.warn(format!(
-            "{} of them can be told by the name of a speaker; --strip-names takes names out",
+            "{} can be recognized by the name of a speaker; --strip-names removes the names",
             counted(set.leaks as u64, "response")
         ));
     }

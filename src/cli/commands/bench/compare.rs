@@ -1,4 +1,4 @@
-//! `turnwise bench compare`: two results, query by query.
+//! `turnwise bench compare`: compares two results query by query.
 
 use std::path::Path;
 
@@ -27,16 +27,23 @@ pub(super) fn run(a: &Path, b: &Path, context: &Context<'_>) -> Result<()> {
     if (&first.task, &first.data.hash) != (&second.task, &second.data.hash) {
         let of = |done: &Done| format!("{} on {}", done.task, done.data.paths.join(", "));
         return Err(Error::Input {
-            message: format!("{} is of {}, {} of {}", a.display(), of(&first), b.display(), of(&second)),
-            hint: Some("only results of one task on the same data can be compared".to_owned()),
+            message: format!(
+                "{} is a result of {}, but {} of {}",
+                a.display(),
+                of(&first),
+                b.display(),
+                of(&second)
+            ),
+            hint: Some("both results must be of the same task on the same data".to_owned()),
         });
     }
     let differences = compare(&first, &second, context.settings.seed);
     if differences.is_empty() {
         return Err(Error::Data {
-            message: format!("the two results of {} have no measure with a value for each query", first.task),
+            message: format!("the two results of {} share no measure with per-query values", first.task),
             hint: Some(
-                "a correlation is one number over all pairs; `--export` writes the pairs' scores".to_owned(),
+                "a correlation is one number over all pairs; `--export` writes the scores of the pairs"
+                    .to_owned(),
             ),
         });
     }

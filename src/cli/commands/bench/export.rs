@@ -1,4 +1,4 @@
-//! Rankings and judgments for other tools.
+//! Exports rankings and judgments for other tools.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use turnwise_eval::{
     trec::{write_qrels, write_run},
 };
 
-/// Writes `NAME.run` and `NAME.qrels`, named as the result is, and tables of what is no ranking.
+/// Writes `NAME.run` and `NAME.qrels` for rankings, and tables for other results. NAME is the name of the
+/// result file.
 pub(super) fn write(outcome: &Outcome, result: &Path, folder: &Path, tag: &str) -> Result<()> {
     let name = folder.join(result.file_name().unwrap_or_default());
     for columns in &outcome.columns {

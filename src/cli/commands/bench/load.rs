@@ -1,4 +1,4 @@
-//! From the files of a task to the task.
+//! Loads the data of a task.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use turnwise_eval::{
     tasks::{DialogueTask, Task},
 };
 
-/// Reads a task whose files lie below a folder.
+/// Loads a task whose files are in a folder.
 pub(in crate::cli::commands) fn load(
     spec: &TaskSpec,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! `turnwise bench`: the papers' tasks, by whoever ranks.
+//! `turnwise bench`: runs the tasks of the papers with any rankers.
 
 mod ann;
 mod build;
@@ -22,7 +22,7 @@ use crate::cli::{
     settings::Origin,
     watching::Watching,
 };
-use rankers::Asked;
+use rankers::RankerOptions;
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::{
     rank::{Ranker, Step},
@@ -31,14 +31,14 @@ use turnwise_eval::{
     tasks::Task,
 };
 
-/// The report of a folder of results as a page, if there are any.
+/// Returns the HTML report of a folder of results; `None` if it has no results.
 #[cfg(feature = "serve")]
 pub(super) fn report_page(results: &Path) -> Result<Option<String>> {
     report::as_page(results)
 }
 
 pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
-    asks_an_engine(&command, context)?;
+    refuse_engine(&command, context)?;
     let (spec, read, how) = match command {
         BenchCommand::Sr { file, how } => (TaskSpec::Sr { data: file, build: None }, None, how),
         BenchCommand::Dsts { file, background, how } => {
@@ -61,28 +61,28 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         }
         BenchCommand::Report { results, output } => return report::run(&results, &output, context),
     };
-    let results = on(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
+    let results = run_task(&spec, Path::new(""), &read.unwrap_or_default(), &how.run, &how.rankers, context)?;
     context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
 }
 
-/// Refuses an engine that was named for nothing: who ranks in a task holds in memory what is ranked.
-fn asks_an_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
+/// Refuses `--engine` for tasks that rank in memory.
+fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
         BenchCommand::Throughput(_) => Ok(()),
         BenchCommand::Ann(args) if args.vectors.is_none() => Ok(()),
         _ => Err(Error::Unsupported {
-            message: format!("this measures over files of its own, and asks nothing of {address}"),
+            message: format!("this task ranks its own files in memory and does not use {address}"),
             hint: Some(
-                "`bench throughput --engine` measures an engine; how well one finds, `search --queries FILE --run NAME` and `eval` tell"
+                "`bench throughput --engine` measures the speed of an engine; `search --queries FILE --run NAME` and `eval` measure its quality"
                     .to_owned(),
             ),
         }),
     }
 }
 
-/// Does a task by some rankers, with one seed or several. Its files lie below a folder.
-fn on(
+/// Runs a task with some rankers and one or more seeds. Its files are in the given folder.
+fn run_task(
     spec: &TaskSpec,
     folder: &Path,
     read: &ReadArgs,
@@ -120,17 +120,17 @@ fn by_rankers(
 ) -> Result<Vec<Done>> {
     let watch = Watching::new(context.printer);
     let mut results = Vec::new();
-    let asked = Asked { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
+    let asked = RankerOptions { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
     rankers::each(rankers, &asked, context, &mut |ranker| {
         let (name, identity) = (ranker.name(), ranker.identity());
         let of = Of { task, data, ranker: (&name, &identity), seed };
         let known = if how.rerun || how.export.is_some() { None } else { of.known(&how.results) };
         results.push(match known {
-            // What does not hang on the seed is the same with every one.
+            // Results that do not depend on the seed are shared by all seeds.
             Some(done) => {
                 context
                     .printer
-                    .detail(format!("{name}: done before, in {}", of.path(&how.results).display()));
+                    .detail(format!("{name}: already done, result in {}", of.path(&how.results).display()));
                 Done { seed, ..done }
             }
             None => rank(ranker, of, how, &watch)?,

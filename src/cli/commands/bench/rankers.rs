@@ -1,4 +1,4 @@
-//! From what is typed to who ranks.
+//! Creates rankers from their names.
 
 use std::path::PathBuf;
 
@@ -19,10 +19,10 @@ use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 10] =
     ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
-/// A change of how a model is asked.
-type Change = fn(&mut Otherwise);
-/// What may stand behind a model's name, and what it changes.
-const OTHERWISE: [(&str, Change); 8] = [
+/// A change of a model's options.
+type Change = fn(&mut Overrides);
+/// Suffixes after a model's name, and the changes they stand for.
+const SUFFIXES: [(&str, Change); 8] = [
     ("centre", |o| o.spread = Spread::Centred),
     ("white", |o| o.spread = Spread::Whitened),
     ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
@@ -33,32 +33,32 @@ const OTHERWISE: [(&str, Change); 8] = [
     ("mean", |o| o.tokens = Some(PoolingMode::Mean)),
 ];
 
-/// What a ranker asks of its model otherwise than the arguments do.
+/// Options of a model that differ from the command line.
 #[derive(Default)]
-struct Otherwise {
+struct Overrides {
     spread: Spread,
     mode: Option<DialogueMode>,
     pooling: Option<DialoguePooling>,
     tokens: Option<PoolingMode>,
     last_turns: Option<usize>,
-    /// In words.
+    /// The suffixes as text.
     said: String,
 }
 
-impl Otherwise {
-    /// Takes what is known behind `+` off the end of a ranker's name. A model's own name may have a `+`.
+impl Overrides {
+    /// Splits the known `+` suffixes off a ranker's name. The name of a model may contain a `+` itself.
     fn parse(spec: &str) -> Result<(&str, Self)> {
         let (mut name, mut said) = (spec, Vec::new());
-        let mut otherwise = Otherwise::default();
+        let mut otherwise = Overrides::default();
         while let Some((rest, last)) = name.rsplit_once('+') {
             let turns = last.strip_prefix("last-").and_then(|n| n.parse().ok()).filter(|n| *n > 0);
             if turns.is_some() {
                 otherwise.last_turns = turns;
-            } else if let Some((_, change)) = OTHERWISE.iter().find(|(name, _)| *name == last) {
+            } else if let Some((_, change)) = SUFFIXES.iter().find(|(name, _)| *name == last) {
                 change(&mut otherwise);
             } else if rest == "model" {
-                let names = OTHERWISE.iter().map(|(name, _)| *name).chain(["last-3"]);
-                return Err(Error::unknown_name("change of a model", last, names));
+                let names = SUFFIXES.iter().map(|(name, _)| *name).chain(["last-3"]);
+                return Err(Error::unknown_name("model suffix", last, names));
             } else {
                 break;
             }
@@ -70,26 +70,26 @@ impl Otherwise {
     }
 }
 
-/// How rankers are asked for.
-pub(super) struct Asked<'a> {
+/// Options for creating rankers.
+pub(super) struct RankerOptions<'a> {
     pub(super) encoder: &'a EncoderArgs,
     pub(super) tokens: &'a TokenArgs,
-    /// How many classes things are sorted into, where that is known.
+    /// Number of classes in the data, if known.
     pub(super) classes: Option<usize>,
-    /// Of what draws by chance.
+    /// Seed of rankers that use random numbers.
     pub(super) seed: u64,
 }
 
-/// Gives each ranker that was asked for. A model is open only as long as it ranks.
+/// Creates the named rankers one by one. A model is only loaded while it ranks.
 pub(super) fn each(
     rankers: &[String],
-    asked: &Asked<'_>,
+    asked: &RankerOptions<'_>,
     context: &Context<'_>,
     f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
 ) -> Result<()> {
-    // What is wrong with a name is told before anything is done.
+    // Report wrong names before doing any work.
     let kinds = rankers.iter().map(|spec| Kind::parse(spec, asked.classes)).collect::<Result<Vec<Kind>>>()?;
-    let usual = Otherwise::default();
+    let usual = Overrides::default();
     for kind in kinds {
         let seed = asked.seed;
         match kind {
@@ -111,7 +111,7 @@ pub(super) fn each(
             Kind::Again(by, name) => {
                 let encoder = open(name.as_deref(), asked, &usual, context)?;
                 let dense = dense(encoder.as_ref(), asked.encoder, &usual);
-                // As many as a search ranks again unasked.
+                // Same number of reranked hits as the default of a search.
                 f(&Reranked { dense, by, top: Rerank::default().top })?;
             }
         }
@@ -119,8 +119,12 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Why a ranker cannot be asked: its model is not here.
-pub(super) fn absent(spec: &str, asked: &Asked<'_>, context: &Context<'_>) -> Result<Option<String>> {
+/// Returns why a ranker cannot run: its model is not installed.
+pub(super) fn missing_model(
+    spec: &str,
+    asked: &RankerOptions<'_>,
+    context: &Context<'_>,
+) -> Result<Option<String>> {
     let name = match Kind::parse(spec, asked.classes)? {
         Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Again(_, name) => name,
         _ => return Ok(None),
@@ -128,7 +132,7 @@ pub(super) fn absent(spec: &str, asked: &Asked<'_>, context: &Context<'_>) -> Re
     let name = name.as_deref().or(asked.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
     Ok(match context.model(name) {
         Ok(_) => None,
-        Err(_) => Some(format!("its model is not here: `turnwise model pull {name}`")),
+        Err(_) => Some(format!("its model is not installed: `turnwise model pull {name}`")),
     })
 }
 
@@ -139,7 +143,7 @@ enum Kind {
     Lda(usize),
     Vectors(PathBuf),
     Random,
-    Model(Option<String>, Otherwise),
+    Model(Option<String>, Overrides),
     Hybrid(Option<String>),
     Again(Tokens, Option<String>),
 }
@@ -150,7 +154,7 @@ impl Kind {
         let number = |text: Option<&str>, default: usize| match text {
             None => Ok(default),
             Some(text) => text.parse().ok().filter(|n| (2..=4096).contains(n)).ok_or_else(|| Error::Input {
-                message: format!("`{text}` in the ranker `{spec}` is no number from 2 to 4096"),
+                message: format!("`{text}` in the ranker `{spec}` must be a number from 2 to 4096"),
                 hint: Some(format!("for example {name}:128")),
             }),
         };
@@ -175,7 +179,7 @@ impl Kind {
             "maxsim" => Kind::Again(Tokens::Maxsim, rest.map(str::to_owned)),
             "matching" => Kind::Again(Tokens::Matching, rest.map(str::to_owned)),
             _ => {
-                let (model, otherwise) = Otherwise::parse(spec)?;
+                let (model, otherwise) = Overrides::parse(spec)?;
                 match model.split_once(':') {
                     None if model == "model" => Kind::Model(None, otherwise),
                     Some(("model", name)) => Kind::Model(Some(name.to_owned()), otherwise),
@@ -188,12 +192,12 @@ impl Kind {
 
 fn open(
     name: Option<&str>,
-    args: &Asked<'_>,
-    otherwise: &Otherwise,
+    args: &RankerOptions<'_>,
+    otherwise: &Overrides,
     context: &Context<'_>,
 ) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
-    // A benchmark is of the model, not of a way to compute it faster.
+    // Benchmarks use f32 by default, to measure the model and not its quantization.
     let precision = args.encoder.precision().unwrap_or(Precision::F32);
     let precision = if encoders::is_static(context, name)? { None } else { Some(precision) };
     let mut tokens = args.tokens.given();
@@ -201,7 +205,7 @@ fn open(
     encoders::open(context, name, &args.encoder.settings(precision, tokens))
 }
 
-fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Otherwise) -> Dense<'e> {
+fn dense<'e>(encoder: &'e dyn Encoder, args: &EncoderArgs, otherwise: &Overrides) -> Dense<'e> {
     let mut options = args.given().into_options();
     options.dialogues.mode = otherwise.mode.unwrap_or(options.dialogues.mode);
     options.dialogues.pooling = otherwise.pooling.unwrap_or(options.dialogues.pooling);

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Asked, on, rankers, report, table};
+use super::{RankerOptions, rankers, report, run_task, table};
 use crate::cli::{
     Context,
     args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
@@ -44,7 +44,7 @@ pub(super) fn list(args: &RecipeArgs, context: &Context<'_>) -> Result<()> {
             writeln!(out, "{BOLD}{}{BOLD:#}  {}", row.name, recipe.about)?;
             let rankers: Vec<&str> = recipe.rows.iter().filter_map(|row| row.ranker.as_deref()).collect();
             let rankers = if rankers.is_empty() {
-                "nothing that can be run yet".to_owned()
+                "no rows that can be run yet".to_owned()
             } else {
                 rankers.join(", ")
             };
@@ -53,7 +53,7 @@ pub(super) fn list(args: &RecipeArgs, context: &Context<'_>) -> Result<()> {
                 writeln!(out, "  {DIM}{}{DIM:#}", recipe.task.command(&args.place.data))?;
             }
             if let Some(missing) = &row.missing {
-                writeln!(out, "  {DIM}its data are not there: {missing}{DIM:#}")?;
+                writeln!(out, "  {DIM}data not found: {missing}{DIM:#}")?;
             }
         }
         Ok(())
@@ -64,13 +64,17 @@ fn chosen(args: &RecipeArgs) -> Result<Vec<Named>> {
     cookbook::chosen(cookbook::all(args.place.recipes.as_deref())?, &args.paper, &args.only)
 }
 
-/// Runs what can be run of a recipe; rows that cannot say why.
+/// Runs the rows of a recipe that can be run. The others get a reason.
 fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Result<Table> {
     let recipe = &named.recipe;
     let no_data = named.missing(data).map(|path| path.display().to_string());
-    let asked =
-        Asked { encoder: &how.encoder, tokens: &how.tokens, classes: None, seed: context.settings.seed };
-    // What is not where it is looked for unasked has to be told to training, too.
+    let asked = RankerOptions {
+        encoder: &how.encoder,
+        tokens: &how.tokens,
+        classes: None,
+        seed: context.settings.seed,
+    };
+    // A nonstandard data folder must be passed on to the training command.
     let elsewhere = match data == Path::new("data") {
         true => String::new(),
         false => format!(" --data {}", data.display()),
@@ -79,11 +83,15 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
     for row in &recipe.rows {
         why.push(match (&row.ranker, &no_data) {
             (None, _) => Some(row.missing.clone().unwrap_or_default()),
-            (Some(_), Some(path)) => Some(format!("its data are not there: {path}")),
-            (Some(ranker), None) => rankers::absent(ranker, &asked, context)?.map(|why| match &row.train {
-                None => why,
-                Some(train) => format!("its model is not trained here: `turnwise train {train}{elsewhere}`"),
-            }),
+            (Some(_), Some(path)) => Some(format!("data not found: {path}")),
+            (Some(ranker), None) => {
+                rankers::missing_model(ranker, &asked, context)?.map(|why| match &row.train {
+                    None => why,
+                    Some(train) => {
+                        format!("its model is not trained yet: `turnwise train {train}{elsewhere}`")
+                    }
+                })
+            }
         });
     }
     let to_run = recipe.rows.iter().zip(&why).filter(|(_, why)| why.is_none());
@@ -91,7 +99,7 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
     let mut results = Vec::new().into_iter();
     if !to_run.is_empty() {
         context.printer.say(format!("{}: {}", named.name, recipe.about));
-        results = on(&recipe.task, data, &ReadArgs::default(), how, &to_run, context)?.into_iter();
+        results = run_task(&recipe.task, data, &ReadArgs::default(), how, &to_run, context)?.into_iter();
     }
     let mut rows = Vec::new();
     for (row, why) in recipe.rows.iter().zip(why) {
@@ -106,10 +114,10 @@ fn done(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Res
             }
         });
     }
-    // One of somebody's own does not take the place of the one that comes with the program.
+    // A recipe changed by the user must not replace the built-in one of the same name.
     let name = if named.is_changed()? { format!("{} (own)", named.name) } else { named.name.clone() };
     let table = Table::new(&name, recipe, data, no_data, rows);
-    // What was reached is not lost because the data are elsewhere today.
+    // Keep an earlier table if the data are missing today.
     if table.rows.iter().any(|row| row.result.is_some()) || !table.path(&how.results).exists() {
         table.write(&how.results)?;
     }
@@ -126,14 +134,14 @@ pub(super) fn run(names: &[String], place: &PlaceArgs, how: &RunArgs, context: &
         named
             .ok_or_else(|| Error::unknown_name("recipe", name, known.iter().map(|named| named.name.as_str())))
     };
-    // What is wrong with a name is told before anything is done.
+    // Report wrong names before doing any work.
     let chosen = names.iter().map(find).collect::<Result<Vec<Named>>>()?;
     let mut tables = Vec::new();
     for named in &chosen {
         if let Some(path) = named.missing(&place.data) {
             return Err(Error::Input {
-                message: format!("{}: {} is not there", named.name, path.display()),
-                hint: Some("--data names the folder that it lies in".to_owned()),
+                message: format!("{}: {} not found", named.name, path.display()),
+                hint: Some("set the folder of the data with --data".to_owned()),
             });
         }
         tables.push(done(named, &place.data, how, context)?);
@@ -157,7 +165,7 @@ pub(super) fn reproduce(
     how: &RunArgs,
     context: &Context<'_>,
 ) -> Result<()> {
-    // What is wrong with their names is told before anything is done.
+    // Report wrong file names before doing any work.
     reports.iter().try_for_each(|path| report::Kind::of(path).map(drop))?;
     let mut tables = Vec::new();
     for named in chosen(args)? {
@@ -167,21 +175,22 @@ pub(super) fn reproduce(
     report::of_tables(&tables, &how.results, reports, context)?;
     match tables.iter().map(|table| table.held().1).sum::<usize>() {
         0 if tables.iter().all(|table| table.missing.is_some()) => Err(Error::Input {
-            message: format!("none of the data are in {}", args.place.data.display()),
-            hint: Some("`turnwise bench list --data FOLDER` tells where each recipe looks".to_owned()),
+            message: format!("none of the data found in {}", args.place.data.display()),
+            hint: Some("`turnwise bench list --data FOLDER` shows where each recipe looks".to_owned()),
         }),
         0 => Ok(()),
         missed => Err(Error::Assertion(format!("{missed} of the expected numbers were missed"))),
     }
 }
 
-/// A line a number: whether it holds, what came, what should have, and how it stands to the paper's.
+/// Prints one line per number: whether it holds, the value, the expected value, and the comparison with the
+/// paper.
 fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
     for one in tables {
         writeln!(out, "{BOLD}{}{BOLD:#}  {}", one.name, one.about)?;
         writeln!(out, "  {DIM}{}, {}{DIM:#}", one.paper.title(), one.table)?;
         if let Some(missing) = &one.missing {
-            writeln!(out, "  {DIM}not run: {missing} is not there{DIM:#}")?;
+            writeln!(out, "  {DIM}not run: {missing} not found{DIM:#}")?;
         }
         let rows = || one.rows.iter().filter(|row| row.result.is_some());
         let width = rows().map(|row| row.who.chars().count()).max().unwrap_or(0);
@@ -197,7 +206,7 @@ fn write(out: &mut dyn Write, tables: &[Table]) -> io::Result<()> {
         let absent = one.rows.iter().filter(|row| row.missing.is_some() && !row.paper.is_empty()).count();
         if absent > 0 {
             let rows = counted(absent as u64, "row");
-            writeln!(out, "  {DIM}{rows} of the paper not run; the report says why{DIM:#}")?;
+            writeln!(out, "  {DIM}{rows} of the paper not run; see the report for the reasons{DIM:#}")?;
         }
     }
     writeln!(out)?;
@@ -209,18 +218,18 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
         let Some(value) = line.value else { continue };
         let measure = line.measure;
         let mark = line.holds.map_or("", |holds| if holds { "holds" } else { "MISSED" });
-        let mut beside = Vec::new();
-        beside.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
-        beside.extend(line.floor.map(|floor| {
+        let mut notes = Vec::new();
+        notes.extend(line.expected.map(|expected| format!("expected {expected:.1}")));
+        notes.extend(line.floor.map(|floor| {
             let no_better = if line.is_no_better_than_chance() { ": NO BETTER" } else { "" };
-            format!("any order {}{no_better}", table::shown(floor, measure))
+            format!("random baseline {}{no_better}", table::shown(floor, measure))
         }));
-        beside.extend(line.paper.map(|paper| {
+        notes.extend(line.paper.map(|paper| {
             let verdict = line.verdict.map(|verdict| format!(": {}", verdict.word())).unwrap_or_default();
             format!("the paper {paper:.1}{verdict}")
         }));
-        let (who, value, beside) = (&row.who, table::shown(value, measure), beside.join(", "));
-        writeln!(out, "  {mark:<6}  {who:<width$}  {measure:>8}  {value:>6}  {DIM}{beside}{DIM:#}")?;
+        let (who, value, notes) = (&row.who, table::shown(value, measure), notes.join(", "));
+        writeln!(out, "  {mark:<6}  {who:<width$}  {measure:>8}  {value:>6}  {DIM}{notes}{DIM:#}")?;
     }
     match row.note.is_empty() {
         true => Ok(()),
@@ -228,7 +237,7 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
     }
 }
 
-/// `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …; 2 recipes without their data`.
+/// Formats the summary, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …`.
 pub(super) fn summary(tables: &[Table]) -> String {
     let (mut held, mut missed, mut all) = (0, 0, Counts::default());
     for table in tables {
@@ -258,7 +267,7 @@ mod tests {
     use turnwise_train::recipe::known_names;
 
     #[test]
-    fn what_tables_need_is_what_recipes_leave() {
+    fn training_recipes_make_the_models_that_tables_need() {
         let mut trained = 0;
         for table in cookbook::all(None).unwrap() {
             for row in &table.recipe.rows {

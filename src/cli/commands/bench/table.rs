@@ -1,4 +1,4 @@
-//! Results as a table for people.
+//! Results as a table for the terminal.
 
 use std::{
     io::{self, Write},
@@ -8,7 +8,7 @@ use std::{
 use crate::cli::printer::{BOLD, DIM, grouped};
 use turnwise_eval::{result::Done, tasks::Value};
 
-/// In hundredths, as papers print them; distances are as they are.
+/// Formats a value in percent, as papers do. Distances are not scaled.
 pub(super) fn shown(value: f64, measure: &str) -> String {
     match measure {
         "alignment" | "adjusted alignment" | "uniformity" => format!("{value:.3}"),
@@ -21,10 +21,10 @@ pub(super) fn cell(value: &Value) -> String {
     format!("{}{deviation}", shown(value.value, &value.measure))
 }
 
-/// Writes a row a ranker, the floor before them.
+/// Writes one row per ranker, after the random baseline.
 pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
     let Some(first) = results.first() else { return Ok(()) };
-    // Some rankers have measures that others lack.
+    // Some measures exist only for some rankers.
     let mut measures: Vec<&str> = Vec::new();
     for value in results.iter().flat_map(|result| &result.values) {
         if !measures.contains(&value.measure.as_str()) {
@@ -35,7 +35,7 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
         let value = results.iter().find_map(|result| result.value(measure));
         value.and_then(|value| value.floor).map_or_else(String::new, |floor| shown(floor, measure))
     };
-    let mut rows = vec![("any order".to_owned(), measures.iter().map(floor).collect::<Vec<String>>())];
+    let mut rows = vec![("random baseline".to_owned(), measures.iter().map(floor).collect::<Vec<String>>())];
     for result in results {
         let cells = measures.iter().map(|measure| result.value(measure).map_or_else(|| "–".to_owned(), cell));
         rows.push((result.ranker.clone(), cells.collect()));
@@ -64,7 +64,7 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
     for skipped in &first.skipped {
         writeln!(
             out,
-            "left out: {} {} ({}{})",
+            "skipped: {} {} ({}{})",
             grouped(skipped.count),
             skipped.what,
             skipped.first,
@@ -74,5 +74,5 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
     if first.seeds.len() > 1 {
         writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;
     }
-    writeln!(out, "{DIM}the results, with each query's values, are in {}{DIM:#}", folder.display())
+    writeln!(out, "{DIM}results with per-query values are in {}{DIM:#}", folder.display())
 }

@@ -1,4 +1,5 @@
-//! `turnwise bench throughput`: from files to answers, step by step, as `ingest`, `encode`, `index build` and `search` do it.
+//! `turnwise bench throughput`: measures each step from files to search results: ingest, encode, index build
+//! and search.
 
 mod far;
 
@@ -45,7 +46,7 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     let throughput = match context.settings.engine {
         Some(_) => far::measured(throughput, plan, &options, args, context)?,
         None => {
-            let root = Removed(files::beside(&args.results.join("throughput-index")));
+            let root = TemporaryIndex(files::beside(&args.results.join("throughput-index")));
             files::remove_folder(&root.0)?;
             let model = |_: &Path, _: &Snapshot| model(args, context);
             measured(throughput, &root.0, plan, &options, &model, args.queries, context)?
@@ -55,18 +56,18 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&throughput, |out| write(&throughput, out))
 }
 
-/// The model that is asked for, or the default one.
+/// Returns the named model or the default model.
 fn model(args: &ThroughputArgs, context: &Context<'_>) -> Result<Model> {
     let name = args.encoder.model.as_deref().unwrap_or(encoders::DEFAULT_MODEL);
     let precision = if encoders::is_static(context, name)? { None } else { args.encoder.precision() };
     let encoder = encoders::open(context, name, &args.encoder.settings(precision, args.tokens.given()))?;
-    Ok(Model { said: encoder.describe(), name: name.to_owned(), encoder })
+    Ok(Model { note: encoder.describe(), name: name.to_owned(), encoder })
 }
 
-/// Where the vectors come from, once there is an index.
+/// Callback that returns the model for the vectors once there is an index.
 pub(super) type OpenModel<'a> = &'a dyn Fn(&Path, &Snapshot) -> Result<Model>;
 
-/// Measures with an index that is made where there is none yet.
+/// Measures with a newly built index.
 pub(super) fn measured(
     mut throughput: Throughput,
     root: &Path,
@@ -85,7 +86,7 @@ pub(super) fn measured(
     (throughput.dialogues, throughput.turns) = (totals.dialogues, totals.turns);
     store.close()?;
     let snapshot = Snapshot::open(root)?;
-    throughput.steps.push(Pace::of("index of words", "turns", || {
+    throughput.steps.push(Pace::of("lexical index", "turns", || {
         index::update(root, &snapshot, context)?;
         Ok(totals.turns)
     })?);
@@ -109,21 +110,21 @@ pub(super) fn measured(
     Ok(throughput)
 }
 
-fn read_in(home: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
+fn read_in(sink: &mut dyn DialogueSink, plan: Plan, options: &IngestOptions) -> Result<()> {
     let stop: &AtomicBool = signals::stop();
     let control = Control { stop, progress: &mut |_| {}, acknowledged: &mut |_| {}, resumed: &mut |_| {} };
-    ingest(home, plan, options, control).map(drop)
+    ingest(sink, plan, options, control).map(drop)
 }
 
-/// How searches of each mode do.
+/// Measures the searches of each mode.
 fn searches(searcher: &Searcher, queries: usize, seed: u64) -> Result<Vec<Searches>> {
-    let asked = drawn(searcher.engine(), queries, seed)?;
-    let modes = [("by words", Mode::Bm25), ("by meaning", Mode::Dense), ("by both", Mode::Hybrid)];
+    let asked = random_queries(searcher.engine(), queries, seed)?;
+    let modes = [("lexical", Mode::Bm25), ("dense", Mode::Dense), ("hybrid", Mode::Hybrid)];
     modes.into_iter().map(|(name, mode)| searched(searcher, name, mode, &asked)).collect()
 }
 
-/// What is asked: turns that were said, drawn by chance, and the same ones in whatever order an engine has them.
-fn drawn(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
+/// Draws random turns as queries. They do not depend on the order in which an engine returns dialogues.
+fn random_queries(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     let mut at = Some(Bookmark::Beginning);
     while let Some(from) = at {
@@ -138,13 +139,13 @@ fn drawn(engine: &dyn Engine, queries: usize, seed: u64) -> Result<Vec<String>> 
     Ok(texts)
 }
 
-/// Asks all, one after the other and then on all threads.
+/// Runs all queries, first one after the other, then on all threads.
 fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Result<Searches> {
     let search = |text: &String| {
         let request = SearchRequest { query: text.clone(), mode: Some(mode), ..SearchRequest::default() };
         searcher.search(&request).map(drop)
     };
-    // What is opened with the first search is not the search.
+    // Warm up first, so that opening files is not measured.
     asked.iter().take(3).try_for_each(search)?;
     let mut times = Vec::new();
     for text in asked {
@@ -167,10 +168,10 @@ fn searched(searcher: &Searcher, name: &str, mode: Mode, asked: &[String]) -> Re
     })
 }
 
-/// A folder that goes when it is no longer needed, whatever happened.
-struct Removed(PathBuf);
+/// Folder that is removed when dropped.
+struct TemporaryIndex(PathBuf);
 
-impl Drop for Removed {
+impl Drop for TemporaryIndex {
     fn drop(&mut self) {
         let _ = files::remove_folder(&self.0);
     }
@@ -198,9 +199,9 @@ pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<
             grouped(pace.a_second() as u64)
         )?;
     }
-    writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", speeds::beside(speeds::NAMES))?;
+    writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", speeds::row(speeds::NAMES))?;
     for Searches { mode, qps, qps_all, latency, .. } in &throughput.searches {
-        writeln!(out, "{mode:<14}  {}", speeds::beside(speeds::cells(*qps, *qps_all, latency)))?;
+        writeln!(out, "{mode:<14}  {}", speeds::row(speeds::cells(*qps, *qps_all, latency)))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `turnwise delete --engine ADDRESS`: dialogues out of a Milvus.
+//! `turnwise delete --engine ADDRESS`: deletes dialogues from Milvus.
 
 use crate::cli::{Context, args::DeleteArgs};
 use turnwise_core::error::Result;
@@ -11,19 +11,21 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
 
     if args.purge {
         return Err(Error::Input {
-            message: "--purge is for an index on this machine".to_owned(),
-            hint: Some("leave it out: Milvus drops the bytes of what was deleted by itself".to_owned()),
+            message: "--purge works only with an index on this machine".to_owned(),
+            hint: Some(
+                "remove --purge: Milvus frees the space of deleted dialogues automatically".to_owned(),
+            ),
         });
     }
     let target = context.far()?;
     let ids: Vec<DialogueId> =
         args.ids.iter().map(|id| DialogueId::new(id.as_str())).collect::<Result<_>>()?;
-    let mut home = MilvusWriter::open(&target)?;
+    let mut sink = MilvusWriter::open(&target)?;
     let deleted = match (&args.filter, args.dry_run) {
-        (Some(filter), false) => home.delete_fitting(filter)?,
-        (Some(filter), true) => home.fitting(filter)?,
-        (None, false) => home.delete(&ids)?,
-        (None, true) => home.there(&ids)?,
+        (Some(filter), false) => sink.delete_fitting(filter)?,
+        (Some(filter), true) => sink.fitting(filter)?,
+        (None, false) => sink.delete(&ids)?,
+        (None, true) => sink.there(&ids)?,
     };
     let done =
         serde_json::json!({ "index": target.to_string(), "deleted": deleted, "dry_run": args.dry_run });
@@ -31,7 +33,7 @@ pub(super) fn delete(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&done, |out| writeln!(out, "{} {what}", counted(deleted, "dialogue")))?;
     match ids.len() as u64 - deleted.min(ids.len() as u64) {
         n if n > 0 && args.filter.is_none() => {
-            Err(Error::input(format!("{target} holds none of {} that were named", counted(n, "dialogue"))))
+            Err(Error::input(format!("{target} has none of the {} named", counted(n, "dialogue"))))
         }
         _ => Ok(()),
     }

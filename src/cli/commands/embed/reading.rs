@@ -1,4 +1,4 @@
-//! What `embed` reads: texts, or corpora, told apart by their content.
+//! Inputs of `embed`: plain texts or corpora. The format is detected from the content.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::cli::{
     Context,
     args::{EmbedArgs, OneOf},
     commands,
-    embeddings::{Target, ids_beside},
+    embeddings::{Target, ids_path},
 };
 use turnwise_core::error::{Error, IoContext, Reject, Result};
 use turnwise_corpus::{
@@ -23,27 +23,27 @@ use turnwise_corpus::{
     walk::{self, Source},
 };
 
-/// Items that the reading thread hands over at once, and how many times it may be ahead.
+/// Number of items per batch sent by the reading thread, and the capacity of its channel in batches.
 const TOGETHER: usize = 256;
 const AHEAD: usize = 8;
 
-/// One thing that was read.
+/// One input item.
 pub(super) enum Item {
     Text(Text),
     Dialogue(Box<Dialogue>),
     Problem(Problem),
 }
 
-/// What comes from the reading thread.
+/// Receiving end of the reading thread.
 pub(super) type Items = mpsc::Receiver<Vec<Item>>;
 
-/// Everything that is to be read, in order.
+/// All inputs, in order.
 pub(super) struct Reading {
     parts: Vec<Part>,
     of: OneOf,
-    /// Formats, and how many inputs are in them.
+    /// Number of inputs per format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
-    /// The bytes on the disk, if they are known.
+    /// Total size in bytes, if known.
     pub(super) bytes: Option<u64>,
     pub(super) options: ReadOptions,
 }
@@ -89,11 +89,11 @@ impl Reading {
         if is_folder {
             return Err(Error::Input {
                 message: format!(
-                    "{} is a folder, and --from {} reads files",
+                    "{} is a folder, but --from {} reads files",
                     path.display(),
                     from.unwrap_or("")
                 ),
-                hint: Some("name the files in it".to_owned()),
+                hint: Some("list the files in it".to_owned()),
             });
         }
         let input = Input::open(path)?;
@@ -105,7 +105,7 @@ impl Reading {
             (None, Some((format, fit))) if fit > Fit::No => {
                 if fit == Fit::Maybe {
                     context.printer.say(format!(
-                        "{} is read as {}; --from lines takes every line as a text",
+                        "reading {} as {}; use --from lines to read every line as a text",
                         input.name,
                         format.name()
                     ));
@@ -119,8 +119,8 @@ impl Reading {
         };
         if self.of == OneOf::Dialogues {
             return Err(Error::Input {
-                message: format!("{} holds texts, and --of dialogues needs dialogues", input.name),
-                hint: Some("leave --of away, or name the format of a corpus with --from".to_owned()),
+                message: format!("{} contains texts, but --of dialogues needs dialogues", input.name),
+                hint: Some("remove --of, or name a corpus format with --from".to_owned()),
             });
         }
         *self.read_as.entry(format.name()).or_default() += 1;
@@ -140,7 +140,7 @@ impl Reading {
         };
         let plan = walk::plan(&[path.to_owned()], from)?;
         for path in &plan.unrecognised {
-            context.printer.detail(format!("not recognised: {}", path.display()));
+            context.printer.detail(format!("not recognized: {}", path.display()));
         }
         plan.sources.into_iter().try_for_each(|source| self.add_source(source))
     }
@@ -151,11 +151,11 @@ impl Reading {
         Ok(())
     }
 
-    /// Refuses to write over what is read.
-    pub(super) fn must_not_be(&self, args: &EmbedArgs, target: Target) -> Result<()> {
+    /// Refuses to overwrite an input file.
+    pub(super) fn must_not_overwrite(&self, args: &EmbedArgs, target: Target) -> Result<()> {
         let mut written = vec![args.output.clone()];
         if target == Target::Npy {
-            written.push(ids_beside(&args.output));
+            written.push(ids_path(&args.output));
         }
         written.extend(args.rejects.file.clone());
         let read = self.parts.iter().map(|part| match part {
@@ -163,17 +163,17 @@ impl Reading {
             Part::Corpus(source) => &source.name,
         });
         commands::must_differ(&written)?;
-        commands::must_not_be_read(&written, read)
+        commands::must_not_overwrite_inputs(&written, read)
     }
 
-    /// Begins to read, on a thread of its own. It ends when nobody listens any more; one that waits for standard
-    /// input is left behind, because nothing can wake it.
+    /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
+    /// standard input is left running, because nothing can wake it.
     pub(super) fn start(self) -> Result<Items> {
         let (sender, items) = mpsc::sync_channel(AHEAD);
         thread::Builder::new()
             .name("reader".into())
             .spawn(move || self.read(&sender))
-            .map_err(|e| Error::Internal(format!("no thread for reading: {e}")))?;
+            .map_err(|e| Error::Internal(format!("cannot start the reading thread: {e}")))?;
         Ok(items)
     }
 
@@ -227,7 +227,7 @@ impl Reading {
     }
 }
 
-/// A format of a corpus; what is nearly the name of a text format gets that suggested.
+/// Finds a corpus format by name. A misspelled text format is suggested as well.
 fn by_name(name: &str) -> Result<&'static dyn Format> {
     formats::by_name(name).map_err(|_| {
         let texts = TextFormat::ALL.map(TextFormat::name);

@@ -1,4 +1,4 @@
-//! What `embed` says at its end.
+//! Report at the end of `embed`.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Context,
-    commands::{embed::SHOWN, tell_where_rejects_are},
+    commands::{embed::SHOWN, report_rejects_file},
     printer::{BOLD, DIM, Printer, counted, grouped},
 };
 use turnwise_core::error::Result;
@@ -26,7 +26,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ids: Option<String>,
     pub(super) format: &'static str,
-    /// Formats, and how many inputs are in them.
+    /// Number of inputs per format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
     pub(super) unit: &'static str,
     pub(super) vectors: u64,
@@ -36,7 +36,7 @@ pub(super) struct Summary {
     #[serde(flatten)]
     pub(super) spent: Spent,
     pub(super) rejected: u64,
-    /// Where they are listed.
+    /// File that lists the rejected records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rejects: Option<String>,
     pub(super) damaged_files: u64,
@@ -44,10 +44,10 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Says it on standard output, or, where the vectors went there, on standard error.
-    pub(super) fn tell(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
-        tell_spent(&self.spent, self.max_tokens, self.unit, context.printer);
-        tell_where_rejects_are(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
+    /// Prints the report to standard output, or to standard error if the vectors went to standard output.
+    pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
+        report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
+        report_rejects_file(self.rejected, SHOWN, self.rejects.as_deref(), context.printer);
         if !vectors_on_standard_output {
             return context.printer.result(self, |out| self.write(out));
         }
@@ -78,26 +78,25 @@ impl Summary {
         let with_ids = self.ids.as_ref().map(|ids| format!(", ids in {ids}")).unwrap_or_default();
         writeln!(
             out,
-            "{BOLD}{}{BOLD:#} holds vectors of {} numbers by {} {DIM}({}){DIM:#}{with_ids}",
+            "{BOLD}{}{BOLD:#} has vectors with {} dimensions, by {} {DIM}({}){DIM:#}{with_ids}",
             self.output, self.dim, self.encoder, self.runs
         )
     }
 }
 
-/// What an encoder could not take in, in plain words: nothing is cut silently.
-pub(in crate::cli::commands) fn tell_spent(
+/// Reports inputs that the model truncated, split or did not know, so that nothing is cut silently.
+pub(in crate::cli::commands) fn report_usage(
     spent: &Spent,
     max_tokens: Option<usize>,
     unit: &str,
     printer: &Printer,
 ) {
-    let taken =
-        max_tokens.map_or("the model takes".to_owned(), |n| format!("the {n} tokens that are taken in"));
+    let taken = max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
     let verb = |n: u64| if n == 1 { "was" } else { "were" };
     let one = unit.trim_end_matches('s');
     if spent.cut_texts > 0 {
         printer.warn(format!(
-            "{} {} longer than {taken} and {} cut: {} left out",
+            "{} {} longer than {taken} and {} truncated: {} dropped",
             counted(spent.cut_texts, one),
             verb(spent.cut_texts),
             verb(spent.cut_texts),
@@ -106,12 +105,15 @@ pub(in crate::cli::commands) fn tell_spent(
     }
     if spent.unknown > 0 {
         let n = spent.unknown;
-        let verb = if n == 1 { "holds" } else { "hold" };
-        printer.warn(format!("{} {verb} nothing that the model knows: all zeros", counted(n, one)));
+        let verb = if n == 1 { "has" } else { "have" };
+        printer.warn(format!(
+            "{} {verb} no token that the model knows; the vectors are all zeros",
+            counted(n, one)
+        ));
     }
     if spent.windowed > 0 {
         printer.say(format!(
-            "{} {} longer than {taken} and went through in windows; nothing was cut",
+            "{} {} longer than {taken} and encoded in windows; nothing was truncated",
             counted(spent.windowed, "dialogue"),
             verb(spent.windowed)
         ));

@@ -1,4 +1,4 @@
-//! The whole command, with an encoder of the tests.
+//! Tests of the whole command, with a test encoder.
 
 use std::{fs, io::Write, path::PathBuf};
 
@@ -29,7 +29,7 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// Runs `embed`; words that begin with `@` are files of the folder.
+    /// Runs `embed`. A word that begins with `@` is a file in the folder.
     fn embed_with(&self, line: &str, encoder: fn() -> HashEncoder) -> Result<Summary> {
         let words = line.split_whitespace().map(|word| match word.strip_prefix('@') {
             Some(name) => self.path(name).display().to_string(),
@@ -49,7 +49,7 @@ impl Folder {
         self.embed_with(line, HashEncoder::default)
     }
 
-    /// The ids and vectors of a JSONL file.
+    /// Reads the ids and vectors of a JSONL file.
     fn read(&self, name: &str) -> Vec<(String, Vec<f32>)> {
         let text = fs::read_to_string(self.path(name)).unwrap();
         let record = |line: &str| {
@@ -97,7 +97,7 @@ fn lines_become_vectors_in_their_order() {
 }
 
 #[test]
-fn records_and_corpora_are_told_by_their_content() {
+fn the_format_is_detected_from_the_content() {
     let f = Folder::new();
     f.write("texts.jsonl", "{\"id\":\"x\",\"text\":\"one two\"}\n{\"text\":\"three\"}\n");
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -119,7 +119,7 @@ fn records_and_corpora_are_told_by_their_content() {
             (format!("{plain}:1"), vector("one two")),
         ]
     );
-    // A name beats the content.
+    // An explicit format has priority over the content.
     f.embed("@texts.jsonl --from lines -o @raw.jsonl").unwrap();
     assert_eq!(f.read("raw.jsonl")[1], ("2".to_owned(), vector("{\"text\":\"three\"}")));
 }
@@ -147,7 +147,7 @@ fn vectors_are_cut_and_scaled_as_asked() {
     let got = f.read("out.jsonl");
     assert_eq!((&got[0].1, &got[1].1), (&expected, &vec![0.0; 5]));
     let e = f.embed("@in.txt --dim 17 -o @out.jsonl").err().unwrap();
-    assert!(e.to_string().contains("--dim 17 is more than the 16 numbers"), "{e}");
+    assert!(e.to_string().contains("--dim 17 is larger than the 16 dimensions"), "{e}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn bad_records_are_rejected_and_the_rest_keeps_ids_and_order() {
 }
 
 #[test]
-fn a_truncated_archive_gives_what_came_before_and_says_so() {
+fn a_truncated_archive_gives_the_texts_before_the_damage() {
     let f = Folder::new();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
     (0..5000).for_each(|n| writeln!(packed, "this is line {n}").unwrap());
@@ -193,16 +193,16 @@ fn nothing_is_written_after_a_failure() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_loaded() {
+fn invalid_input_is_refused_before_the_model_is_loaded() {
     let f = Folder::new();
     f.write("in.jsonl", DIALOGUES);
     f.write("out.ids.txt", "some texts\nof mine\n");
     f.write("empty.txt", "");
     f.write("other.json", "{\"query\":\"x\"}\n");
     let cases = [
-        ("@in.jsonl -o @in.jsonl", "is read, and would be written over"),
-        ("@out.ids.txt -o @out.npy", "is read, and would be written over"),
-        ("@in.jsonl -o @vectors", "names no format of vectors"),
+        ("@in.jsonl -o @in.jsonl", "is an input file and would be overwritten"),
+        ("@out.ids.txt -o @out.npy", "is an input file and would be overwritten"),
+        ("@in.jsonl -o @vectors", "is not a known vector format"),
         ("@in.jsonl -o - --to npy", "npy needs a file"),
         ("@empty.txt -o @out.npy", "is empty"),
         ("@none.txt -o @out.npy", "cannot open"),

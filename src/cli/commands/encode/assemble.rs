@@ -1,4 +1,5 @@
-//! `turnwise encode --assemble`: the vectors of all shards into an index, or, with their dialogues, into a Milvus.
+//! `turnwise encode --assemble`: loads the vectors of all shards into an index, or with their dialogues
+//! into Milvus.
 
 mod far;
 
@@ -25,10 +26,10 @@ use turnwise_core::{
 use turnwise_index::vectors::{Kind, Mode, Reached, VectorReader, VectorWriter};
 use turnwise_store::Snapshot;
 
-/// What an index keeps of an assembling that was stopped.
-const GOES_ON: &str = "what was put in stays; run the same command again";
+/// Hint after an interrupted assembly.
+const GOES_ON: &str = "the rows added so far are kept; run the same command again";
 
-/// What was done, for people and for programs.
+/// Result of the command. Also its JSON output.
 #[derive(Serialize)]
 struct Assembled {
     schema: &'static str,
@@ -37,13 +38,13 @@ struct Assembled {
     shards: usize,
     encoder: String,
     fingerprint: String,
-    /// Rows of all shards.
+    /// Number of rows in all shards.
     rows: u64,
-    /// Those that the index did not have, from here or from a shard before.
+    /// Number of rows that were not yet in the index, from an earlier run or a different shard.
     new: u64,
     utterance_vectors: u64,
     dialogue_vectors: u64,
-    /// Utterances and dialogues of the index that no shard had.
+    /// Number of utterances and dialogues of the index that are in no shard.
     without: u64,
     seconds: f64,
 }
@@ -54,37 +55,38 @@ pub(super) fn run(place: &str, args: &EncodeArgs, context: &Context<'_>) -> Resu
     }
     if let [first, ..] = args.inputs.as_slice() {
         return Err(Error::Input {
-            message: format!("{} is read with --engine alone: an index has its dialogues", first.display()),
-            hint: Some("leave it out; `turnwise ingest` brings dialogues into an index".to_owned()),
+            message: format!(
+                "{} is only read with --engine: an index already has its dialogues",
+                first.display()
+            ),
+            hint: Some("remove it; `turnwise ingest` adds dialogues to an index".to_owned()),
         });
     }
     let root = context.existing_index()?;
     let place = shards::open(place)?;
-    let set = all_there(place.as_ref(), context)?;
+    let set = complete_shards(place.as_ref(), context)?;
     let assembled = assemble(place.as_ref(), &set.records, &root, args.replace, context)?;
     context.printer.result(&assembled, |out| assembled.write(out))?;
     if assembled.without > 0 {
-        context
-            .printer
-            .hint(format!("`turnwise encode -i {}` makes those that no shard has", root.display()));
+        context.printer.hint(format!("`turnwise encode -i {}` creates the missing vectors", root.display()));
     }
     Ok(())
 }
 
-/// The shards of a place, once all are there and whole.
-fn all_there(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
+/// Reads the shard records of a place. Returns an error if any shard is missing or damaged.
+fn complete_shards(place: &dyn Place, context: &Context<'_>) -> Result<Set> {
     let mut set = survey(place)?;
-    look_into(place, &mut set, context)?;
+    check_all(place, &mut set, context)?;
     set.complete(place.name())?;
     if let [first, ..] = set.left_over.as_slice() {
         let n = set.left_over.len() as u64;
-        context.printer.detail(format!("{} in no record, the first: {first}", counted(n, "data file")));
+        context.printer.detail(format!("{} not in any record, such as {first}", counted(n, "data file")));
     }
     Ok(set)
 }
 
-/// Puts the rows of shards into a set of vectors; gives how many they had, and how many of them were new.
-fn put_in(
+/// Copies the rows of all shards into a vector set. Returns the number of rows and the number of new ones.
+fn load_all(
     place: &dyn Place,
     records: &[Record],
     writer: &mut VectorWriter,
@@ -105,10 +107,10 @@ fn put_in(
     Ok((rows, new))
 }
 
-/// Compares the bytes of all shards with their records before any is used, where they are at hand. Those that must be
-/// fetched are compared when they are.
-fn look_into(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<()> {
-    if !place.is_near() {
+/// Verifies the checksums of all local shards before any row is used. Remote shards are verified when they
+/// are downloaded.
+fn check_all(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<()> {
+    if !place.is_local() {
         return Ok(());
     }
     let total = set.records.len() as u64;
@@ -116,7 +118,7 @@ fn look_into(place: &dyn Place, set: &mut Set, context: &Context<'_>) -> Result<
     for (done, record) in set.records.clone().iter().enumerate() {
         stop_if_asked("nothing was put into the index")?;
         if !shards::is_whole(place, record)? {
-            set.reject(record.shard, &format!("{} is not what was committed", record.data.file));
+            set.reject(record.shard, &format!("the content of {} differs from its record", record.data.file));
         }
         progress.set(done as u64 + 1, done as u64 + 1);
     }
@@ -130,7 +132,9 @@ fn assemble(
     replace: bool,
     context: &Context<'_>,
 ) -> Result<Assembled> {
-    let [first, ..] = records else { return Err(Error::Internal("no shards were found complete".into())) };
+    let [first, ..] = records else {
+        return Err(Error::Internal("the set of complete shards is empty".into()));
+    };
     let mode = if replace { Mode::Replace } else { Mode::GoOn };
     if !replace {
         fits(first, root, place.name())?;
@@ -138,8 +142,8 @@ fn assemble(
     let snapshot = Snapshot::open(root)?;
     let mut writer = VectorWriter::open(root, &first.recipe, mode, context.command_line)?;
     let begun = Instant::now();
-    let (rows, new) = put_in(place, records, &mut writer, GOES_ON, context)?;
-    let without = reach(&snapshot, &mut writer, first)?;
+    let (rows, new) = load_all(place, records, &mut writer, GOES_ON, context)?;
+    let without = count_missing(&snapshot, &mut writer, first)?;
     let seconds = begun.elapsed().as_secs_f64();
     let [utterance_vectors, dialogue_vectors] = Kind::ALL.map(|kind| writer.rows(kind));
     writer.finish()?;
@@ -159,25 +163,25 @@ fn assemble(
     })
 }
 
-/// Whether the vectors of shards may stand beside those that the index has.
+/// Returns an error if the shards' vectors cannot be mixed with the vectors in the index.
 fn fits(record: &Record, root: &Path, place: &str) -> Result<()> {
     let Some(reader) = VectorReader::open(root)? else { return Ok(()) };
     let dialogues_too = reader.rows(Kind::Dialogues) > 0 && record.dialogues.is_some();
     let Some(what) = reader.recipe().conflict(&record.recipe, dialogues_too) else { return Ok(()) };
     let index = root.display();
     Err(Error::Input {
-        message: format!("{index} holds {what}, which made the shards in {place}"),
+        message: format!("{index} has {what}, which made the shards in {place}"),
         hint: Some(format!(
-            "`turnwise encode --assemble {place} -i {index} --replace` puts them in the place of what is there; or make \
+            "to replace the existing vectors: `turnwise encode --assemble {place} -i {index} --replace`; or create \
              the shards again with --model {}",
             reader.recipe().model
         )),
     })
 }
 
-/// Looks for dialogues of the index that no shard had, and counts what they lack. If they lack nothing, the vectors have
-/// come to the end of the log; otherwise the next `encode` looks at all.
-fn reach(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
+/// Counts the utterances and dialogues of the index that are in no shard. If there are none, marks the
+/// vectors as up to date; otherwise the next `encode` checks all dialogues.
+fn count_missing(snapshot: &Snapshot, writer: &mut VectorWriter, record: &Record) -> Result<u64> {
     let mut without = [0u64; 2];
     for dialogue in snapshot.dialogues() {
         stop_if_asked(GOES_ON)?;
@@ -219,7 +223,7 @@ impl Assembled {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
-            "{BOLD}{}{BOLD:#} of {} put together in {:.1} s {DIM}({} rows/s){DIM:#}",
+            "{BOLD}{}{BOLD:#} of {} assembled in {:.1} s {DIM}({} rows/s){DIM:#}",
             counted(self.shards as u64, "shard"),
             self.place,
             self.seconds,
@@ -230,11 +234,11 @@ impl Assembled {
             _ => writeln!(out, "  {:>12}  {what}", grouped(n)),
         };
         row(self.new, "vectors added")?;
-        row(self.rows - self.new, "known already: the same text is in another shard, or in the index")?;
+        row(self.rows - self.new, "already known: the same text is in a different shard or in the index")?;
         row(self.without, "utterances and dialogues of the index are in no shard")?;
         writeln!(
             out,
-            "{BOLD}{}{BOLD:#} now holds {} and {} by {}",
+            "{BOLD}{}{BOLD:#} now has {} and {} by {}",
             self.index,
             counted(self.utterance_vectors, "utterance vector"),
             counted(self.dialogue_vectors, "dialogue vector"),

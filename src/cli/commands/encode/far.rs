@@ -1,5 +1,6 @@
-//! `turnwise encode --engine ADDRESS`: the dialogues in a Milvus get vectors by another encoder, in a generation beside the one
-//! in use. That is searched until the new one is complete; then the name stands for the new one, in one step.
+//! `turnwise encode --engine ADDRESS`: re-encodes the dialogues in Milvus with a different encoder. The new
+//! vectors go to a new generation. Searches use the old generation until the new one is complete; then the name
+//! switches to it in one step.
 
 use crate::cli::{Context, args::EncodeArgs};
 use turnwise_core::error::Result;
@@ -42,8 +43,9 @@ mod again {
     use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
     use turnwise_store::{Prepared, Put, ingest::DialogueSink};
 
-    /// After so many walks over all dialogues those that came meanwhile are left to another run.
-    const WALKS: usize = 4;
+    /// Largest number of passes over all dialogues. Dialogues added after the last pass are left to the
+    /// next run.
+    const MAX_PASSES: usize = 4;
 
     #[derive(Serialize)]
     struct Encoded {
@@ -55,7 +57,7 @@ mod again {
         fingerprint: String,
         runs: String,
         dim: usize,
-        /// Dialogues that got vectors now.
+        /// Number of dialogues encoded in this run.
         encoded: u64,
         dialogues: u64,
         turns: u64,
@@ -65,9 +67,9 @@ mod again {
     pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
         if args.of.is_some() {
             return Err(Error::Input {
-                message: "--of is for an index: in Milvus utterances and dialogues have vectors, or neither"
+                message: "--of works only with an index: in Milvus, utterances and dialogues always both have vectors"
                     .to_owned(),
-                hint: Some("leave it out".to_owned()),
+                hint: Some("remove it".to_owned()),
             });
         }
         let target = context.far()?;
@@ -79,42 +81,42 @@ mod again {
         if let Some(before) = &there.recipe {
             let conflict = before.conflict(&recipe, true);
             if conflict.is_none() && !args.replace {
-                let mut home = MilvusWriter::open(&target)?;
+                let mut sink = MilvusWriter::open(&target)?;
                 if before.model != recipe.model {
-                    home.set_model(&recipe.model)?;
+                    sink.set_model(&recipe.model)?;
                     context
                         .printer
-                        .say(format!("the model of {target} is looked for as {} from now on", recipe.model));
+                        .say(format!("the model of {target} is now registered as {}", recipe.model));
                 }
-                let totals = home.totals()?;
+                let totals = sink.totals()?;
                 let done = Encoded::of(&target, &there, encoder.as_ref(), &recipe, (0, 0.0), totals);
                 return context.printer.result(&done, |out| done.write(out));
             }
             if let (Some(what), false) = (conflict, args.replace) {
                 return Err(Error::Input {
-                    message: format!("{target} holds {what}"),
+                    message: format!("{target} has {what}"),
                     hint: Some(
-                        "--replace makes all of them anew; the old ones stay in use until that is done"
+                        "--replace encodes everything again; the old vectors stay in use until then"
                             .to_owned(),
                     ),
                 });
             }
         }
-        let giver = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
+        let source = Box::new(Encoding::new(encoder.clone(), &recipe)) as Box<dyn VectorSource>;
         let analyzer = there.terms_by()?;
-        let mut home =
-            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(giver), Unfinished::GoOn)?;
+        let mut sink =
+            MilvusWriter::anew(&target, analyzer, Some(recipe.clone()), Some(source), Unfinished::GoOn)?;
         let begun = std::time::Instant::now();
-        let encoded = fill(&mut home, &target, &there, context)?;
-        home.settle()?;
-        home.finish()?;
+        let encoded = fill(&mut sink, &target, &there, context)?;
+        sink.settle()?;
+        sink.finish()?;
         let seconds = begun.elapsed().as_secs_f64();
-        let now = home.made().clone();
-        let done = Encoded::of(&target, &now, encoder.as_ref(), &recipe, (encoded, seconds), home.totals()?);
+        let now = sink.made().clone();
+        let done = Encoded::of(&target, &now, encoder.as_ref(), &recipe, (encoded, seconds), sink.totals()?);
         context.printer.result(&done, |out| done.write(out))
     }
 
-    /// As the arguments say, and where they name no model, by the one that was there.
+    /// Encoding options from the command line. Without a model, the current model is used.
     fn choice(args: &EncodeArgs, before: Option<&Recipe>) -> Choice {
         let mut choice = Choice::of(args, None);
         if let (None, Some(before)) = (&args.encoder.model, before) {
@@ -123,25 +125,25 @@ mod again {
         choice
     }
 
-    /// Walks over all dialogues until a walk finds nothing new.
+    /// Repeats passes over all dialogues until a pass finds nothing new.
     fn fill(
-        home: &mut MilvusWriter,
+        sink: &mut MilvusWriter,
         target: &Target,
         there: &Manifest,
         context: &Context<'_>,
     ) -> Result<u64> {
         let mut encoded = 0;
-        for walks in 1..=WALKS {
-            let (new, seen) = walk(home, target, there, context)?;
+        for walks in 1..=MAX_PASSES {
+            let (new, seen) = walk(sink, target, there, context)?;
             encoded += new;
             if new == 0 {
-                remove_others(home, &seen)?;
+                remove_others(sink, &seen)?;
                 return Ok(encoded);
             }
-            if walks == WALKS {
-                remove_others(home, &seen)?;
+            if walks == MAX_PASSES {
+                remove_others(sink, &seen)?;
                 context.printer.warn(format!(
-                    "{} still came while the vectors were made: ingest what comes from now on again",
+                    "{} were added during the last pass; if more are added before the switch, ingest them again",
                     counted(new, "dialogue")
                 ));
             }
@@ -149,9 +151,9 @@ mod again {
         Ok(encoded)
     }
 
-    /// Takes in what is not there yet; gives how many dialogues that were, and all that were seen.
+    /// Encodes new dialogues in one pass. Returns their number and the keys of all dialogues seen.
     fn walk(
-        home: &mut MilvusWriter,
+        sink: &mut MilvusWriter,
         target: &Target,
         there: &Manifest,
         context: &Context<'_>,
@@ -159,43 +161,46 @@ mod again {
         let mut walk = Walk::over(target)?.without_vectors();
         if walk.manifest().generation != there.generation {
             return Err(Error::Unavailable {
-                message: format!("{target} stands for another generation now: somebody else encodes it, too"),
-                hint: Some("look with `turnwise search`, and try again if need be".to_owned()),
+                message: format!(
+                    "{target} now points to a different generation: a different process is encoding it, too"
+                ),
+                hint: Some("check with `turnwise search` and try again if necessary".to_owned()),
             });
         }
         let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", Some(walk.dialogues()));
         let (mut new, mut seen) = (0, HashSet::new());
         while let Some((_, part)) = walk.next_part()? {
             if signals::stopped() {
-                let hint = "what was encoded stays; run the same command again to go on".to_owned();
+                let hint =
+                    "the vectors made so far are kept; run the same command again to continue".to_owned();
                 return Err(Error::Interrupted { hint: Some(hint) });
             }
             let prepared: Vec<Prepared> =
                 part.iter().map(|moved| Prepared::new(&moved.dialogue)).collect::<Result<_>>()?;
             let keys: Vec<IdKey> = prepared.iter().map(|prepared| prepared.id).collect();
-            home.ahead(&keys)?;
+            sink.ahead(&keys)?;
             for prepared in &prepared {
-                new += u64::from(home.put(prepared)? != Put::Unchanged);
+                new += u64::from(sink.put(prepared)? != Put::Unchanged);
             }
-            home.commit(None)?;
+            sink.commit(None)?;
             seen.extend(keys);
             progress.set(seen.len() as u64, seen.len() as u64);
         }
         Ok((new, seen))
     }
 
-    /// Removes what an earlier try has left and nobody has any more.
-    fn remove_others(home: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
-        if home.totals()?.dialogues == seen.len() as u64 {
+    /// Removes leftovers of an earlier run that no longer exist in the current generation.
+    fn remove_others(sink: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
+        if sink.totals()?.dialogues == seen.len() as u64 {
             return Ok(());
         }
         let mut others: Vec<DialogueId> = Vec::new();
-        let mut walk = home.walk()?.without_vectors();
+        let mut walk = sink.walk()?.without_vectors();
         while let Some((_, part)) = walk.next_part()? {
             let ids = part.into_iter().map(|moved| moved.dialogue.id);
             others.extend(ids.filter(|id| !seen.contains(&id.key())));
         }
-        home.delete(&others).map(drop)
+        sink.delete(&others).map(drop)
     }
 
     impl Encoded {
@@ -236,7 +241,7 @@ mod again {
             )?;
             writeln!(
                 out,
-                "{} stands for its generation {} now: {} with {}, vectors of {} numbers by {}",
+                "{} now uses generation {}: {} with {}, vectors with {} dimensions by {}",
                 self.engine,
                 self.generation,
                 counted(self.dialogues, "dialogue"),

@@ -1,4 +1,4 @@
-//! `turnwise encode --shard`: a part of a corpus, encoded into a file of its own.
+//! `turnwise encode --shard`: encodes one part of a corpus into its own file.
 
 mod inputs;
 mod stream;
@@ -33,7 +33,7 @@ pub(super) fn run(
     context: &Context<'_>,
 ) -> Result<()> {
     let place = shards::open(place)?;
-    // What is wrong with the inputs is told before a model is loaded.
+    // Check the inputs before loading the model, because loading is slow.
     let inputs = inputs::Inputs::find(args, context)?;
     let before = inputs.vectors()?;
     let choice = Choice::of(args, before.as_ref());
@@ -52,7 +52,7 @@ pub(super) fn run(
     context.printer.results(&done, |out| done.iter().try_for_each(|shard| shard.write(out)))
 }
 
-/// What is the same for all shards of a command.
+/// Settings shared by all shards of a command.
 struct Work<'a> {
     place: &'a dyn Place,
     inputs: inputs::Inputs<'a>,
@@ -64,10 +64,10 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Encodes a shard, unless it is done already.
+    /// Encodes a shard, unless it already exists.
     fn shard(&self, shard: Shard) -> Result<Sharded> {
         let before = self.place.read(&shard.record_name())?;
-        // What cannot be read is made anew.
+        // An unreadable record is treated as missing.
         let before = before.and_then(|bytes| Record::read(&bytes, &shard.record_name()).ok());
         if let Some(record) = &before
             && self.is_done(record)?
@@ -82,9 +82,9 @@ impl Work<'_> {
         self.publish(made, before.as_ref(), seconds)
     }
 
-    /// Whether a shard is what encoding would make of it now. What is asked first costs least.
+    /// Whether the shard exists and matches the current inputs and options. Cheap checks come first.
     fn is_done(&self, record: &Record) -> Result<bool> {
-        if !record.is_made_by(&self.choice.kinds(), &self.recipe, self.target) {
+        if !record.was_made_with(&self.choice.kinds(), &self.recipe, self.target) {
             return Ok(false);
         }
         let mut contents = Contents::default();
@@ -100,7 +100,7 @@ impl Work<'_> {
         if contents.digest() != record.contents {
             return Ok(false);
         }
-        // A data file that is gone, or cannot be read, is made anew.
+        // A missing or unreadable data file means that the shard is encoded again.
         Ok(shards::is_whole(self.place, record).unwrap_or(false))
     }
 
@@ -108,7 +108,7 @@ impl Work<'_> {
         self.inputs.items(shard, self.context)
     }
 
-    /// Encodes into a file that nobody knows yet.
+    /// Encodes the shard into a temporary file.
     fn make(&self, shard: Shard, progress: &mut ProgressBar<'_>) -> Result<Made> {
         let file = self.place.temporary(&shard.stem())?;
         let sink = embeddings::create(&file.path, self.target, self.recipe.dim, &self.about(shard))?;
@@ -117,7 +117,7 @@ impl Work<'_> {
         let mut encoding = Encoding::new(self.items(shard)?, sink, &kinds, limits, progress);
         let ended = ahead::encode(self.encoder, &self.choice.options, &signals::stopped, &mut encoding)?;
         if !ended {
-            let hint = format!("nothing of shard {shard} was written; run the same command again");
+            let hint = format!("shard {shard} was not written; run the same command again");
             return Err(Error::Interrupted { hint: Some(hint) });
         }
         let contents = encoding.finish()?;
@@ -137,12 +137,12 @@ impl Work<'_> {
                 bytes,
                 blake3: hash,
             },
-            command: shards::again(std::env::args()),
+            command: shards::reusable_args(std::env::args()),
         };
         Ok(Made { record, file })
     }
 
-    /// Makes it visible: the data, then the record that says so. What it takes the place of goes last.
+    /// Publishes the shard: first the data file, then its record. A replaced data file is removed last.
     fn publish(&self, made: Made, before: Option<&Record>, seconds: f64) -> Result<Sharded> {
         let Made { record, mut file } = made;
         let stem = record.shard.stem();
@@ -152,11 +152,11 @@ impl Work<'_> {
         if let Some(old) = before.filter(|old| old.data.file != record.data.file) {
             self.place.remove(&old.data.file)?;
         }
-        self.place.tidy(&stem);
+        self.place.remove_leftovers(&stem);
         Ok(Sharded::made(&record, self.place.name(), seconds))
     }
 
-    /// What stands in the data file for whoever reads it without us.
+    /// Metadata stored in the data file for other programs.
     fn about(&self, shard: Shard) -> BTreeMap<String, String> {
         [
             ("turnwise", env!("CARGO_PKG_VERSION").to_owned()),
@@ -171,7 +171,7 @@ impl Work<'_> {
     }
 }
 
-/// A shard that is encoded, and not visible yet.
+/// An encoded shard that is not published yet.
 struct Made {
     record: Record,
     file: Temporary,

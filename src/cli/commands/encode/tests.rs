@@ -1,4 +1,4 @@
-//! The whole command, with an encoder of the tests.
+//! Tests of the whole command, with a test encoder.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn put(root: &Path, from: usize, to: usize) {
     store.close().unwrap();
 }
 
-/// Runs `encode`. A model's name is the salt of its encoder, and what is asked of its tokens goes into that.
+/// Runs `encode`. The name of the model and the token options are the salt of the test encoder.
 fn run(root: &Path, line: &str) -> Result<Encoded> {
     let index = root.display().to_string();
     let fixed = ["turnwise", "encode", "-q", "--no-progress", "-i", &index];
@@ -53,12 +53,12 @@ fn an_index_remembers_what_it_was_encoded_with() {
     let done = run(root, "--model 7 --of utterances --precision int8").unwrap();
     assert_eq!((done.filled.seen, done.utterance_vectors, done.dialogue_vectors), (12, 13, 0));
     put(root, 12, 14);
-    // The same kinds, the same model, the same precision.
+    // Kinds, model and precision are taken from the first run.
     let done = run(root, "").unwrap();
     assert_eq!((done.model.as_str(), done.filled.seen, done.utterance_vectors), ("7", 2, 15));
     assert_eq!(done.dialogue_vectors, 0);
     assert_eq!(VectorReader::open(root).unwrap().unwrap().recipe().precision, "int8");
-    // How dialogues are encoded was open until now.
+    // The dialogue mode was not chosen yet, so it can be chosen now.
     let done = run(root, "--of both --dialogue-mode utterances").unwrap();
     assert_eq!((done.filled.seen, done.utterance_vectors, done.dialogue_vectors), (14, 15, 14));
     let e = run(root, "--dialogue-mode sequence").err().unwrap();
@@ -67,7 +67,7 @@ fn an_index_remembers_what_it_was_encoded_with() {
 }
 
 #[test]
-fn what_is_asked_of_tokens_is_remembered_for_that_model() {
+fn token_options_are_remembered_for_the_model() {
     let dir = tempfile::tempdir().unwrap();
     let root = &dir.path().join("x");
     put(root, 0, 12);
@@ -78,7 +78,7 @@ fn what_is_asked_of_tokens_is_remembered_for_that_model() {
     assert_eq!(run(root, "").unwrap().filled.seen, 2);
     assert_eq!(tokens().max, Some(9));
     assert_eq!(run(root, "--max-tokens 8").err().unwrap().class(), Class::Input);
-    // Another model begins with its own ways.
+    // A different model starts with its own token options.
     run(root, "--model 8 --replace").unwrap();
     assert_eq!(tokens(), transformer::Tokens::default());
 }
@@ -109,9 +109,9 @@ fn the_summary_says_what_was_done() {
         anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
     };
     let said = text(&run(root, "--model 7").unwrap());
-    assert!(said.starts_with("12 dialogues looked at in "), "{said}");
+    assert!(said.starts_with("12 dialogues checked in "), "{said}");
     assert!(said.contains("          13  utterances encoded\n            12  dialogues encoded\n"), "{said}");
-    assert!(said.contains("          11  known already"), "{said}");
-    assert!(said.ends_with("x now holds 13 utterance vectors and 12 dialogue vectors of 16 numbers by hashed words (f32 on cpu)\n"), "{said}");
+    assert!(said.contains("          11  already known"), "{said}");
+    assert!(said.ends_with("x now has 13 utterance vectors and 12 dialogue vectors with 16 dimensions, by hashed words (f32 on cpu)\n"), "{said}");
     assert!(text(&run(root, "").unwrap()).contains("x is up to date\n"));
 }

@@ -1,4 +1,4 @@
-//! `turnwise index compact`, which is also the end of `delete --purge`.
+//! `turnwise index compact`. `delete --purge` runs it, too.
 
 use std::{
     io::{self, Write},
@@ -26,16 +26,16 @@ use turnwise_index::{
 };
 use turnwise_store::{Snapshot, compact as store, repair};
 
-/// What was dropped.
+/// Result of a compaction.
 #[derive(Serialize)]
 pub(in crate::cli::commands) struct Compacted {
     schema: &'static str,
     index: String,
-    /// The bytes of the whole index before.
+    /// Size of the whole index before, in bytes.
     bytes_before: u64,
-    /// And now.
+    /// Size of the whole index after, in bytes.
     bytes: u64,
-    /// The log, and tables and sled that are made of it.
+    /// Space reclaimed in the log, the tables and the record store.
     records: store::Compacted,
     #[serde(skip_serializing_if = "Option::is_none")]
     vectors: Option<Dropped>,
@@ -48,14 +48,14 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&compacted, |out| compacted.write(out))
 }
 
-/// Drops what was deleted or replaced from all parts of an index. Each part is as it was or done at any moment, and the
-/// next run does what is left.
+/// Removes deleted and replaced data from all parts of an index. An interrupted run leaves each part either
+/// old or new; the next run continues.
 pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> Result<Compacted> {
     let bytes_before = files::folder_bytes(root);
     let command = context.command_line;
     let total = Snapshot::open(root)?.totals().dialogues;
     let records = {
-        // Each dialogue goes into the log and into the second copy.
+        // Each dialogue is written twice: to the log and to the second copy.
         let mut progress = ProgressBar::new(context.printer, "compacting", "dialogues", Some(2 * total));
         let mut show = |steps| {
             progress.set(steps, steps / 2);
@@ -65,13 +65,15 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     };
     let go_on = |e: Error| match e {
         Error::Interrupted { .. } => {
-            let again =
-                format!("the records are done; `turnwise index compact -i {}` does the rest", root.display());
+            let again = format!(
+                "the records are compacted; `turnwise index compact -i {}` continues with the rest",
+                root.display()
+            );
             e.with_hint(again)
         }
         e => e,
     };
-    // Words first: they are what people can read.
+    // The lexical index comes first: it contains readable text of deleted dialogues.
     let snapshot = Snapshot::open(root)?;
     let lexical_made_anew = {
         let mut progress = progress(&snapshot, context);
@@ -79,7 +81,7 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
         Lexical::compact(root, &snapshot, &signals::stopped, &mut show).map_err(go_on)?
     };
     let vectors = {
-        let mut progress = ProgressBar::new(context.printer, "looking at vectors", "dialogues", Some(total));
+        let mut progress = ProgressBar::new(context.printer, "checking vectors", "dialogues", Some(total));
         let mut show = |seen| progress.set(seen, seen);
         vectors::compact(root, command, &signals::stopped, &mut show).map_err(go_on)?
     };
@@ -99,14 +101,14 @@ pub(in crate::cli::commands) fn compact(root: &Path, context: &Context<'_>) -> R
     })
 }
 
-/// Where bytes of what was deleted may still lie.
+/// Warns about places that may still contain deleted data.
 fn warn(root: &Path, records: &store::Compacted, context: &Context<'_>) {
     if records.left {
-        context.printer.warn("a file of the old log is in use and stays for now; the next writer removes it");
+        context.printer.warn("a file of the old log is still in use; the next write removes it");
     }
     for kept in repair::kept_logs(root) {
         context.printer.warn(format!(
-            "{} was kept by a repair and may hold what was deleted; remove it when you no longer need it",
+            "{} was kept by a repair and may contain deleted data; remove it when you no longer need it",
             kept.display()
         ));
     }
@@ -124,19 +126,19 @@ impl Compacted {
         add(self.records.dropped, "record");
         add(vectors.utterances, "utterance vector");
         add(vectors.dialogues, "dialogue vector");
-        let anew: Vec<&str> =
+        let rebuilt: Vec<&str> =
             [(self.lexical_made_anew, "the lexical index"), (self.graphs_made_anew, "the graphs")]
                 .into_iter()
                 .filter_map(|(made, what)| made.then_some(what))
                 .collect();
-        if dropped.is_empty() && anew.is_empty() {
-            return writeln!(out, "{} holds nothing that was deleted or replaced", self.index);
+        if dropped.is_empty() && rebuilt.is_empty() {
+            return writeln!(out, "{} has no deleted or replaced data", self.index);
         }
         if !dropped.is_empty() {
             writeln!(out, "{}: dropped {}", self.index, dropped.join(", "))?;
         }
-        if !anew.is_empty() {
-            writeln!(out, "{}: made {} anew", self.index, anew.join(" and "))?;
+        if !rebuilt.is_empty() {
+            writeln!(out, "{}: rebuilt {}", self.index, rebuilt.join(" and "))?;
         }
         writeln!(out, "{}: {} before, {} now", self.index, bytes(self.bytes_before), bytes(self.bytes))
     }

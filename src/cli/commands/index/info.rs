@@ -1,4 +1,4 @@
-//! `turnwise index info`: the parts of an index.
+//! `turnwise index info`: describes the parts of an index.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ use turnwise_store::{Snapshot, Weight};
 
 mod write;
 
-/// The parts of an index.
+/// Result of the command.
 #[derive(Serialize)]
 struct Info {
     schema: &'static str,
@@ -43,10 +43,10 @@ struct Info {
     lexical: Option<Words>,
     vectors: Option<OfVectors>,
     graphs: Option<Graphs>,
-    /// How it is searched unasked, if `search tune` has found something better than what suits most.
+    /// Default search settings found by `search tune`, if they differ from the built-in ones.
     tuning: Option<Tuning>,
-    /// What does not know yet, or not any more, what the records hold.
-    behind: Vec<Behind>,
+    /// Parts that are not up to date with the records.
+    behind: Vec<Outdated>,
 }
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ struct Bytes {
     lexical: u64,
     vectors: u64,
     graphs: u64,
-    /// All files of the index.
+    /// Size of all files of the index.
     total: u64,
 }
 
@@ -70,7 +70,7 @@ struct Log {
 
 #[derive(Serialize)]
 struct Words {
-    /// What made its terms, as far as that can be told.
+    /// The analyzer, if it is known.
     analyzer: Option<String>,
     usable: bool,
 }
@@ -79,9 +79,9 @@ struct Words {
 struct OfVectors {
     #[serde(flatten)]
     vectors: Vectors,
-    /// Vectors of texts that are gone.
+    /// Vectors of deleted texts.
     orphans: u64,
-    /// Dialogues that came since the vectors were brought up to date.
+    /// Dialogues added since the vectors were last updated.
     not_looked_at: u64,
 }
 
@@ -89,14 +89,14 @@ struct OfVectors {
 struct Graphs {
     #[serde(flatten)]
     manifest: dense::Manifest,
-    /// Whether it is of the vectors and the log that there are now; if not, it is passed over.
+    /// Whether the graphs match the current vectors and log. If not, they are not used.
     usable: bool,
-    /// Dialogues that came since and are looked at one by one.
+    /// Dialogues added after the build; they are compared one by one.
     tail: u64,
 }
 
 #[derive(Serialize)]
-struct Behind {
+struct Outdated {
     part: &'static str,
     what: String,
     command: String,
@@ -145,7 +145,7 @@ pub(in crate::cli::commands) fn run(context: &Context<'_>) -> Result<()> {
     context.printer.result(&info, |out| info.write(out))
 }
 
-/// So many dialogues, and the verb.
+/// Count of dialogues with a verb that agrees in number.
 fn dialogues(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", counted(n, "dialogue"), if n == 1 { one } else { many })
 }
@@ -156,20 +156,20 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<Weight> {
     snapshot.weigh(&mut |live| progress.set(live, live))
 }
 
-/// The lexical index; that it is damaged or of another version is no reason to show nothing else.
-fn words(root: &Path, snapshot: &Snapshot, behind: &mut Vec<Behind>) -> Option<Words> {
+/// Describes the lexical index. A damaged one, or one from a different version, does not stop the report.
+fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
-    let mut tell =
-        |what: String, how: &str| behind.push(Behind { part: "lexical", what, command: command(how) });
+    let mut report =
+        |what: String, how: &str| outdated.push(Outdated { part: "lexical", what, command: command(how) });
     if !root.join("lexical").is_dir() {
-        tell("there is no lexical index".to_owned(), "build");
+        report("there is no lexical index".to_owned(), "build");
         return None;
     }
     let opened = Lexical::open(root);
     match &opened {
         Ok(lexical) if lexical.is_current(snapshot) => {}
-        Ok(_) => tell("the lexical index is behind the records".to_owned(), "build"),
-        Err(e) => tell(format!("the lexical index cannot be used: {e}"), "rebuild"),
+        Ok(_) => report("the lexical index is out of date".to_owned(), "build"),
+        Err(e) => report(format!("the lexical index cannot be used: {e}"), "rebuild"),
     }
     let analyzer = Lexical::analyzer_name(root).ok().flatten();
     Some(Words { analyzer, usable: opened.is_ok() })
@@ -178,31 +178,31 @@ fn words(root: &Path, snapshot: &Snapshot, behind: &mut Vec<Behind>) -> Option<W
 fn of_vectors(
     reader: &VectorReader,
     snapshot: &Snapshot,
-    behind: &mut Vec<Behind>,
+    outdated: &mut Vec<Outdated>,
     context: &Context<'_>,
 ) -> Result<OfVectors> {
     let coverage = Coverage::new(reader);
-    look_at_all(snapshot, &coverage, context)?;
+    check_all(snapshot, &coverage, context)?;
     let orphan = |kind: Kind| coverage.of(kind).map_or(0, |covered| covered.vectors - covered.live);
     let orphans = Kind::ALL.into_iter().map(orphan).sum();
     let reached = |kind: Kind| reader.manifest().extent(kind).reached.as_ref();
     let from = Kind::ALL.into_iter().filter_map(reached).map(|r| Reached::place_in(Some(r), snapshot)).min();
     let not_looked_at = from.map_or(Ok(0), |from| snapshot.live_since(from))?;
     if not_looked_at > 0 {
-        behind.push(Behind {
+        outdated.push(Outdated {
             part: "vectors",
-            what: format!("{} not looked at for vectors yet", dialogues(not_looked_at, "is", "are")),
+            what: format!("{} not encoded yet", dialogues(not_looked_at, "is", "are")),
             command: format!("turnwise encode -i {}", snapshot.root().display()),
         });
     }
     Ok(OfVectors { vectors: Vectors::of(reader, &coverage), orphans, not_looked_at })
 }
 
-/// Parses on all cores.
-fn look_at_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
+/// Checks all dialogues for missing vectors, on all cores.
+fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
     const CHUNK: usize = 4096;
     let total = snapshot.totals().dialogues;
-    let mut progress = ProgressBar::new(context.printer, "looking at vectors", "dialogues", Some(total));
+    let mut progress = ProgressBar::new(context.printer, "checking vectors", "dialogues", Some(total));
     let mut records = snapshot.records();
     let mut done = 0;
     loop {
@@ -224,38 +224,38 @@ fn look_at_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'
     }
 }
 
-/// What it keeps of having been tuned.
-fn tuning(root: &Path, behind: &mut Vec<Behind>) -> Result<Option<Tuning>> {
+/// The saved search settings.
+fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
             let command = format!("turnwise search -i {} tune --forget", root.display());
-            behind.push(Behind { part: "tuning", what, command });
+            outdated.push(Outdated { part: "tuning", what, command });
             Ok(None)
         }
         read => read,
     }
 }
 
-/// The generation in use, if there are graphs.
+/// Describes the graph generation in use, if there is one.
 fn graphs(
     root: &Path,
     snapshot: &Snapshot,
     has_vectors: bool,
-    behind: &mut Vec<Behind>,
+    outdated: &mut Vec<Outdated>,
 ) -> Result<Option<Graphs>> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
-    let mut tell =
-        |what: String, how: &str| behind.push(Behind { part: "graphs", what, command: command(how) });
+    let mut report =
+        |what: String, how: &str| outdated.push(Outdated { part: "graphs", what, command: command(how) });
     let manifest = match dense::in_use(root) {
         Ok(Some(manifest)) => manifest,
         Ok(None) => {
             if has_vectors {
-                tell("there are vectors and no graphs over them".to_owned(), "build");
+                report("there are vectors but no graphs".to_owned(), "build");
             }
             return Ok(None);
         }
         Err(Error::Corrupt { path, what, .. }) => {
-            tell(format!("the graphs are damaged: {}: {what}", path.display()), "rebuild");
+            report(format!("the graphs are damaged: {}: {what}", path.display()), "rebuild");
             return Ok(None);
         }
         Err(e) => return Err(e),
@@ -264,11 +264,9 @@ fn graphs(
     let usable = reader.as_ref().is_some_and(|reader| reader.manifest().is_some());
     let tail = reader.as_ref().map_or(0, |reader| reader.tail() as u64);
     match (usable, tail) {
-        (false, _) => {
-            tell("the graphs are of other vectors or another log than there are now".to_owned(), "build")
-        }
+        (false, _) => report("the graphs belong to different vectors or a different log".to_owned(), "build"),
         (true, 0) => {}
-        (true, n) => tell(dialogues(n, "came", "came") + " after the graphs", "build"),
+        (true, n) => report(dialogues(n, "was", "were") + " added after the graphs were built", "build"),
     }
     Ok(Some(Graphs { manifest, usable, tail }))
 }

@@ -1,4 +1,4 @@
-//! `turnwise ingest --engine ADDRESS`: dialogues into a Milvus, searchable as soon as they are acknowledged.
+//! `turnwise ingest --engine ADDRESS`: writes dialogues to Milvus. They are searchable once acknowledged.
 
 use crate::cli::{Context, args::IngestArgs, commands::summary::Files};
 use turnwise_core::error::{Error, Result};
@@ -8,34 +8,34 @@ use turnwise_store::ingest::IngestOptions;
 #[cfg(feature = "milvus")]
 use turnwise_milvus::{MilvusWriter, Target};
 
-/// How dialogues are brought there.
+/// Options of an ingest into an engine.
 #[cfg_attr(not(feature = "milvus"), allow(dead_code))]
-pub(super) struct Into<'a> {
-    /// The model of a name that is new there.
+pub(super) struct Remote<'a> {
+    /// Model for a name that does not exist there yet.
     pub(super) model: Option<&'a str>,
-    /// Whether they get vectors.
+    /// Whether to store vectors.
     pub(super) encode: bool,
-    /// Whether they take the place of all that is there.
+    /// Whether to replace everything that is stored under the name.
     pub(super) replace: bool,
 }
 
-/// Refuses, without `--engine`, what is for it alone.
-pub(super) fn only_there(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
+/// Refuses options that need `--engine` if there is none.
+pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
     let refused = |what: &str, hint: &str| {
-        Err(Error::Input { message: format!("{what} is for --engine"), hint: Some(hint.to_owned()) })
+        Err(Error::Input { message: format!("{what} needs --engine"), hint: Some(hint.to_owned()) })
     };
     match (&context.settings.engine, &args.model) {
         (None, Some(_)) => {
-            refused("--model", "`turnwise encode -i INDEX --model MODEL` gives an index another")
+            refused("--model", "`turnwise encode -i INDEX --model MODEL` changes the model of an index")
         }
-        (None, None) if args.replace => refused("--replace", "ingest into another index, and search that"),
+        (None, None) if args.replace => refused("--replace", "ingest into a different index instead"),
         _ => Ok(()),
     }
 }
 
 #[cfg(feature = "milvus")]
 pub(super) fn ingest(
-    into: &Into<'_>,
+    into: &Remote<'_>,
     read: (Plan, Files),
     options: &IngestOptions,
     context: &Context<'_>,
@@ -44,10 +44,10 @@ pub(super) fn ingest(
     fill(filling::open(&target, into, context)?, &target, read, options, context)
 }
 
-/// Fills what was opened there, whoever gives it its vectors.
+/// Ingests into an opened writer.
 #[cfg(feature = "milvus")]
 pub(in crate::cli::commands) fn fill(
-    mut home: MilvusWriter,
+    mut sink: MilvusWriter,
     target: &Target,
     (plan, files): (Plan, Files),
     options: &IngestOptions,
@@ -55,27 +55,33 @@ pub(in crate::cli::commands) fn fill(
 ) -> Result<()> {
     use super::super::summary::Summary;
 
-    let (outcome, seconds) = super::read_into(&mut home, plan, "ingesting", options, context);
+    let (outcome, seconds) = super::read_into(&mut sink, plan, "ingesting", options, context);
     let ingested = outcome?;
-    settle(&mut home, context);
-    super::tell_rejects(&ingested, options, context);
-    context.tell_cut(&home);
-    home.finish()?;
-    let summary = Summary::new(target.to_string(), files, &ingested, home.totals()?, seconds);
+    settle(&mut sink, context);
+    super::report_rejects(&ingested, options, context);
+    context.tell_cut(&sink);
+    sink.finish()?;
+    let summary = Summary::new(target.to_string(), files, &ingested, sink.totals()?, seconds);
     context.printer.result(&summary, |out| summary.write(out))?;
     super::verdict(&ingested)
 }
 
-/// Everything is there already, and found: that the server did not put it away is no failure.
+/// Waits until Milvus has indexed the new rows. A failure is only a warning: the rows are stored and
+/// searchable.
 #[cfg(feature = "milvus")]
-fn settle(home: &mut MilvusWriter, context: &Context<'_>) {
-    if let Err(e) = home.settle() {
-        context.printer.warn(format!("searches are slower until Milvus has put away what came: {e}"));
+fn settle(sink: &mut MilvusWriter, context: &Context<'_>) {
+    if let Err(e) = sink.settle() {
+        context.printer.warn(format!("searches are slow until Milvus has indexed the new dialogues: {e}"));
     }
 }
 
 #[cfg(not(feature = "milvus"))]
-pub(super) fn ingest(_: &Into<'_>, _: (Plan, Files), _: &IngestOptions, context: &Context<'_>) -> Result<()> {
+pub(super) fn ingest(
+    _: &Remote<'_>,
+    _: (Plan, Files),
+    _: &IngestOptions,
+    context: &Context<'_>,
+) -> Result<()> {
     match context.far()? {}
 }
 
@@ -83,7 +89,7 @@ pub(super) fn ingest(_: &Into<'_>, _: (Plan, Files), _: &IngestOptions, context:
 mod filling {
     use std::sync::Arc;
 
-    use super::Into;
+    use super::Remote;
     use crate::cli::{
         Context,
         commands::search::encoder_of,
@@ -99,18 +105,19 @@ mod filling {
     use turnwise_milvus::{Encoding, MilvusWriter, Target, Unfinished, VectorSource};
     use turnwise_text::Analyzer;
 
-    /// Opens what is there, with the encoder that made its vectors; else makes it, with the encoder that is asked for or the
-    /// default one.
-    pub(super) fn open(target: &Target, into: &Into<'_>, context: &Context<'_>) -> Result<MilvusWriter> {
+    /// Opens an existing name with the encoder of its vectors. A new name is created with the named model
+    /// or the default model.
+    pub(super) fn open(target: &Target, into: &Remote<'_>, context: &Context<'_>) -> Result<MilvusWriter> {
         let there = MilvusWriter::manifest(target)?;
         if into.replace {
             let before = there.and_then(|there| there.recipe).map(|recipe| recipe.model);
-            let made = made(into.model.or(before.as_deref()), into.encode, context)?;
-            let (recipe, encoder) = made.unzip();
-            let giver = encoder
+            let encoder_and_recipe =
+                encoder_and_recipe(into.model.or(before.as_deref()), into.encode, context)?;
+            let (recipe, encoder) = encoder_and_recipe.unzip();
+            let source = encoder
                 .zip(recipe.as_ref())
                 .map(|(encoder, recipe)| Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>);
-            return MilvusWriter::anew(target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway);
+            return MilvusWriter::anew(target, Analyzer::default(), recipe, source, Unfinished::ThrowAway);
         }
         if let Some(there) = there {
             let encoder = match (&there.recipe, into.model) {
@@ -122,12 +129,12 @@ mod filling {
             };
             return MilvusWriter::open_or_create(target, Analyzer::default(), None, encoder);
         }
-        let (recipe, encoder) = made(into.model, into.encode, context)?.unzip();
+        let (recipe, encoder) = encoder_and_recipe(into.model, into.encode, context)?.unzip();
         MilvusWriter::open_or_create(target, Analyzer::default(), recipe, encoder)
     }
 
-    /// An encoder, and what its vectors will be; `None` if there are to be none.
-    fn made(
+    /// Opens the encoder and builds its recipe; `None` without vectors.
+    fn encoder_and_recipe(
         model: Option<&str>,
         encode: bool,
         context: &Context<'_>,
@@ -138,9 +145,10 @@ mod filling {
         let model = model.unwrap_or(DEFAULT_MODEL);
         let encoder = encoders::open(context, model, &Settings::default()).map_err(|e| match e {
             Error::Unavailable { .. } | Error::Input { .. } => {
-                let hint =
-                    e.hint().unwrap_or_else(|| "`turnwise model pull` gets the default model".to_owned());
-                e.with_hint(format!("{hint}; or leave out the vectors with --no-encode"))
+                let hint = e
+                    .hint()
+                    .unwrap_or_else(|| "`turnwise model pull` downloads the default model".to_owned());
+                e.with_hint(format!("{hint}; or ingest without vectors: --no-encode"))
             }
             other => other,
         })?;

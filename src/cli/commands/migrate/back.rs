@@ -1,4 +1,5 @@
-//! What is in a Milvus into an index: in a folder of its own beside it, which gets its name once it is proven whole.
+//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final
+//! place and renamed once it is verified.
 
 use std::{
     fs,
@@ -25,35 +26,36 @@ use turnwise_milvus::{Milvus, Moved, Walk};
 use turnwise_search::Searcher;
 use turnwise_store::{Prepared, Snapshot, Store};
 
-/// How far an earlier try has come, kept beside what it made.
+/// Progress of an earlier run, stored next to the unfinished index.
 #[derive(Serialize, Deserialize)]
-struct Mark {
+struct Progress {
     from: String,
     generation: u64,
     recipe: Option<Recipe>,
-    /// Everything up to this part is there.
+    /// Id of the last part that is complete.
     done: String,
     content: Content,
 }
 
-/// Where an index is made before it gets its name.
-struct Workshop {
+/// Temporary folder in which the index is built.
+struct Staging {
     folder: PathBuf,
     index: PathBuf,
     mark: PathBuf,
 }
 
-impl Workshop {
-    fn beside(root: &Path) -> Self {
+impl Staging {
+    fn next_to(root: &Path) -> Self {
         let name = root.file_name().unwrap_or_default().to_string_lossy();
         let folder = root.with_file_name(format!(".{name}.migrating"));
-        Workshop { index: folder.join("index"), mark: folder.join("mark.json"), folder }
+        Staging { index: folder.join("index"), mark: folder.join("mark.json"), folder }
     }
 
-    /// What an earlier try of the same has left; anything else is thrown away.
-    fn earlier(&self, wanted: &Mark) -> Result<Option<Mark>> {
-        let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
-        let same = |mark: &Mark| {
+    /// Returns the progress of an earlier run with the same source and target. Removes any other leftovers.
+    fn resume_point(&self, wanted: &Progress) -> Result<Option<Progress>> {
+        let read =
+            fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Progress>(&bytes).ok());
+        let same = |mark: &Progress| {
             (&mark.from, mark.generation, &mark.recipe) == (&wanted.from, wanted.generation, &wanted.recipe)
         };
         if let Some(mark) = read.filter(same) {
@@ -65,7 +67,7 @@ impl Workshop {
         Ok(None)
     }
 
-    fn note(&self, mark: &Mark) -> Result<()> {
+    fn note(&self, mark: &Progress) -> Result<()> {
         let json = serde_json::to_vec_pretty(mark).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.mark, &json)
     }
@@ -74,20 +76,20 @@ impl Workshop {
 pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     if args.replace {
         return Err(Error::Input {
-            message: "--replace is for the way into Milvus".to_owned(),
-            hint: Some("take a name that is free".to_owned()),
+            message: "--replace works only when the target is Milvus".to_owned(),
+            hint: Some("use a name that does not exist yet".to_owned()),
         });
     }
     let root = context.folder_of(&args.to);
     if root.exists() {
         return Err(Error::Input {
-            message: format!("{} is there already", root.display()),
-            hint: Some("take another name, or move it out of the way".to_owned()),
+            message: format!("{} already exists", root.display()),
+            hint: Some("use a different name, or move the existing folder".to_owned()),
         });
     }
     let target = context.far()?;
     let walk = Walk::over(&target)?;
-    let wanted = Mark {
+    let wanted = Progress {
         from: target.to_string(),
         generation: walk.manifest().generation,
         recipe: walk.manifest().recipe.clone(),
@@ -95,41 +97,41 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
         content: Content::default(),
     };
     let far = Milvus::open(&target)?;
-    let workshop = Workshop::beside(&root);
+    let staging = Staging::next_to(&root);
     let begun = std::time::Instant::now();
-    let earlier = workshop.earlier(&wanted)?;
+    let earlier = staging.resume_point(&wanted)?;
     let already_there = earlier.as_ref().map_or(0, |mark| mark.content.dialogues);
-    let content = fill(&workshop, walk, earlier.unwrap_or(wanted), &far, context)?;
+    let content = fill(&staging, walk, earlier.unwrap_or(wanted), &far, context)?;
     let moving = begun.elapsed().as_secs_f64();
-    finish(&workshop.index, context)?;
-    read_back(&workshop, &content, &root, context)?;
+    finish(&staging.index, context)?;
+    read_back(&staging, &content, &root, context)?;
     let sampled = {
-        let searcher = Searcher::open(&workshop.index)?;
+        let searcher = Searcher::open(&staging.index)?;
         let here = searcher.embedded("moving")?;
         samples::compare(here.snapshot(), args.samples, &far, here)?
     };
     report::found(&sampled, &root.display().to_string(), context)?;
-    fs::rename(&workshop.index, &root).at("create", &root)?;
+    fs::rename(&staging.index, &root).at("create", &root)?;
     files::sync_parent(&root)?;
-    fs::remove_dir_all(&workshop.folder).at("remove", &workshop.folder)?;
+    fs::remove_dir_all(&staging.folder).at("remove", &staging.folder)?;
     let names = [target.to_string(), root.display().to_string()];
     Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
-        .tell("-i", context)
+        .report("-i", context)
 }
 
-/// Reads everything that is not here yet.
+/// Reads everything that is not copied yet.
 fn fill(
-    workshop: &Workshop,
+    staging: &Staging,
     walk: Walk,
-    mut mark: Mark,
+    mut mark: Progress,
     far: &Milvus,
     context: &Context<'_>,
 ) -> Result<Content> {
     use turnwise_index::engine::Engine;
 
-    let mut store = Store::open_or_create(&workshop.index, context.command_line)?;
+    let mut store = Store::open_or_create(&staging.index, context.command_line)?;
     let mut vectors = match &mark.recipe {
-        Some(recipe) => Some(VectorWriter::open(&workshop.index, recipe, Mode::GoOn, context.command_line)?),
+        Some(recipe) => Some(VectorWriter::open(&staging.index, recipe, Mode::GoOn, context.command_line)?),
         None => None,
     };
     let total = far.totals();
@@ -145,38 +147,38 @@ fn fill(
                 put(vectors, moved)?;
             }
         }
-        // The mark comes last: what it counts is there.
+        // Write the mark last: everything that it counts is committed.
         store.commit(None)?;
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
-        workshop.note(&mark)?;
+        staging.note(&mark)?;
         progress.set(mark.content.dialogues, mark.content.dialogues);
     }
     drop(progress);
     store.close()?;
     if let Some(mut vectors) = vectors {
-        let snapshot = Snapshot::open(&workshop.index)?;
+        let snapshot = Snapshot::open(&staging.index)?;
         for kind in Kind::ALL {
             vectors.set_reached(kind, Reached { log: snapshot.log_id().to_owned(), at: snapshot.end() });
         }
         vectors.finish()?;
     }
     if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
-        // The next try reads everything again: somebody wrote there while this one went from part to part.
-        fs::remove_file(&workshop.mark).at("remove", &workshop.mark)?;
+        // Records were written during the read, so the next run reads everything again.
+        fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
         return Err(Error::Data {
             message: format!(
-                "{} dialogues with {} turns were read from {}, which says it holds {} with {}",
+                "read {} dialogues with {} turns from {}, but it reports {} with {}",
                 mark.content.dialogues, mark.content.turns, mark.from, total.dialogues, total.turns
             ),
-            hint: Some("does somebody write there? Try again when that is done".to_owned()),
+            hint: Some("is another process writing there? Try again when it has finished".to_owned()),
         });
     }
     Ok(mark.content)
 }
 
 fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
-    // What has no direction is kept as zeros, as an encoder gives it.
+    // A vector without a direction is stored as zeros, just as an encoder returns it.
     let nothing = vec![0.0; vectors.manifest().recipe.dim];
     let or_nothing = |vector: &Option<Vec<f32>>| vector.clone().unwrap_or_else(|| nothing.clone());
     vectors.put(Kind::Dialogues, dialogue_key(&moved.dialogue), &or_nothing(&moved.whole))?;
@@ -186,7 +188,7 @@ fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
     Ok(())
 }
 
-/// Makes it searchable as after an ingest.
+/// Builds the lexical index and the graphs, as after an ingest.
 fn finish(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
     index::update(root, &snapshot, context)?;
@@ -196,8 +198,8 @@ fn finish(root: &Path, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-fn read_back(workshop: &Workshop, content: &Content, root: &Path, context: &Context<'_>) -> Result<()> {
-    let (snapshot, vectors) = (Snapshot::open(&workshop.index)?, VectorReader::open(&workshop.index)?);
+fn read_back(staging: &Staging, content: &Content, root: &Path, context: &Context<'_>) -> Result<()> {
+    let (snapshot, vectors) = (Snapshot::open(&staging.index)?, VectorReader::open(&staging.index)?);
     let mut progress = ProgressBar::new(context.printer, "checking", "dialogues", Some(content.dialogues));
     let mut here = Content::default();
     for dialogue in snapshot.dialogues() {
@@ -210,7 +212,7 @@ fn read_back(workshop: &Workshop, content: &Content, root: &Path, context: &Cont
     drop(progress);
     let same = report::same(content, &here, &root.display().to_string());
     if same.is_err() {
-        fs::remove_file(&workshop.mark).at("remove", &workshop.mark)?;
+        fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
     }
     same
 }

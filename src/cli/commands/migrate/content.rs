@@ -1,4 +1,4 @@
-//! What was moved, as numbers that are the same wherever it lies and in whatever order it is read.
+//! Counts and checksums of the migrated data. They do not depend on the storage or the order of reading.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,15 @@ use turnwise_store::Prepared;
 pub(super) struct Content {
     pub(super) dialogues: u64,
     pub(super) turns: u64,
-    /// Rows that have a vector with a direction.
+    /// Number of rows with a nonzero vector.
     pub(super) vectors: u64,
-    /// The sum of a hash for every dialogue.
+    /// Sum of the hashes of all dialogues.
     records: Sum,
-    /// The same for every vector at its place.
+    /// Sum of the hashes of all vectors with their positions.
     numbers: Sum,
 }
 
-/// A sum does not tell in which order it was made.
+/// Order-independent sum of hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sum(u64, u64);
 
@@ -36,7 +36,7 @@ impl Sum {
 }
 
 impl Content {
-    /// Counts a dialogue and what there are of its vectors.
+    /// Adds a dialogue and its vectors.
     pub(super) fn add<'a>(
         &mut self,
         dialogue: &Dialogue,
@@ -51,7 +51,7 @@ impl Content {
         let whole = whole.map(|vector| (String::new(), vector));
         let turns = turns.filter_map(|(turn, vector)| Some((turn.number.to_string(), vector?)));
         for (place, vector) in whole.into_iter().chain(turns) {
-            // Without a direction nothing is found by it, and no engine need keep it.
+            // Zero vectors find nothing, and an engine need not store them.
             if vector.iter().all(|v| *v == 0.0) {
                 continue;
             }
@@ -66,13 +66,13 @@ impl Content {
         Ok(())
     }
 
-    /// The same for one that came from far.
+    /// Adds a dialogue read from Milvus.
     pub(super) fn add_moved(&mut self, moved: &Moved) -> Result<()> {
         let turns = moved.dialogue.turns.iter().zip(moved.turns.iter().map(Option::as_deref));
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// The same for one of an index. Gives how many of its vectors are missing.
+    /// Adds a dialogue read from an index. Returns the number of missing vectors.
     pub(super) fn add_here(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
@@ -89,13 +89,13 @@ impl Content {
         Ok(missing as u64)
     }
 
-    /// All of it as one checksum.
+    /// Combines everything into one checksum.
     pub(super) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
-    /// What is not the same in another, in words; `None` if everything is.
+    /// Describes the first difference; `None` if there is none.
     pub(super) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),
@@ -103,12 +103,12 @@ impl Content {
             ("vectors", self.vectors, other.vectors),
         ];
         if let Some((what, here, there)) = counts.into_iter().find(|(_, here, there)| here != there) {
-            return Some(format!("{here} {what} were to be moved, and {there} are there"));
+            return Some(format!("expected {here} {what}, found {there}"));
         }
         match (self.records == other.records, self.numbers == other.numbers) {
             (true, true) => None,
-            (false, _) => Some("a dialogue is not what it was".to_owned()),
-            (true, false) => Some("a vector is not what it was".to_owned()),
+            (false, _) => Some("a dialogue has changed".to_owned()),
+            (true, false) => Some("a vector has changed".to_owned()),
         }
     }
 }
@@ -135,16 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn order_does_not_matter_and_everything_else_does() {
+    fn only_the_order_does_not_matter() {
         let (a, b, c) = (dialogue("a", "x"), dialogue("b", "x"), dialogue("b", "y"));
         let (one, two): (&[f32], &[f32]) = (&[1.0, 0.0], &[0.0, 1.0]);
         let all = of(&[(&a, one), (&b, two)]);
         assert_eq!(all.differs(&of(&[(&b, two), (&a, one)])), None);
         for (other, says) in [
-            (of(&[(&a, one)]), "2 dialogues were to be moved, and 1 are there"),
-            (of(&[(&a, one), (&b, &[0.0, 0.0])]), "2 vectors were to be moved, and 1 are there"),
-            (of(&[(&a, two), (&b, one)]), "a vector is not what it was"),
-            (of(&[(&a, one), (&c, two)]), "a dialogue is not what it was"),
+            (of(&[(&a, one)]), "expected 2 dialogues, found 1"),
+            (of(&[(&a, one), (&b, &[0.0, 0.0])]), "expected 2 vectors, found 1"),
+            (of(&[(&a, two), (&b, one)]), "a vector has changed"),
+            (of(&[(&a, one), (&c, two)]), "a dialogue has changed"),
         ] {
             assert_eq!(all.differs(&other).as_deref(), Some(says));
             assert_ne!(all.checksum(), other.checksum());

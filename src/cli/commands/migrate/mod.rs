@@ -1,4 +1,4 @@
-//! `turnwise migrate`: an index into a Milvus, and back.
+//! `turnwise migrate`: copies an index to Milvus, or back.
 
 #[cfg(feature = "milvus")]
 mod back;
@@ -21,17 +21,17 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     use turnwise_milvus::Target;
 
     match (&context.settings.engine, Target::is_address(&args.to)) {
-        (None, true) => there::run(args, context).map_err(gone_on_with),
-        (Some(_), false) => back::run(args, context).map_err(gone_on_with),
-        // What looks like an address is told what is wrong with it.
+        (None, true) => there::run(args, context).map_err(resumable),
+        (Some(_), false) => back::run(args, context).map_err(resumable),
+        // A malformed address gets the error of the address parser.
         (None, false) if args.to.contains(":/") => args.to.parse::<Target>().map(drop),
         (None, false) => Err(Error::Input {
             message: format!("both {} and the index are on this machine", args.to),
             hint: Some("`turnwise backup` and `turnwise restore` copy an index".to_owned()),
         }),
         (Some(from), true) => Err(Error::Input {
-            message: format!("from {from} to {} there is no direct way", args.to),
-            hint: Some("move it to an index, and that to the other address".to_owned()),
+            message: format!("cannot migrate directly from {from} to {}", args.to),
+            hint: Some("migrate to an index first, then from there to the other address".to_owned()),
         }),
     }
 }
@@ -41,13 +41,13 @@ pub(super) fn run(_: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     match context.far()? {}
 }
 
-/// A server that went away is met in the middle.
+/// Adds to an error of the connection that the migration can be resumed.
 #[cfg(feature = "milvus")]
-fn gone_on_with(e: Error) -> Error {
+fn resumable(e: Error) -> Error {
     match (&e, e.hint()) {
-        (Error::Unavailable { .. }, Some(hint)) => {
-            e.with_hint(format!("{hint} What was moved stays, unseen; the same command goes on from there"))
-        }
+        (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(
+            "{hint} The copied data are kept, but not visible yet; run the same command again to continue"
+        )),
         _ => e,
     }
 }
@@ -56,7 +56,10 @@ fn gone_on_with(e: Error) -> Error {
 fn stop_if_asked() -> Result<()> {
     match crate::cli::signals::stopped() {
         true => Err(Error::Interrupted {
-            hint: Some("what was moved stays, unseen; the same command goes on from there".to_owned()),
+            hint: Some(
+                "the copied data are kept, but not visible yet; run the same command again to continue"
+                    .to_owned(),
+            ),
         }),
         false => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What was moved and how it was checked, for people and for programs.
+//! Result of a migration and of its checks.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use crate::cli::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Fewer hits in common by meaning than this, and something is wrong with the new place.
-const LEAST_ALIKE: f64 = 0.8;
-/// A graph may miss one in so many; where many vectors are the same, most graphs do.
-const MAY_BE_LOST: usize = 5;
+/// Smallest share of dense hits that must be the same in both places.
+const MIN_OVERLAP: f64 = 0.8;
+/// A graph may miss one of N vectors by their own value. More are missed where many vectors are equal.
+const LOST_ONE_IN: usize = 5;
 
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -24,12 +24,12 @@ pub(super) struct Report {
     dialogues: u64,
     turns: u64,
     vectors: u64,
-    /// Of the dialogues, those that an earlier try, or another one meanwhile, had moved.
+    /// Dialogues that were already copied, by an earlier run or a parallel one.
     already_there: u64,
     checksum: String,
     #[serde(flatten)]
     sampled: Sampled,
-    /// Until everything was there; what comes after that is looking whether it is.
+    /// Time until everything was copied, without the checks.
     moving_seconds: f64,
     seconds: f64,
 }
@@ -57,17 +57,17 @@ impl Report {
         }
     }
 
-    /// Prints it, with the command that searches at the new place.
-    pub(super) fn tell(&self, option: &str, context: &Context<'_>) -> Result<()> {
+    /// Prints the report and the command that searches the new place.
+    pub(super) fn report(&self, option: &str, context: &Context<'_>) -> Result<()> {
         context.printer.result(self, |out| self.write(out))?;
-        context.printer.suggest(format!("`turnwise search {option} {} \"…\"` searches there", self.to));
+        context.printer.suggest(format!("`turnwise search {option} {} \"…\"` searches it", self.to));
         Ok(())
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
-            "{BOLD}{}{BOLD:#} with {} and {} are at {} {DIM}({:.1} s){DIM:#}",
+            "{BOLD}{}{BOLD:#} with {} and {} are now in {} {DIM}({:.1} s){DIM:#}",
             counted(self.dialogues, "dialogue"),
             counted(self.turns, "turn"),
             counted(self.vectors, "vector"),
@@ -75,14 +75,14 @@ impl Report {
             self.seconds
         )?;
         if self.already_there > 0 {
-            writeln!(out, "{:>9}  were there already", grouped(self.already_there))?;
+            writeln!(out, "{:>9}  already copied", grouped(self.already_there))?;
         }
-        writeln!(out, "  checked  every record and vector read back, checksum {}", self.checksum)?;
+        writeln!(out, "  checked  all records and vectors read back, checksum {}", self.checksum)?;
         let percent = |part: Option<f64>, how: &str| {
-            part.map(|part| format!("{:.0}% of the hits by {how} are the same", part * 100.0))
+            part.map(|part| format!("{:.0}% of the {how} hits are the same", part * 100.0))
         };
         let alike: Vec<String> =
-            [percent(self.sampled.by_meaning, "meaning"), percent(self.sampled.by_words, "words")]
+            [percent(self.sampled.by_meaning, "dense"), percent(self.sampled.by_words, "lexical")]
                 .into_iter()
                 .flatten()
                 .collect();
@@ -90,7 +90,7 @@ impl Report {
             true => Ok(()),
             false => writeln!(
                 out,
-                "           {} at both places: {}",
+                "           {} in both places: {}",
                 counted(self.sampled.searches as u64, "search").replace("searchs", "searches"),
                 alike.join(", ")
             ),
@@ -98,42 +98,43 @@ impl Report {
     }
 }
 
-/// That what was read back is what was to be moved.
+/// Returns an error if the data read back differ from the source.
 pub(super) fn same(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
         Some(what) => Err(Error::Data {
-            message: format!("{to} was read back, and {what}; nobody sees it yet"),
+            message: format!("the check of {to} failed: {what}; the data are not visible yet"),
             hint: Some(
-                "did something write there, or to what is moved? The same command tries it again".to_owned(),
+                "did another process write to the source or the target? Run the same command to try again"
+                    .to_owned(),
             ),
         }),
     }
 }
 
-/// That what was moved is found. What a graph misses now and then is told.
+/// Checks that the migrated vectors are found. A few misses of the graph are only a warning.
 pub(super) fn found(sampled: &Sampled, to: &str, context: &Context<'_>) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(
-            "{} of {} not found there by their own vectors, the first: {first}",
+            "{} of {} not found by their own vectors, such as {first}",
             sampled.lost.len(),
             counted(sampled.searches as u64, "turn")
         )
     });
-    let few = sampled.by_meaning.filter(|part| *part < LEAST_ALIKE);
+    let few = sampled.by_meaning.filter(|part| *part < MIN_OVERLAP);
     let what = match (lost, few) {
         (None, None) => return Ok(()),
-        (Some(lost), None) if sampled.lost.len() * MAY_BE_LOST <= sampled.searches => {
+        (Some(lost), None) if sampled.lost.len() * LOST_ONE_IN <= sampled.searches => {
             context.printer.warn(lost);
             return Ok(());
         }
-        (_, Some(part)) => format!("only {:.0}% of the hits by meaning are the same", part * 100.0),
+        (_, Some(part)) => format!("only {:.0}% of the dense hits are the same", part * 100.0),
         (Some(lost), None) => lost,
     };
     Err(Error::Data {
-        message: format!("{to} holds everything, and {what}; nobody sees it yet"),
+        message: format!("{to} is complete, but {what}; the data are not visible yet"),
         hint: Some(
-            "are its graphs still being made? The same command looks again, and moves nothing twice"
+            "are its graphs still being built? Run the same command to check again; nothing is copied twice"
                 .to_owned(),
         ),
     })

@@ -1,4 +1,5 @@
-//! The same searches at both places. What was moved must be found by its own vector; how alike the lists are is told.
+//! Compares searches in both places. Each sampled turn must be found by its own vector; the overlap of the
+//! hits is reported.
 
 use std::collections::HashSet;
 
@@ -15,25 +16,25 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// So many hits are compared.
+/// Number of hits that are compared.
 const HITS: usize = 10;
-/// What is found by its own vector is as near as this, whatever the numbers lost on the way through a graph.
-const ITSELF: f32 = 0.999;
+/// Smallest score of a turn for its own vector. Graphs store vectors with less precision.
+const SELF_SCORE: f32 = 0.999;
 
-/// How the searches went.
+/// Result of the comparison.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Sampled {
-    /// How many turns were looked for.
+    /// Number of turns searched for.
     pub(super) searches: usize,
-    /// What part of the hits by meaning both places have, or others that are as near.
+    /// Share of dense hits found in both places. Hits with equal scores count as the same.
     pub(super) by_meaning: Option<f64>,
-    /// The same of hits by words. Where a server counts words by corpus, other hits are as good.
+    /// The same for lexical hits. Engines compute term statistics differently, so they may differ.
     pub(super) by_words: Option<f64>,
-    /// What was not found by its own vector.
+    /// Turns that were not found by their own vector.
     pub(super) lost: Vec<String>,
 }
 
-/// Looks for some turns of an index in two engines.
+/// Searches for some turns of an index in two engines.
 pub(super) fn compare(
     snapshot: &Snapshot,
     samples: usize,
@@ -43,7 +44,7 @@ pub(super) fn compare(
     let mut sampled = Sampled::default();
     let (mut meaning, mut words) = (Vec::new(), Vec::new());
     for dialogue in chosen(snapshot, samples)? {
-        // The longest one says most, so that few others are equally good.
+        // The longest turn is the most specific, so ties are unlikely.
         let Some(turn) = dialogue.turns.iter().max_by_key(|turn| turn.text.len()) else { continue };
         sampled.searches += 1;
         if let Some(alike) = by_meaning(&dialogue, turn, from, to, &mut sampled.lost)? {
@@ -53,7 +54,7 @@ pub(super) fn compare(
             let found = |engine: &dyn Engine| {
                 engine.view().by_words(Kind::Utterances, &engine.words(&turn.text), HITS)
             };
-            words.push(in_common(&found(from)?, &found(to)?));
+            words.push(overlap(&found(from)?, &found(to)?));
         }
     }
     let mean = |parts: &[f64]| match parts.is_empty() {
@@ -64,7 +65,7 @@ pub(super) fn compare(
     Ok(sampled)
 }
 
-/// Dialogues from everywhere in an index, always the same.
+/// Returns a fixed sample of dialogues, spread over the whole index.
 fn chosen(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     let total = snapshot.totals().dialogues;
     let step = (total / samples.max(1) as u64).max(1) as usize;
@@ -88,7 +89,7 @@ fn by_meaning(
     }
     let expected = here.nearest(Kind::Utterances, &vector, HITS, false)?;
     let found = there.nearest(Kind::Utterances, &vector, HITS, false)?;
-    if found.found.first().is_none_or(|best| best.score < ITSELF) {
+    if found.found.first().is_none_or(|best| best.score < SELF_SCORE) {
         lost.push(format!("{}#{}", dialogue.id, turn.number));
     }
     let Some(last) = expected.found.last() else { return Ok(None) };
@@ -96,8 +97,8 @@ fn by_meaning(
     Ok(Some(as_near.min(expected.found.len()) as f64 / expected.found.len() as f64))
 }
 
-/// What part of one list is in the other.
-fn in_common(expected: &List, found: &List) -> f64 {
+/// Share of one list that is in the other.
+fn overlap(expected: &List, found: &List) -> f64 {
     let places = |list: &List| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()
     };

@@ -1,4 +1,4 @@
-//! An index into a Milvus: into a generation that nobody sees, which the name stands for once it is proven whole.
+//! Copies an index to Milvus, into a new generation. The name switches to it once it is verified.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
 use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, Put, Snapshot, ingest::DialogueSink};
 
-/// Dialogues that are acknowledged together, and their bytes.
+/// Number of dialogues per batch, and the size limit of a batch in bytes.
 const BATCH: usize = 1_000;
 const BYTES: usize = 16 << 20;
 
@@ -30,45 +30,44 @@ pub(super) fn run(args: &MigrateArgs, context: &Context<'_>) -> Result<()> {
     let vectors = VectorReader::open(&root)?;
     if MilvusWriter::manifest(&target)?.is_some() && !args.replace {
         return Err(Error::Input {
-            message: format!("there are dialogues at {target} already"),
+            message: format!("{target} already has dialogues"),
             hint: Some(
-                "--replace puts the index in their place once it is there as a whole; or take another name"
-                    .to_owned(),
+                "--replace replaces them once the copy is complete; or use a different name".to_owned(),
             ),
         });
     }
-    let content = look_through(&root, snapshot, vectors.as_ref(), context)?;
+    let content = summarize(&root, snapshot, vectors.as_ref(), context)?;
     if vectors.is_none() {
         context.printer.warn(format!(
-            "{} has no vectors: it will be searched by words alone, until `turnwise encode --engine {target}` makes some",
+            "{} has no vectors: only lexical search will work until `turnwise encode --engine {target}` creates them",
             root.display()
         ));
     }
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
-    let giver = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
+    let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = std::time::Instant::now();
-    let mut home = MilvusWriter::anew(&target, here.analyzer(), recipe, giver, Unfinished::GoOn)?;
+    let mut sink = MilvusWriter::anew(&target, here.analyzer(), recipe, source, Unfinished::GoOn)?;
     let progress = ProgressBar::new(context.printer, "moving", "dialogues", Some(content.dialogues));
-    let already_there = fill(&mut home, snapshot, progress)?;
-    context.tell_cut(&home);
-    home.settle()?;
+    let already_there = fill(&mut sink, snapshot, progress)?;
+    context.tell_cut(&sink);
+    sink.settle()?;
     let moving = begun.elapsed().as_secs_f64();
-    read_back(&mut home, snapshot, &content, &target, context)?;
-    let sampled = samples::compare(snapshot, args.samples, here, &home.searched()?)?;
+    read_back(&mut sink, snapshot, &content, &target, context)?;
+    let sampled = samples::compare(snapshot, args.samples, here, &sink.searched()?)?;
     report::found(&sampled, &target.to_string(), context)?;
-    home.finish()?;
+    sink.finish()?;
     if Tuning::read(&root)?.is_some() {
-        context.printer.warn(
-            "how the index is searched unasked (`index tune`) stays with it: Milvus is searched by the defaults",
-        );
+        context
+            .printer
+            .warn("the tuned search settings of the index are not copied: Milvus uses the defaults");
     }
     let names = [root.display().to_string(), target.to_string()];
     Report::new(names, &content, already_there, sampled, [moving, begun.elapsed().as_secs_f64()])
-        .tell("--engine", context)
+        .report("--engine", context)
 }
 
-/// What is to be moved; that vectors are missing is told before anything is.
-fn look_through(
+/// Summarizes the index. Returns an error if vectors are missing, before anything is copied.
+fn summarize(
     root: &Path,
     snapshot: &Snapshot,
     vectors: Option<&VectorReader>,
@@ -87,14 +86,14 @@ fn look_through(
     match missing {
         0 => Ok(content),
         n => Err(Error::Input {
-            message: format!("{} of {} not there yet", counted(n, "vector"), root.display()),
-            hint: Some(format!("`turnwise encode -i {}` makes what is missing", root.display())),
+            message: format!("{} of {} missing", counted(n, "vector"), root.display()),
+            hint: Some(format!("`turnwise encode -i {}` creates them", root.display())),
         }),
     }
 }
 
-/// Moves what is not there yet; gives how many dialogues were.
-fn fill(home: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<'_>) -> Result<u64> {
+/// Copies what is not there yet. Returns the number of dialogues that already were.
+fn fill(sink: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<'_>) -> Result<u64> {
     let mut live = snapshot.records();
     let (mut done, mut already_there) = (0, 0);
     loop {
@@ -112,19 +111,19 @@ fn fill(home: &mut MilvusWriter, snapshot: &Snapshot, mut progress: ProgressBar<
             return Ok(already_there);
         }
         let keys: Vec<_> = batch.iter().map(|prepared| prepared.id).collect();
-        home.ahead(&keys)?;
+        sink.ahead(&keys)?;
         for prepared in &batch {
-            already_there += u64::from(home.put(prepared)? == Put::Unchanged);
+            already_there += u64::from(sink.put(prepared)? == Put::Unchanged);
         }
-        home.commit(None)?;
+        sink.commit(None)?;
         done += batch.len() as u64;
         progress.set(done, done);
     }
 }
 
-/// Reads back everything. What left the index since an earlier try is removed.
+/// Reads everything back. Removes dialogues that were deleted from the index since an earlier run.
 fn read_back(
-    home: &mut MilvusWriter,
+    sink: &mut MilvusWriter,
     snapshot: &Snapshot,
     content: &Content,
     target: &Target,
@@ -132,7 +131,7 @@ fn read_back(
 ) -> Result<()> {
     let mut progress = ProgressBar::new(context.printer, "checking", "dialogues", Some(content.dialogues));
     let (mut there, mut strangers) = (Content::default(), Vec::<DialogueId>::new());
-    let mut walk = home.walk()?;
+    let mut walk = sink.walk()?;
     while let Some((_, part)) = walk.next_part()? {
         stop_if_asked()?;
         for moved in part {
@@ -144,20 +143,20 @@ fn read_back(
         progress.set(there.dialogues, there.dialogues);
     }
     drop(progress);
-    home.delete(&strangers)?;
+    sink.delete(&strangers)?;
     report::same(content, &there, &target.to_string())?;
-    let totals = home.totals()?;
+    let totals = sink.totals()?;
     match (totals.dialogues, totals.turns) == (content.dialogues, content.turns) {
         true => Ok(()),
         false => Err(Error::Data {
             message: format!(
-                "{target} says it holds {} with {}, and {} with {} were moved; nobody sees it yet",
+                "{target} reports {} with {}, but {} with {} were copied; the data are not visible yet",
                 counted(totals.dialogues, "dialogue"),
                 counted(totals.turns, "turn"),
                 counted(content.dialogues, "dialogue"),
                 counted(content.turns, "turn")
             ),
-            hint: Some("what was left behind is counted, too: the same command sweeps it away".to_owned()),
+            hint: Some("leftovers are counted, too; run the same command again to remove them".to_owned()),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! `turnwise model bench`: how fast a model is on this machine, in each precision, and how near to f32.
+//! `turnwise model bench`: measures the speed of a model in each precision, and the agreement with f32.
 
 use std::{fs, io::Write, path::Path, time::Instant};
 
@@ -22,11 +22,11 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
-/// Texts that are encoded before the clock runs, so that caches are warm and memory is there.
+/// Texts encoded before the measurement, to warm up caches and memory.
 const WARM_UP: usize = 128;
-/// Texts that are encoded one by one where no file of queries is given.
+/// Number of single queries measured if no query file is given.
 const QUERIES: usize = 200;
-/// Texts in one call.
+/// Texts per call.
 const CHUNK: usize = 4096;
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ struct Run {
     texts: usize,
     tokens: u64,
     seconds: f64,
-    /// Of all threads together; absent where the system does not tell.
+    /// CPU time of all threads in seconds; absent if the system does not report it.
     cpu_seconds: Option<f64>,
     latency_ms: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ struct Agreement {
 pub(super) fn run(args: &ModelBenchArgs, context: &Context<'_>) -> Result<()> {
     let read = args.input.iter().chain(&args.latency).map(|path| path.to_string_lossy().into_owned());
     let read: Vec<String> = read.collect();
-    commands::must_not_be_read(args.vectors.as_slice(), read.iter().map(String::as_str))?;
+    commands::must_not_overwrite_inputs(args.vectors.as_slice(), read.iter().map(String::as_str))?;
     let texts = match &args.input {
         Some(path) => lines(path)?,
         None => sample_utterances()?,
@@ -133,7 +133,7 @@ fn measure(
     Ok((run, vectors))
 }
 
-/// One query after the other, as a search sends them.
+/// Encodes one query after the other, as a search does.
 fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
     let options = TextOptions::default();
     let mut times = Vec::with_capacity(queries.len());
@@ -196,11 +196,11 @@ fn lines(path: &Path) -> Result<Vec<String>> {
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     match lines.is_empty() {
         false => Ok(lines),
-        true => Err(Error::data(format!("{} holds no text", path.display()))),
+        true => Err(Error::data(format!("{} has no text", path.display()))),
     }
 }
 
-/// What is said in the sample dialogues.
+/// Returns the utterances of the sample dialogues.
 fn sample_utterances() -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for line in samples::SUPPORT.iter().flat_map(|(_, text)| text.lines()) {
@@ -211,7 +211,7 @@ fn sample_utterances() -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// User and system time of this process, in seconds; Linux tells it in hundredths.
+/// CPU time (user and system) of this process in seconds. Linux reports it in hundredths.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! `turnwise model fit`: encoders that need no download.
+//! `turnwise model fit`: fits encoders that need no download.
 
 use std::{sync::mpsc, thread};
 
@@ -18,9 +18,9 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// The `a` of SIF, as its authors have it.
+/// The parameter `a` of SIF, with the value of its authors.
 const SIF_A: f64 = 1e-3;
-/// Documents that may wait for the fitting.
+/// Capacity of the channel to the fitting thread, in documents.
 const WAITING: usize = 1024;
 
 #[derive(Serialize)]
@@ -68,7 +68,11 @@ pub(super) fn run(args: &FitArgs, context: &Context<'_>) -> Result<()> {
             0 => String::new(),
             n => format!(", fitted on {}", counted(n, document_word(args))),
         };
-        writeln!(out, "{} is in {}: vectors of {} numbers{on}", fitted.encoder, fitted.path, fitted.dim)?;
+        writeln!(
+            out,
+            "saved {} in {}: vectors with {} dimensions{on}",
+            fitted.encoder, fitted.path, fitted.dim
+        )?;
         writeln!(out, "use it with --model {}", fitted.path)
     })
 }
@@ -78,7 +82,7 @@ impl Fitted {
         let path = args.output.display().to_string();
         Fitted {
             encoder: encoder.name().to_owned(),
-            // So that it reads as a path where it is given as --model.
+            // A path without a slash would be read as a model name after --model.
             path: if path.contains('/') { path } else { format!("./{path}") },
             dim: encoder.dim(),
             fingerprint: encoder.fingerprint().to_string(),
@@ -88,7 +92,7 @@ impl Fitted {
     }
 }
 
-/// Once files are being written they are written to the end.
+/// Saves without interruption, so that no file is left incomplete.
 fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
     signals::stop();
     save()
@@ -104,8 +108,8 @@ fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     let (table, reading) = words::read_words(path, &settings)?;
     let mut notes = vec![format!("{} words read from {}", grouped(reading.words), path.display())];
     for (count, what) in [
-        (reading.duplicates, "came twice; the first is kept"),
-        (reading.not_utf8, "are not UTF-8 and were left out"),
+        (reading.duplicates, "are repeated; the first is kept"),
+        (reading.not_utf8, "are not UTF-8 and were skipped"),
     ] {
         if count > 0 {
             notes.push(format!("{} {what}", counted(count, "word")));
@@ -114,7 +118,7 @@ fn table(args: &FitArgs) -> Result<(words::WordTable, Vec<String>)> {
     Ok((table, notes))
 }
 
-/// Reads the corpus on this thread and fits on another, so that no more than a few documents wait in memory.
+/// Reads the corpus on this thread and fits on a second one, so that only a few documents are in memory.
 fn with_documents<T: Send>(
     args: &FitArgs,
     context: &Context<'_>,
@@ -127,7 +131,7 @@ fn with_documents<T: Send>(
         let mut take = |dialogue: Dialogue| {
             let mut send = |text: String| {
                 count += 1;
-                // The fitting side tells itself why it stopped listening.
+                // If sending fails, the fitting thread reports its error itself.
                 let _ = sender.send(text);
             };
             match args.of {
@@ -138,12 +142,12 @@ fn with_documents<T: Send>(
         };
         let read = each(args, context, &mut take);
         drop(sender);
-        // Whole or not, nothing of the encoder is on the disk yet.
+        // Nothing is written yet, so an interrupt is safe here.
         let stopped = signals::let_end();
         if read.is_ok() && stopped.is_ok() {
             context.printer.say(format!("{} read; fitting on them", counted(count, document_word(args))));
         }
-        let fitted = fitting.join().map_err(|_| Error::Internal("the fitting broke off".to_owned()))?;
+        let fitted = fitting.join().map_err(|_| Error::Internal("the fitting thread panicked".to_owned()))?;
         read?;
         stopped?;
         Ok((fitted?, count))

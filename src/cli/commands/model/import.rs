@@ -1,4 +1,4 @@
-//! `turnwise model import`.
+//! `turnwise model import`: copies a model folder into the model store.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> R
         let files = counted(imported.files.len() as u64, "file");
         writeln!(
             out,
-            "{} is in {} ({files}, {})",
+            "imported {} to {} ({files}, {})",
             imported.name,
             imported.path.display(),
             bytes(imported.bytes)
@@ -27,7 +27,7 @@ pub(super) fn run(folder: &Path, name: Option<&str>, context: &Context<'_>) -> R
             0 => Ok(()),
             n => writeln!(
                 out,
-                "{} that no encoder reads left out, such as {}",
+                "{} that no encoder uses skipped, such as {}",
                 counted(n, "file"),
                 imported.left_out[0]
             ),

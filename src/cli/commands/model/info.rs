@@ -1,4 +1,4 @@
-//! `turnwise model info`.
+//! `turnwise model info`: describes a model.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ struct Info {
     notices: Vec<String>,
 }
 
-/// A static encoder has no network to tell of.
+/// Description of a static encoder, which has no network.
 #[derive(Serialize)]
 struct StaticInfo {
     #[serde(flatten)]
@@ -77,7 +77,7 @@ fn of_static(model: Resolved) -> Result<StaticInfo> {
     })
 }
 
-/// The files of a folder, and how large they are.
+/// Returns the files of a folder with their sizes.
 fn sizes(folder: &Path) -> Result<BTreeMap<String, u64>> {
     let size = |path: String| Some((path.clone(), fs::metadata(folder.join(path)).ok()?.len()));
     Ok(files::walk(folder)?.into_iter().filter_map(size).collect())
@@ -100,7 +100,7 @@ fn of(folder: &ModelFolder, model: Resolved) -> Result<Info> {
         steps: pipeline.steps.iter().map(step).collect(),
         normalizes: pipeline.normalizes(),
         similarity: pipeline.similarity.clone(),
-        // An empty prompt is none.
+        // Empty prompts are not shown.
         prompts: pipeline.prompts.texts.clone().into_iter().filter(|(_, text)| !text.is_empty()).collect(),
         default_prompt: pipeline.prompts.default.clone(),
         fingerprint: folder.fingerprint()?.to_string(),
@@ -129,7 +129,7 @@ fn step(step: &Step) -> String {
 fn print_static(info: &StaticInfo, out: &mut dyn Write) -> io::Result<()> {
     print_model(&info.model, out)?;
     print_line(out, "encoder", &info.encoder)?;
-    print_line(out, "vectors", &format!("{} numbers", info.dim))?;
+    print_line(out, "vectors", &format!("{} dimensions", info.dim))?;
     print_line(out, "fingerprint", &info.fingerprint)?;
     print_files(&info.files, out)
 }
@@ -167,9 +167,9 @@ fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
     line("max tokens", info.max_tokens.to_string())?;
     let path: Vec<String> =
         info.pooling.iter().map(|p| format!("{p} pooling")).chain(info.steps.clone()).collect();
-    line("vectors", format!("{} numbers: {}", info.dim, path.join(", then ")))?;
+    line("vectors", format!("{} dimensions: {}", info.dim, path.join(", then ")))?;
     if let Some(similarity) = &info.similarity {
-        line("compared by", similarity.clone())?;
+        line("similarity", similarity.clone())?;
     }
     for (name, text) in &info.prompts {
         let by_default = if info.default_prompt.as_ref() == Some(name) { " (default)" } else { "" };

@@ -1,4 +1,4 @@
-//! `turnwise model list`.
+//! `turnwise model list`: lists the known and the installed models.
 
 use std::io::{self, Write};
 
@@ -34,7 +34,7 @@ fn line(entry: &Entry, width: usize, languages: usize, out: &mut dyn Write) -> i
     match &entry.here {
         None => {
             let pin = if entry.pinned { "pinned" } else { "unpinned" };
-            write!(out, "{:>9}  {:8}  {pin}", "", "not here")?;
+            write!(out, "{:>9}  {:8}  {pin}", "", "missing")?;
         }
         Some(here) => match here.origin {
             Origin::Cache => {

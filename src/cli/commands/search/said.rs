@@ -1,4 +1,4 @@
-//! What was said before a query, and dialogues that others are to be like, from files.
+//! Reads the context of a query, and the dialogue for a similarity search, from files.
 
 use std::{io::Read, path::Path};
 
@@ -10,16 +10,16 @@ use turnwise_corpus::{
     input::Input,
 };
 
-/// A longer file is not what somebody said before a question.
+/// Largest file read as context, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The texts of a dialogue's turns, or the lines of a file that is none.
+/// Returns the turns of a dialogue file, or the lines of any other file.
 pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     let input = Input::open(file)?;
     let name = input.name.clone();
     let turns: Vec<String> = match formats::sniff(&input.probe()) {
         Some((format, Fit::Yes | Fit::Maybe)) => {
-            context.printer.detail(format!("{name} is read as {}", format.name()));
+            context.printer.detail(format!("reading {name} as {}", format.name()));
             let dialogue = only(format.read(input, &ReadOptions::default())?, &name)?;
             dialogue.turns.into_iter().map(|turn| turn.text).collect()
         }
@@ -31,23 +31,23 @@ pub(super) fn turns(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     };
     let turns: Vec<String> = turns.into_iter().filter(|turn| !turn.trim().is_empty()).collect();
     match turns.is_empty() {
-        true => Err(Error::data(format!("{name} holds nothing that was said"))),
+        true => Err(Error::data(format!("{name} has no text"))),
         false => Ok(turns),
     }
 }
 
-/// The only dialogue of a file.
+/// Reads a file with exactly one dialogue.
 pub(super) fn dialogue(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
     let input = Input::open(file)?;
     let name = input.name.clone();
     match formats::sniff(&input.probe()) {
         Some((format, Fit::Yes | Fit::Maybe)) => {
-            context.printer.detail(format!("{name} is read as {}", format.name()));
+            context.printer.detail(format!("reading {name} as {}", format.name()));
             only(format.read(input, &ReadOptions::default())?, &name)
         }
         _ => Err(Error::Data {
-            message: format!("{name} is no dialogue in a format that is known"),
-            hint: Some("`turnwise corpus formats` lists those that are".to_owned()),
+            message: format!("{name} is not a dialogue in a known format"),
+            hint: Some("`turnwise corpus formats` lists the known formats".to_owned()),
         }),
     }
 }
@@ -58,13 +58,13 @@ fn only(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
         Some(Err(Problem::Record(reject) | Problem::File(reject))) => {
             return Err(Error::data(reject.to_string()));
         }
-        None => return Err(Error::data(format!("{name} holds no dialogue"))),
+        None => return Err(Error::data(format!("{name} has no dialogue"))),
     };
     match dialogues.next() {
         None => Ok(first),
         Some(_) => Err(Error::Data {
-            message: format!("{name} holds more than one dialogue"),
-            hint: Some("give a file with the one that is meant".to_owned()),
+            message: format!("{name} has more than one dialogue"),
+            hint: Some("use a file with exactly one dialogue".to_owned()),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! `turnwise search tune`: which fusion finds best what is known to be relevant.
+//! `turnwise search tune`: finds the fusion settings that rank known relevant results best.
 
 use std::{
     io::{self, BufRead, Write},
@@ -17,14 +17,14 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Fusion, Labelled, Method, Quality, SearchRequest, Tuned, Tuning};
 
-/// So many of those that were tried are shown.
+/// Number of settings shown, best first.
 const SHOWN: usize = 8;
 
 #[derive(Serialize)]
 struct Shown<'a> {
     schema: &'static str,
     index: String,
-    /// Whether the index is searched like the best one from now on.
+    /// Whether the best settings were saved as the defaults of the index.
     saved: bool,
     #[serde(flatten)]
     tuned: &'a Tuned,
@@ -39,7 +39,7 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
     let root = searcher.embedded("keeping how it was tuned")?.root();
     if let Some(first) = tuned.unknown.first() {
         context.printer.warn(format!(
-            "{} left out, which {} cannot find for these queries, such as `{first}`",
+            "{} ignored, because {} cannot return them for these queries, such as `{first}`",
             counted(tuned.unknown.len() as u64, "relevant id"),
             root.display()
         ));
@@ -55,12 +55,12 @@ pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
         match &tuning {
             None if args.save => writeln!(
                 out,
-                "{} stays as it is: judged by queries that did not choose it, the best is no better than that",
+                "{} is unchanged: on held-out queries, the best settings are no better than the defaults",
                 shown.index
             ),
             None => Ok(()),
             Some(tuning) => {
-                writeln!(out, "{} is searched with {} from now on", shown.index, weights(&tuning.fusion))
+                writeln!(out, "{} now uses {} by default", shown.index, weights(&tuning.fusion))
             }
         }
     })
@@ -77,7 +77,7 @@ fn forget(context: &Context<'_>) -> Result<()> {
     let forgotten = Forgotten { forgotten: Tuning::forget(&root)?, index: root.display().to_string() };
     context.printer.result(&forgotten, |out| match &forgotten {
         Forgotten { index, forgotten: true } => {
-            writeln!(out, "{index} is searched as if it had never been tuned")
+            writeln!(out, "{index} uses the built-in defaults again")
         }
         Forgotten { index, .. } => writeln!(out, "{index} was not tuned"),
     })
@@ -95,7 +95,7 @@ fn read(file: &Path) -> Result<Vec<Labelled>> {
         let wrong = |message: String| Error::Data {
             message: format!("{name}:{}: {message}", n + 1),
             hint: Some(
-                "a line is like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}"
+                "a line looks like {\"query\": \"where is my refund\", \"relevant\": [\"billing-001#3\"]}"
                     .to_owned(),
             ),
         };
@@ -104,11 +104,11 @@ fn read(file: &Path) -> Result<Vec<Labelled>> {
     Ok(all)
 }
 
-/// A request as JSON with the ids of what is relevant; an `id` of its own is allowed and not needed.
+/// Parses a JSON request with the ids of its relevant results. An `id` is allowed and ignored.
 fn labelled(line: &str) -> std::result::Result<Labelled, String> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     fields.remove("id");
-    let relevant = fields.remove("relevant").ok_or("what is `relevant` is missing")?;
+    let relevant = fields.remove("relevant").ok_or("`relevant` is missing")?;
     let mut relevant: Vec<String> = serde_json::from_value(relevant).map_err(|e| e.to_string())?;
     relevant.sort_unstable();
     relevant.dedup();
@@ -124,15 +124,15 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
     for tried in tuned.tried.iter().take(SHOWN) {
         writeln!(out, "{}  {}", percent(&tried.quality), flags(&tried.fusion))?;
     }
-    writeln!(out, "{DIM}{}  unasked{DIM:#}", percent(&tuned.unasked))?;
+    writeln!(out, "{DIM}{}  default{DIM:#}", percent(&tuned.unasked))?;
     writeln!(
         out,
-        "{DIM}{}  the best, chosen by one half of the queries and judged by the other{DIM:#}",
+        "{DIM}{}  best on held-out queries (chosen on one half, measured on the other){DIM:#}",
         percent(&tuned.expected)
     )
 }
 
-/// The weights of a fusion, whatever they are.
+/// The weights of a fusion as command-line options.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
         Method::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
@@ -140,7 +140,7 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     }
 }
 
-/// How a fusion is asked for.
+/// All settings of a fusion as command-line options.
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {

@@ -1,4 +1,4 @@
-//! A run that learns step by step, with a layer behind what they leave where one is asked for.
+//! Training with gradient steps, optionally followed by learning a layer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use candle_core::DType;
 use super::{
     Run,
     corpus::Read,
-    evaluating::{Evaluator, Witnesses},
+    evaluating::{EvaluationData, Evaluator},
     folder::RunFolder,
     objective,
     running::{Reached, Running},
@@ -29,25 +29,25 @@ use turnwise_train::{
     trainer::Trainer,
 };
 
-/// Bytes of what frozen layers give that may be kept.
-const KEPT: usize = 1 << 30;
-/// Fewer dialogues are too few to learn from.
-const FEW: usize = 100;
-/// One token of so many may be unknown.
-const UNKNOWN: u64 = 20;
-/// Bytes of dropped tensors that are kept for the next ones.
-const DROPPED: usize = 2 << 30;
+/// Memory limit for cached outputs of frozen layers, in bytes.
+const CACHE_BYTES: usize = 1 << 30;
+/// Warn below this number of dialogues.
+const MIN_DIALOGUES: usize = 100;
+/// Warn if more than one of N tokens is unknown.
+const UNKNOWN_ONE_IN: u64 = 20;
+/// Memory limit for freed tensors that are kept for reuse, in bytes.
+const POOL_BYTES: usize = 2 << 30;
 
-/// Trains on these devices, and saves what comes of it. Tokens lie in a file on the disk of `room`, or in memory.
+/// Trains on these devices and saves the model. Tokens are stored in a file in the folder `room`, or in memory.
 pub(super) fn train(
     run: &Run<'_>,
     read: Read,
-    witnesses: Witnesses,
+    eval_data: EvaluationData,
     devices: &[Device],
     room: Option<&Path>,
 ) -> Result<Reached> {
     let Run { recipe, start, folder: run_folder, of, context, .. } = *run;
-    let folder = run_folder.divided(&start.folder, recipe, context)?;
+    let folder = run_folder.with_separator(&start.folder, recipe, context)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
     let data = TrainingSet::new(&read.dialogues, &tokenizer, recipe.preparing(), room)?;
@@ -56,18 +56,19 @@ pub(super) fn train(
         let least = recipe.min_turns.unwrap_or(1);
         let those = counted(data.left_out as u64, "dialogue");
         let turns = counted(least as u64, "turn");
-        return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} left out"))
+        return Err(Error::data(format!("every dialogue is shorter than {turns}: {those} skipped"))
             .with_hint(
-                "give longer ones; --min-turns N takes shorter ones, where the objective can learn from them",
+                "use longer dialogues, or allow shorter ones with --min-turns N if the objective can learn from them",
             ));
     }
-    tell_of(&data, prompt, recipe, context);
-    warn_of(&data, recipe, context);
+    report_data(&data, prompt, recipe, context);
+    warn_about_data(&data, recipe, context);
     if recipe.evaluate_every == Some(0) && !recipe.dev.is_empty() {
-        context.printer.warn("the dev tasks are not looked at: --evaluate-every is 0");
+        context.printer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
     }
     let identity = identity(recipe, &of.dialogues, &folder.fingerprint()?.to_string())?;
-    let freezing = Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: KEPT };
+    let freezing =
+        Freezing { layers: recipe.frozen_layers.unwrap_or(0), embeddings: false, memory: CACHE_BYTES };
     let on = |device: &Device| {
         let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
         Trainable::new(folder.network()?, freezing, device.inner(), dtype)
@@ -78,12 +79,12 @@ pub(super) fn train(
     let objective = objective::of(recipe, &data, &read, (&model, folder.max_tokens()), run.device, context)?;
     let named = (start.name.as_str(), &folder);
     let evaluator =
-        Evaluator::new(recipe, (&read, run_folder.path()), witnesses, named, run.device, context)?;
-    // What the steps need of it is tokens by now.
+        Evaluator::new(recipe, (&read, run_folder.path()), eval_data, named, run.device, context)?;
+    // The steps only need tokens. Keep the text only if a layer is learned.
     let read = recipe.layer.then_some(read);
-    memory::keep_large_blocks(DROPPED);
+    memory::keep_large_blocks(POOL_BYTES);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, recipe.plan())?.beside(&others);
-    let done = run_folder.go_on(&mut trainer, &identity, context)?;
+    let done = run_folder.load_checkpoint(&mut trainer, &identity, context)?;
     run_folder.begin(recipe, of)?;
     let mut reached = Running {
         model: &model,
@@ -98,13 +99,13 @@ pub(super) fn train(
     let network = model.network()?;
     let pipeline = RunFolder::pipeline_of_steps(&folder)?;
     let layered = read.map(|read| {
-        Surroundings { run, folder: &folder }.behind((&pipeline, &network), &read, &evaluator, &mut reached)
+        Surroundings { run, folder: &folder }.append((&pipeline, &network), &read, &evaluator, &mut reached)
     });
     let trained = match layered {
         Some(Ok(layered)) => layered,
-        // The steps were taken and are not lost for it.
+        // The trained steps must not be lost if the layer fails.
         Some(Err(Error::Data { message, .. })) => {
-            context.printer.warn(format!("no layer stands behind what was trained: {message}"));
+            context.printer.warn(format!("no layer was added to the trained model: {message}"));
             ModelFolder::open(folder.path())?.with_pipeline(pipeline)
         }
         Some(Err(e)) => return Err(e),
@@ -125,18 +126,18 @@ pub(super) fn train(
     Ok(reached)
 }
 
-/// Tells what makes it improbable that anything is gained.
-fn warn_of(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
-    if data.len() < FEW {
+/// Warns about data from which little can be learned.
+fn warn_about_data(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
+    if data.len() < MIN_DIALOGUES {
         context.printer.warn(format!(
-            "{} to learn from: what so few have in common is chance; it takes hundreds to gain what holds for others",
+            "training on only {}: too few to learn anything general; use at least a few hundred",
             counted(data.len() as u64, "dialogue")
         ));
     }
-    if data.unknown * UNKNOWN > data.tokens {
+    if data.unknown * UNKNOWN_ONE_IN > data.tokens {
         context.printer.warn(format!(
-            "{} of the {} tokens are of words that {} does not know, as those of another language or script: it learns nothing of \
-             them; -m MODEL begins with one that knows them",
+            "{} of the {} tokens are unknown to {}, for example because of a different language or script: nothing is learned from \
+             them; choose a model for this language with -m MODEL",
             grouped(data.unknown),
             grouped(data.tokens),
             recipe.model
@@ -144,28 +145,28 @@ fn warn_of(data: &TrainingSet, recipe: &Recipe, context: &Context<'_>) {
     }
 }
 
-/// What a run hangs on, as a hash.
+/// Hash of everything that the result of a run depends on.
 fn identity(recipe: &Recipe, data: &str, model: &str) -> Result<String> {
     let bytes = serde_json::to_vec(&(recipe, data, model)).map_err(|e| Error::Internal(e.to_string()))?;
     Ok(blake3::hash(&bytes).to_hex()[..32].to_owned())
 }
 
-fn tell_of(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
+fn report_data(data: &TrainingSet, prompt: &str, recipe: &Recipe, context: &Context<'_>) {
     let (dialogues, turns) = (data.len() as u64, data.turns() as u64);
     let too_short = match data.left_out {
         0 => String::new(),
-        n => format!("; {} too short, left out", grouped(n as u64)),
+        n => format!("; {} too short, skipped", grouped(n as u64)),
     };
     let blank = match data.blank {
         0 => String::new(),
-        n => format!("; {} without a word, left out", counted(n as u64, "turn")),
+        n => format!("; {} without text, skipped", counted(n as u64, "turn")),
     };
-    let behind = match prompt {
+    let with_prompt = match prompt {
         "" => String::new(),
-        prompt => format!(", behind its prompt {prompt:?}"),
+        prompt => format!(", with the prompt {prompt:?}"),
     };
     context.printer.say(format!(
-        "{} from {} with {} and {}{behind}{too_short}{blank}",
+        "{} from {} with {} and {}{with_prompt}{too_short}{blank}",
         recipe.objective.name(),
         recipe.model,
         counted(dialogues, "dialogue"),

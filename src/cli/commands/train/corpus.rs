@@ -1,4 +1,4 @@
-//! From `--corpus` to dialogues.
+//! Reads the dialogues of `--corpus`.
 
 use std::{
     collections::HashSet,
@@ -19,14 +19,14 @@ use turnwise_train::{
     spool::{DiskVec, Record as _},
 };
 
-/// Dialogues, and which of them came from which path.
+/// The dialogues of all paths, with the boundaries between them.
 pub(super) struct Read {
     pub(super) dialogues: DiskVec<Dialogue>,
-    /// Of each path, where its dialogues end.
+    /// For each path, the index after its last dialogue.
     pub(super) ends: Vec<usize>,
 }
 
-/// The dialogues of indexes, files and folders: by stream into a file beside what is in this folder, or into memory.
+/// Reads the dialogues of indexes, files and folders, either to a file in the given folder or into memory.
 pub(super) fn read(
     paths: &[PathBuf],
     args: &ReadArgs,
@@ -38,8 +38,8 @@ pub(super) fn read(
         && found.iter().all(Option::is_some)
     {
         let indexes = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        return Err(Error::input(format!("{option} is about files, and {indexes} is an index"))
-            .with_hint("leave it out: what an index has was read when it was filled"));
+        return Err(Error::input(format!("{option} is an option for files, but {indexes} is an index"))
+            .with_hint("remove it: an index was already read when it was built"));
     }
     let mut reading = Reading { dialogues: DiskVec::new(room)?, seen: HashSet::new(), again: 0 };
     let mut ends = Vec::new();
@@ -49,12 +49,12 @@ pub(super) fn read(
         let (new, again) = (reading.dialogues.len() - before, reading.again - again);
         if again > 0 {
             let (those, path) = (counted(again, "dialogue"), path.display());
-            let left = if new == 0 { "; it has no others" } else { "" };
+            let left = if new == 0 { "; it has no other dialogues" } else { "" };
             context.printer.say(format!(
-                "{those} of {path} had been read before, word for word and under the same id: taken once{left}"
+                "{those} of {path} were already read with the same id and text: used once{left}"
             ));
         }
-        // What has nothing of its own is no corpus, of which there would be steps.
+        // A path without dialogues of its own does not count as a corpus.
         if new > 0 || again == 0 {
             ends.push(reading.dialogues.len());
         }
@@ -63,8 +63,8 @@ pub(super) fn read(
 }
 
 impl Read {
-    /// Keeps so many of them, drawn by a seed, in their order.
-    pub(super) fn keep(&mut self, count: usize, seed: u64) {
+    /// Keeps a random sample of N dialogues in their order.
+    pub(super) fn subsample(&mut self, count: usize, seed: u64) {
         let mut chosen: Vec<usize> = (0..self.dialogues.len()).collect();
         Random::new(seed, 4).shuffle(&mut chosen);
         chosen.truncate(count);
@@ -74,9 +74,10 @@ impl Read {
         self.retain(&kept);
     }
 
-    /// Takes so many out that can be parted, at most a tenth; none where they were too few. The same are drawn whatever
-    /// the run's seed is: what several seeds gain is told by the same dialogues.
-    pub(super) fn set_aside(&mut self, most: usize) -> Result<Vec<Dialogue>> {
+    /// Removes up to N dialogues for evaluation, at most a tenth, and none if there are too few. The choice
+    /// does not depend on the seed of the run, so runs with different seeds are evaluated on the same
+    /// dialogues.
+    pub(super) fn hold_out(&mut self, most: usize) -> Result<Vec<Dialogue>> {
         let wanted = most.min(self.dialogues.len() / 10);
         if wanted < FEWEST_ASIDE {
             return Ok(Vec::new());
@@ -98,13 +99,13 @@ impl Read {
             return Ok(Vec::new());
         }
         self.retain(&kept);
-        // Others may say the same under other ids.
-        self.leave_out(aside.iter())?;
+        // Also remove copies under different ids.
+        self.exclude(aside.iter())?;
         Ok(aside)
     }
 
-    /// Leaves out those that say word for word what one of these does, whoever speaks; gives how many.
-    pub(super) fn leave_out<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
+    /// Removes dialogues with the same text as one of these, ignoring speakers. Returns their number.
+    pub(super) fn exclude<'d>(&mut self, those: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
             for word in dialogue.turns.iter().flat_map(|turn| turn.text.split_whitespace()) {
@@ -122,7 +123,7 @@ impl Read {
         Ok(before - self.dialogues.len())
     }
 
-    /// Keeps some; each corpus ends where its own do.
+    /// Keeps the selected dialogues and updates the boundaries.
     fn retain(&mut self, kept: &[bool]) {
         for end in &mut self.ends {
             *end = kept[..*end].iter().filter(|kept| **kept).count();
@@ -131,19 +132,19 @@ impl Read {
     }
 }
 
-/// A path that nothing lies at: the name of an index, perhaps.
-fn nothing_there(path: &Path, context: &Context<'_>) -> Error {
+/// Error for a path that does not exist. It may be the name of an index.
+fn not_found(path: &Path, context: &Context<'_>) -> Error {
     let (named, indexes) = (path.display(), context.settings.indexes_dir.display());
     Error::input(format!("there is no file or folder {named}, and no index of that name in {indexes}"))
         .with_hint("name an index, or files and folders of dialogues: --corpus chats/")
 }
 
-/// Dialogues as they are read. One that stands in two exports counts once, as it does in an index.
+/// Dialogues read so far. A dialogue that is in two exports counts once, as in an index.
 struct Reading {
     dialogues: DiskVec<Dialogue>,
-    /// What was read, as hashes.
+    /// Hashes of the dialogues read so far.
     seen: HashSet<IdKey>,
-    /// How many were read again.
+    /// Number of duplicates.
     again: u64,
 }
 
@@ -157,7 +158,7 @@ impl Reading {
     ) -> Result<()> {
         let Some(index) = index else {
             if !path.exists() && path.as_os_str() != "-" {
-                return Err(nothing_there(path, context));
+                return Err(not_found(path, context));
             }
             let files = std::slice::from_ref(path);
             return convert::each_dialogue(files, args, "reading", context, &mut |dialogue| {
@@ -185,7 +186,7 @@ impl Reading {
     }
 }
 
-/// The folder of an index, if a path is one or is the name of one. What lies there under that name comes first.
+/// Returns the index folder if the path is one or names one. A file at that path comes first.
 fn index(path: &PathBuf, context: &Context<'_>) -> Option<PathBuf> {
     if path.exists() {
         return Manifest::exists(path).then(|| path.clone());
@@ -212,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_aside_is_not_among_the_others() {
+    fn held_out_dialogues_are_not_trained_on() {
         let said: Vec<String> = (0..300).map(|n| format!("a{0}/b{0}/c/d", n % 250)).collect();
         let said: Vec<&str> = said.iter().map(String::as_str).chain(["short/one"]).collect();
         let of = |most: usize| {
             let mut all = read(&said, &[100, 301]);
-            let aside = all.set_aside(most).unwrap();
+            let aside = all.hold_out(most).unwrap();
             let left: Vec<String> = all.dialogues.iter().map(|d| d.unwrap().turns[0].text.clone()).collect();
             let aside: Vec<String> = aside.iter().map(|d| d.turns[0].text.clone()).collect();
             (aside, left, all.ends)
@@ -230,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_still_of_its_corpus() {
+    fn boundaries_are_kept_when_dialogues_are_removed() {
         let mut all = read(&["a/b", "c", "d", "e f", "g", "h"], &[2, 3, 6]);
         let those = read(&["e/f", "c", "z"], &[3]);
         let those: Vec<Dialogue> = those.dialogues.iter().map(|d| d.unwrap().into_owned()).collect();
-        assert_eq!(all.leave_out(those.iter()).unwrap(), 2);
+        assert_eq!(all.exclude(those.iter()).unwrap(), 2);
         assert_eq!(all.ends, [1, 2, 4]);
-        all.keep(3, 5);
+        all.subsample(3, 5);
         assert_eq!((all.dialogues.len(), all.ends[2]), (3, 3));
-        all.keep(9, 5);
+        all.subsample(9, 5);
         assert_eq!(all.dialogues.len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! What a run came to, to be looked at: `curves.svg`, and the same for TensorBoard.
+//! Curves of a run: `curves.svg`, and the same data for TensorBoard.
 
 use super::folder::RunFolder;
 use crate::cli::plots::{Mark, Series, legend_within, lines, plain};
@@ -13,41 +13,41 @@ use turnwise_train::{
     },
 };
 
-/// The heights of the title, of a plot, and of what its colours mean.
+/// Heights of the title, a plot and a legend, in pixels.
 const TITLE: usize = 44;
 const PLOT: usize = 320;
 const LEGEND: usize = 28;
 
-/// What was told of a run.
-pub(super) struct Told<'a> {
+/// Measurements of a run.
+pub(super) struct Curves<'a> {
     pub(super) steps: &'a [Line],
     pub(super) evaluations: &'a [Evaluation],
-    /// For a layer, if one was learned.
+    /// The learned layer, if there is one.
     pub(super) learned: Option<&'a Learned>,
-    /// The step that is kept, once that is known.
+    /// The step whose model is kept, once known.
     pub(super) kept: Option<u64>,
 }
 
-/// A plot: its lines, what goes to the right, and what goes up.
+/// A plot: its series, the x axis, and the title.
 struct Plot {
     series: Vec<Series>,
     along: &'static str,
     name: String,
-    /// Whether it is of what is kept.
+    /// Whether to mark the kept step.
     is_marked: bool,
 }
 
-impl Told<'_> {
-    /// Writes all of it into the folder of a run.
+impl Curves<'_> {
+    /// Writes the picture and the TensorBoard file to the folder of the run.
     pub(super) fn write(&self, recipe: &Recipe, folder: &RunFolder) -> Result<()> {
         files::replace(&folder.curves(), self.picture(recipe).as_bytes())?;
         events::write(&folder.events(), &self.scalars()).map(drop)
     }
 
-    /// A picture of plots one below the other.
+    /// Renders the plots below each other.
     fn picture(&self, recipe: &Recipe) -> String {
         let plots = self.plots();
-        // Of a run without steps there is nothing to choose.
+        // A run without steps has no kept step to mark.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
         let mark = kept.map(|step| Mark { at: step as f64, name: format!("kept: step {step}") });
         let corpora: Vec<String> = recipe.corpus.iter().map(|path| path.display().to_string()).collect();
@@ -79,10 +79,10 @@ impl Told<'_> {
     }
 
     fn plots(&self) -> Vec<Plot> {
-        let Told { steps, evaluations, learned, .. } = *self;
+        let Curves { steps, evaluations, learned, .. } = *self;
         let along = match (learned.is_some(), steps.is_empty()) {
             (false, _) => "step",
-            (true, true) => "0: as it is, 1: with the layer",
+            (true, true) => "0: before, 1: with the layer",
             (true, false) => "step; the last one: with the layer",
         };
         let of = |value: fn(&Line) -> f64| -> Vec<(f64, f64)> {
@@ -101,22 +101,22 @@ impl Told<'_> {
         let series = vec![("smoothed".to_owned(), smoothed(&loss)), ("loss".to_owned(), loss)];
         let mut plots = vec![Plot { series, along: "step", name: "loss".to_owned(), is_marked: true }];
         plots.push(one("learning rate", "step", of(|l| l.learning_rate), false));
-        plots.push(one("length of the gradient", "step", of(|l| l.gradient), false));
-        plots.extend(learned.map(told));
+        plots.push(one("gradient norm", "step", of(|l| l.gradient), false));
+        plots.extend(learned.map(correlations));
         plots.push(one(
-            "neighbours shared by halves, aside",
+            "neighbors shared by halves, held out",
             along,
             measured(|e| e.aside.as_ref().map(|aside| aside.value)),
             true,
         ));
         plots.extend(dev(evaluations, along));
-        plots.push(one("agreement of neighbours with words", along, measured(|e| e.agreement), true));
+        plots.push(one("agreement of neighbors with words", along, measured(|e| e.agreement), true));
         plots.push(one("alignment", along, measured(|e| e.alignment), true));
         plots.push(one("uniformity", along, measured(|e| e.uniformity), true));
         plots
     }
 
-    /// The same numbers as TensorBoard has them.
+    /// The same numbers for TensorBoard.
     fn scalars(&self) -> Vec<Scalar> {
         let of = |name: &str, step: u64, value: f64| Scalar { name: name.to_owned(), step, value };
         let mut all = Vec::new();
@@ -144,7 +144,7 @@ impl Told<'_> {
     }
 }
 
-/// As much of a line as there is room for.
+/// Shortens a line to N characters.
 fn cut(line: &str, most: usize) -> String {
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -152,12 +152,12 @@ fn cut(line: &str, most: usize) -> String {
     }
 }
 
-/// The last part of a path: what it is called.
+/// Last component of a path.
 fn short(path: &str) -> String {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path).to_owned()
 }
 
-/// What the bar shows, too: each step counts a tenth of what is shown after it.
+/// Exponential moving average with weight 0.1, as in the progress bar.
 fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut now = points.first().map_or(0.0, |p| p.1);
     let next = |(step, value): &(f64, f64)| {
@@ -167,20 +167,20 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
-/// What the directions of a layer tell, beside what chance does.
-fn told(learned: &Learned) -> Plot {
+/// Plot of the correlation of each learned direction, compared with chance.
+fn correlations(learned: &Learned) -> Plot {
     let place = |n: usize| (n + 1) as f64;
-    let told = learned.told.iter().enumerate().map(|(n, told)| (place(n), *told)).collect();
+    let values = learned.told.iter().enumerate().map(|(n, value)| (place(n), *value)).collect();
     let chance = vec![(1.0, learned.by_chance), (learned.told.len().max(2) as f64, learned.by_chance)];
     Plot {
-        series: vec![("learned".to_owned(), told), ("chance".to_owned(), chance)],
+        series: vec![("learned".to_owned(), values), ("chance".to_owned(), chance)],
         along: "direction",
-        name: "correlation with what is said around".to_owned(),
+        name: "correlation with the context".to_owned(),
         is_marked: false,
     }
 }
 
-/// A plot for each dev task, of the number that it is known by.
+/// One plot per dev task, of its main measure.
 fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {
@@ -206,7 +206,7 @@ mod tests {
     use turnwise_train::{recipe::ObjectiveName, run::evaluations::Measured};
 
     #[test]
-    fn everything_that_was_told_is_drawn_and_written() {
+    fn all_measurements_are_drawn_and_written() {
         let step = |step: u64| Line {
             step,
             loss: 2.0 / step as f64,
@@ -236,17 +236,17 @@ mod tests {
         let (steps, evaluations) = ([step(1), step(2)], [evaluation(0, 0.25), evaluation(2, 0.5)]);
         let learned = Learned { told: vec![0.9, 0.4], by_chance: 0.3, ..Learned::default() };
         let recipe = Recipe::new(ObjectiveName::Responses, "a/base".to_owned(), vec!["x/chats".into()]);
-        let layer = Told { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
+        let layer = Curves { steps: &[], evaluations: &evaluations, learned: Some(&learned), kept: Some(0) };
         let picture = layer.picture(&recipe);
-        assert!(picture.contains("correlation with what is said around") && !picture.contains("kept"));
-        let told = Told { steps: &steps, evaluations: &evaluations, learned: None, kept: Some(2) };
-        let picture = told.picture(&recipe);
+        assert!(picture.contains("correlation with the context") && !picture.contains("kept"));
+        let curves = Curves { steps: &steps, evaluations: &evaluations, learned: None, kept: Some(2) };
+        let picture = curves.picture(&recipe);
         for part in [
             "responses from a/base, seed 0",
             "x/chats",
             "kept: step 2",
             "MAP of sr:select.txt",
-            "agreement of neighbours",
+            "agreement of neighbors",
             "2e-5",
             "smoothed",
             "learning rate",
@@ -259,7 +259,7 @@ mod tests {
                 && !picture.contains("uniformity")
                 && !picture.contains("NaN")
         );
-        let scalars = told.scalars();
+        let scalars = curves.scalars();
         assert_eq!(scalars.len(), 2 * 3 + 2 * 3);
         assert!(scalars.iter().any(|s| s.name == "dev/sr:a/b/select.txt/MRR" && s.step == 2));
     }

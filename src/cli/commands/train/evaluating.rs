@@ -1,4 +1,4 @@
-//! What the model is worth while it learns: with labels where there are some, and always without.
+//! Evaluates the model during training: on labeled dev tasks if there are some, and always without labels.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,19 +33,19 @@ use turnwise_train::{
     unique::Unique,
 };
 
-/// Dialogues, or utterances, that are looked at without labels.
+/// Number of dialogues or utterances in the label-free evaluation.
 const DIALOGUES: usize = 400;
 const UTTERANCES: usize = 2_000;
 
-/// Bytes of a text from which on it is not said twice by chance.
-const TELLING: usize = 20;
-/// Of so many texts one may be said in the corpus, too.
-const SOME: usize = 10;
+/// Texts of at least this many bytes rarely repeat by chance.
+const DISTINCTIVE_BYTES: usize = 20;
+/// Report an overlap if more than one of N texts is also in the corpus.
+const OVERLAP_ONE_IN: usize = 10;
 
-/// Tasks with labels, by what they were asked for as.
+/// Labeled tasks with the names under which they were requested.
 pub(super) type Tasks = Vec<(String, Box<dyn Task>)>;
 
-/// Reads the dev tasks of a recipe; with the hash of their data.
+/// Loads the dev tasks of a recipe. Also returns the hash of their data.
 pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> Result<(Tasks, String)> {
     let mut tasks = Tasks::new();
     let mut hasher = blake3::Hasher::new();
@@ -57,7 +57,7 @@ pub(super) fn tasks(recipe: &Recipe, args: &ReadArgs, context: &Context<'_>) -> 
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// The dialogues of tasks that are about dialogues.
+/// Dialogues of those tasks that are about dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -65,8 +65,9 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Texts of tasks that are said in the dialogues, where those are more than chance has: the task, how many, and of how many.
-pub(super) fn said_in<'t>(
+/// Finds tasks whose texts are also in the corpus, more often than by chance. Returns the task, the number of
+/// such texts, and the total.
+pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
 ) -> Result<Vec<(&'t str, usize, usize)>> {
@@ -77,7 +78,7 @@ pub(super) fn said_in<'t>(
     let texts_of = |task: &'t dyn Task| -> HashSet<&'t str> {
         let pool = task.pool();
         let all = of(&pool.documents).iter().chain(of(pool.queries()));
-        all.map(|text| text.trim()).filter(|text| text.len() >= TELLING).collect()
+        all.map(|text| text.trim()).filter(|text| text.len() >= DISTINCTIVE_BYTES).collect()
     };
     let all: Vec<(&str, HashSet<&str>)> =
         tasks.iter().map(|(name, task)| (name.as_str(), texts_of(task.as_ref()))).collect();
@@ -92,20 +93,20 @@ pub(super) fn said_in<'t>(
         }
     }
     let counts = all.iter().zip(&said).map(|((name, texts), said)| (*name, said.len(), texts.len()));
-    Ok(counts.filter(|(_, said, of)| said * SOME > *of).collect())
+    Ok(counts.filter(|(_, said, of)| said * OVERLAP_ONE_IN > *of).collect())
 }
 
-/// Who tells what a model is worth.
-pub(super) struct Witnesses {
-    /// With labels.
+/// Data for the evaluation.
+pub(super) struct EvaluationData {
+    /// Labeled tasks.
     pub(super) tasks: Tasks,
-    /// Dialogues that are not trained on.
+    /// Held-out dialogues.
     pub(super) aside: Option<Halves>,
 }
 
-/// What a model is measured by.
+/// Evaluates models of a run.
 pub(super) struct Evaluator<'a> {
-    witnesses: Witnesses,
+    eval_data: EvaluationData,
     unlabelled: Option<LabelFree>,
     name: &'a str,
     folder: &'a ModelFolder,
@@ -114,31 +115,31 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// With these tasks; draws what is looked at without labels.
+    /// Creates an evaluator with these tasks and draws the sample for the label-free evaluation.
     pub(super) fn new(
         recipe: &Recipe,
         (read, room): (&Read, &Path),
-        witnesses: Witnesses,
+        eval_data: EvaluationData,
         (name, folder): (&'a str, &'a ModelFolder),
         device: DeviceChoice,
         context: &'a Context<'a>,
     ) -> Result<Self> {
-        let unlabelled = LabelFree::new(drawn(recipe, read, room)?, &Watching::new(context.printer))?;
-        Ok(Evaluator { witnesses, unlabelled, name, folder, device, context })
+        let unlabelled = LabelFree::new(draw_sample(recipe, read, room)?, &Watching::new(context.printer))?;
+        Ok(Evaluator { eval_data, unlabelled, name, folder, device, context })
     }
 
-    /// Whether there is anything to measure by.
-    pub(super) fn is_blind(&self) -> bool {
-        self.witnesses.tasks.is_empty() && self.witnesses.aside.is_none() && self.unlabelled.is_none()
+    /// Whether there is nothing to evaluate on.
+    pub(super) fn is_empty(&self) -> bool {
+        self.eval_data.tasks.is_empty() && self.eval_data.aside.is_none() && self.unlabelled.is_none()
     }
 
-    /// Measures the network of a step.
+    /// Evaluates the network after a step.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
-        // Trained is the mean of tokens, whatever the model did before.
+        // Training always uses mean pooling, whatever the base model does.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Measures a network with what stands before and after it.
+    /// Evaluates a network with the rest of its pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,
@@ -153,10 +154,10 @@ impl<'a> Evaluator<'a> {
         let dense = Dense::new(&encoder);
         let watch = Watching::new(self.context.printer);
         let mut dev = Vec::new();
-        for (name, task) in &self.witnesses.tasks {
+        for (name, task) in &self.eval_data.tasks {
             let scorer = dense.prepare(task.pool(), &watch)?;
             let outcome = task.run(scorer.as_ref(), false, &watch)?;
-            // Significance is computed of the number that a task is known by.
+            // Only the main measure of a task needs per-query values, for significance tests.
             let measured = outcome.values.into_iter().enumerate().map(|(n, v)| Measured {
                 task: name.clone(),
                 measure: v.measure,
@@ -172,7 +173,7 @@ impl<'a> Evaluator<'a> {
                 scorer.vectors().map(|vectors| unlabelled.look(vectors))
             }
         };
-        let aside = match &self.witnesses.aside {
+        let aside = match &self.eval_data.aside {
             None => None,
             Some(halves) => {
                 let scorer = dense.prepare(halves.pool(), &watch)?;
@@ -203,15 +204,16 @@ fn spec(dev: &DevTask) -> Result<TaskSpec> {
     })
 }
 
-/// What of the corpus is looked at without labels: dialogues where they are trained, else utterances, none twice.
-fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
+/// Draws the sample for the label-free evaluation: dialogues if those are trained, else utterances without
+/// duplicates.
+fn draw_sample(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     let mut random = Random::new(recipe.seed, 3);
     let of_dialogues = matches!(
         recipe.objective,
         ObjectiveName::Neighbours | ObjectiveName::Dial2vec | ObjectiveName::Joint
     );
     if of_dialogues {
-        let chosen = some(read.dialogues.len(), DIALOGUES, &mut random);
+        let chosen = sample(read.dialogues.len(), DIALOGUES, &mut random);
         let dialogues = chosen.into_iter().map(|n| Ok(read.dialogues.get(n)?.into_owned()));
         return Ok(Pool::of(Items::Dialogues(dialogues.collect::<Result<_>>()?)));
     }
@@ -219,10 +221,10 @@ fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     for dialogue in read.dialogues.iter() {
         dialogue?.turns.iter().try_for_each(|turn| texts.push(&turn.text))?;
     }
-    // They are counted first, then taken: never all of them are in memory.
+    // Count first and pick by number, so that not all texts are in memory.
     let mut count = 0;
     texts.each(&mut |_| count += 1)?;
-    let places = some(count, UTTERANCES, &mut random);
+    let places = sample(count, UTTERANCES, &mut random);
     let wanted: HashMap<usize, usize> = places.into_iter().zip(0..).collect();
     let (mut found, mut number) = (vec![String::new(); wanted.len()], 0);
     texts.each(&mut |text| {
@@ -234,8 +236,8 @@ fn drawn(recipe: &Recipe, read: &Read, room: &Path) -> Result<Pool> {
     Ok(Pool::of(Items::Texts(found)))
 }
 
-/// So many numbers below a count, drawn one after the other.
-fn some(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
+/// Draws up to N numbers below a count, in random order.
+fn sample(count: usize, most: usize, random: &mut Random) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     random.shuffle(&mut numbers);
     numbers.truncate(most);

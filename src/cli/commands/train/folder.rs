@@ -1,4 +1,4 @@
-//! The folder of a run: what is in it, and how it is begun, gone on with and ended.
+//! The folder of a run: its files, and how a run starts, resumes and ends.
 
 use std::{
     collections::BTreeSet,
@@ -22,64 +22,65 @@ use turnwise_train::{
     trainer::Trainer,
 };
 
-/// How many checkpoints are kept.
+/// Number of checkpoints that are kept.
 pub(super) const CHECKPOINTS: usize = 2;
 
-/// The name of the checkpoint whose model is kept, beside them.
+/// Name of the checkpoint with the best model, stored next to the others.
 pub(super) const BEST: &str = "best";
 
-/// The model that training begins with, where it had to be made: one that had nothing to divide turns by.
+/// Start model, if it had to be created because the base model has no separator token for turns.
 const START: &str = "start";
 
-/// What a run is of.
+/// Recipe of the run.
 const RECIPE: &str = "recipe.toml";
 
-/// DiskVec by the process that runs in the folder.
+/// Lock file held by the process that runs in the folder.
 const LOCK: &str = "lock";
 
-/// The folder of a run, in which nobody else runs.
+/// Folder of a run, locked by this process.
 pub(super) struct RunFolder {
     path: PathBuf,
-    /// Folders that were made for it, the innermost first.
+    /// Parent folders created for it, innermost first.
     made: Vec<PathBuf>,
     lock: Option<WriterLock>,
 }
 
-/// Whether a folder holds a run.
-pub(super) fn is_begun(path: &Path) -> bool {
+/// Whether a folder contains a run.
+pub(super) fn has_run(path: &Path) -> bool {
     path.join(RECIPE).is_file()
 }
 
-/// Where the model lies that came of a run.
+/// Path of the trained model of a run.
 pub(super) fn model_in(path: &Path) -> PathBuf {
     path.join("model")
 }
 
-/// Refuses a folder that is there already. One to go on in may not have begun: it was stopped before its first step.
+/// Refuses a folder that is already in use. With `resume`, an empty run that was stopped before its first step
+/// is fine.
 pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
-    let begun = is_begun(path);
+    let begun = has_run(path);
     if begun && !resume {
-        return Err(Error::input(format!("{} holds a run already", path.display()))
-            .with_hint("go on with it by --resume, or name another folder"));
+        return Err(Error::input(format!("{} already contains a run", path.display()))
+            .with_hint("continue it with --resume, or choose a different folder"));
     }
     if path.exists() && !path.is_dir() {
-        return Err(Error::input(format!("{} is a file, and a run wants a folder", path.display()))
-            .with_hint("name a folder that is not there yet: -o runs/chats"));
+        return Err(Error::input(format!("{} is a file, but a run needs a folder", path.display()))
+            .with_hint("use a folder that does not exist yet: -o runs/chats"));
     }
-    // What a run begins with may be there of one that was stopped before it began.
+    // Start files of a run that was stopped before its first step may be there.
     let is_else = |entry: std::io::Result<fs::DirEntry>| {
         entry.is_ok_and(|e| e.file_name() != START && e.file_name() != LOCK)
     };
     if !begun && fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_else)) {
-        let what = if resume { "holds no run to go on with" } else { "is not empty" };
+        let what = if resume { "contains no run to resume" } else { "is not empty" };
         return Err(Error::input(format!("{} {what}", path.display()))
-            .with_hint("name a folder that is not there yet, or that of a run"));
+            .with_hint("use a folder that does not exist yet, or the folder of a run"));
     }
     Ok(())
 }
 
 impl RunFolder {
-    /// Takes a folder that is not there yet, or one to go on in, for this process alone.
+    /// Creates and locks a new folder, or locks an existing one to resume.
     pub(super) fn take(path: &Path, resume: bool) -> Result<Self> {
         check(path, resume)?;
         let missing =
@@ -88,12 +89,12 @@ impl RunFolder {
         fs::create_dir_all(path).at("create", path)?;
         let mut folder = RunFolder { path: path.to_owned(), made, lock: None };
         folder.lock = Some(WriterLock::acquire_named(path, LOCK, "turnwise train")?);
-        // Another may have begun, and ended, since it was looked at.
+        // A different process may have used the folder since the first check.
         check(path, resume)?;
         Ok(folder)
     }
 
-    /// Where it is; it is there, and so is room for what is read.
+    /// Path of the folder. It exists, so data can be stored in it.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -114,7 +115,7 @@ impl RunFolder {
         self.path.join("curves.svg")
     }
 
-    /// Where TensorBoard looks.
+    /// Folder of the TensorBoard files.
     pub(super) fn events(&self) -> PathBuf {
         self.path.join("tensorboard")
     }
@@ -123,75 +124,71 @@ impl RunFolder {
         self.path.join("checkpoints")
     }
 
-    /// The model that came of it.
+    /// Folder of the trained model.
     pub(super) fn model(&self) -> PathBuf {
         model_in(&self.path)
     }
 
-    /// What was learned without steps.
+    /// Description of the learned layer.
     pub(super) fn layer(&self) -> PathBuf {
         self.path.join("layer.json")
     }
 
-    /// Writes down what the run is of.
+    /// Writes the recipe file.
     pub(super) fn begin(&self, recipe: &Recipe, of: &Of) -> Result<()> {
         let text =
             of.line() + &toml::to_string(&table_of(recipe)?).map_err(|e| Error::Internal(e.to_string()))?;
         files::replace(&self.recipe(), text.as_bytes())
     }
 
-    /// Refuses a recipe that is another than that of the run which is to be gone on with.
-    /// Named is what was asked for, not what follows from it.
-    pub(super) fn has_the_settings(&self, recipe: &Recipe, asked: &Recipe) -> Result<()> {
+    /// Returns an error if the recipe differs from the recipe of the run to resume. The error names the options
+    /// that were given, not the values derived from them.
+    pub(super) fn check_settings(&self, recipe: &Recipe, asked: &Recipe) -> Result<()> {
         let (there, whole, asked) = (self.written()?, table_of(recipe)?, table_of(asked)?);
         let names: BTreeSet<&String> = there.keys().chain(whole.keys()).collect();
         let said = |table: &toml::Table, name: &str| {
-            table.get(name).map_or("nothing".to_owned(), ToString::to_string)
+            table.get(name).map_or("not set".to_owned(), ToString::to_string)
         };
         let mut other: Vec<&String> =
             names.into_iter().filter(|name| there.get(*name) != whole.get(*name)).collect();
         if other.is_empty() {
             return Ok(());
         }
-        let unasked = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
+        let defaults = table_of(&Recipe::new(recipe.objective, String::new(), Vec::new()))?;
         let follows = |name: &String| {
-            whole.contains_key(name) && asked.get(name).is_none_or(|value| unasked.get(name) == Some(value))
+            whole.contains_key(name) && asked.get(name).is_none_or(|value| defaults.get(name) == Some(value))
         };
         if !other.iter().all(|name| follows(name)) {
             other.retain(|name| !follows(name));
         }
-        let other = other
-            .iter()
-            .map(|name| format!("{name} ({}, and not {})", said(&there, name), said(&whole, name)));
+        let other =
+            other.iter().map(|name| format!("{name} ({}, now {})", said(&there, name), said(&whole, name)));
         let (run, other) = (self.path.display(), other.collect::<Vec<String>>().join(", "));
         let way = match self.model().exists() {
             true => format!(
-                "it has ended; `-m {}` begins another run with what it has learned",
+                "the run has ended; to train its model further, start a new run with `-m {}`",
                 self.model().display()
             ),
-            false => format!("`turnwise train {run}/{RECIPE} -o {run} --resume` goes on with it"),
+            false => format!("to continue it: `turnwise train {run}/{RECIPE} -o {run} --resume`"),
         };
-        Err(Error::input(format!("the run in {run} is of other settings: {other}"))
-            .with_hint(format!("train into another folder; {way}")))
+        Err(Error::input(format!("the run in {run} has different settings: {other}"))
+            .with_hint(format!("use a different output folder; {way}")))
     }
 
-    /// Refuses dialogues and a model that are others than those of the run which is to be gone on with.
-    pub(super) fn is_of(&self, of: &Of) -> Result<()> {
+    /// Returns an error if the dialogues, the model or the dev data have changed since the run started.
+    pub(super) fn check_inputs(&self, of: &Of) -> Result<()> {
         let text = fs::read_to_string(self.recipe()).at("read", self.recipe())?;
         let line = text.lines().next().unwrap_or_default();
         let what = [
-            (&of.dialogues, "other dialogues: those of its corpus have changed since"),
-            (&of.model, "another model: what it began with has changed since"),
-            (
-                &of.dev,
-                "other dev tasks: their data have changed since, and it was measured by what they were",
-            ),
+            (&of.dialogues, "the dialogues of its corpus have changed"),
+            (&of.model, "its base model has changed"),
+            (&of.dev, "the data of its dev tasks have changed, so its evaluations cannot be compared"),
         ];
         match what.into_iter().find(|(hash, _)| !line.contains(hash.as_str())) {
             None => Ok(()),
             Some((_, changed)) => {
-                Err(Error::input(format!("the run in {} is of {changed}", self.path.display()))
-                    .with_hint("train into another folder, or put back what was there"))
+                Err(Error::input(format!("cannot resume the run in {}: {changed}", self.path.display()))
+                    .with_hint("use a different output folder, or restore the original files"))
             }
         }
     }
@@ -201,25 +198,31 @@ impl RunFolder {
         text.parse().map_err(|e: toml::de::Error| Error::Corrupt {
             path: self.recipe(),
             what: e.message().to_owned(),
-            hint: "train into another folder".to_owned(),
+            hint: "use a different output folder".to_owned(),
         })
     }
 
-    /// Brings a trainer to the last checkpoint; gives the steps that were taken.
-    pub(super) fn go_on(&self, trainer: &mut Trainer, identity: &str, context: &Context<'_>) -> Result<u64> {
+    /// Loads the last checkpoint. Returns the number of steps taken.
+    pub(super) fn load_checkpoint(
+        &self,
+        trainer: &mut Trainer,
+        identity: &str,
+        context: &Context<'_>,
+    ) -> Result<u64> {
         let Some((steps, path)) = checkpoint::list(&self.checkpoints()).pop() else {
-            if is_begun(&self.path) {
-                context.printer.say("no checkpoint yet: it begins anew");
+            if has_run(&self.path) {
+                context.printer.say("no checkpoint yet: starting from the beginning");
             }
             return Ok(0);
         };
         checkpoint::load(&path, trainer, identity)?;
-        context.printer.say(format!("goes on after {} steps", grouped(steps)));
+        context.printer.say(format!("resuming after {} steps", grouped(steps)));
         Ok(steps)
     }
 
-    /// An error in a step, with what is left of the run: its batch is kept, for who wants to know what was wrong with it.
-    pub(super) fn stopped_by(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
+    /// Handles an error in a step: saves the failed batch for inspection and names the last checkpoint in the
+    /// hint.
+    pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
         let batch = self.path.join("failed-batch.json");
         let written =
             trainer.next_batch().and_then(|b| files::replace(&batch, format!("{b:#}\n").as_bytes()));
@@ -241,8 +244,8 @@ impl RunFolder {
         }
     }
 
-    /// The model that training begins with: another where sequences of several turns have nothing to divide them by.
-    pub(super) fn divided(
+    /// Prepares the start model. If turns need a separator and the base model has none, adds a separator token.
+    pub(super) fn with_separator(
         &self,
         base: &ModelFolder,
         recipe: &Recipe,
@@ -259,26 +262,24 @@ impl RunFolder {
         let new = match (is_new, recipe.frozen_layers) {
             (false, _) => "",
             (true, Some(0)) => ", a new token",
-            (true, _) => {
-                ", a new token whose vector stays as it begins (it is trained with --frozen-layers 0)"
-            }
+            (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
         };
         context
             .printer
-            .say(format!("{} puts nothing between turns; they are divided by {token}{new}", recipe.model));
+            .say(format!("{} has no turn separator; turns are separated by {token}{new}", recipe.model));
         ModelFolder::open(&start)
     }
 
-    /// What stands before and after a network that steps have trained.
+    /// Returns the pipeline around a network trained by steps.
     pub(super) fn pipeline_of_steps(base: &ModelFolder) -> Result<Pipeline> {
         let mut pipeline = base.pipeline().clone();
         pipeline.pooling.modes = vec![PoolingMode::Mean];
-        // The mean that was trained is of all tokens, those of a prompt among them.
+        // Mean pooling was trained over all tokens, including those of a prompt.
         pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
         Ok(pipeline)
     }
 
-    /// Saves what came of it, in the place of what was there: a network with what stands before and after it in a folder.
+    /// Saves the network and its pipeline as the model of the run, replacing an earlier one.
     pub(super) fn save(
         &self,
         base: &ModelFolder,
@@ -286,9 +287,9 @@ impl RunFolder {
         network: &Network,
         card: &Card,
     ) -> Result<()> {
-        // Beside it first: a kill leaves the model that was there, or the new one.
-        let beside = files::beside(&self.model());
-        files::remove_folder(&beside)?;
+        // Write to a temporary folder and rename it, so that a killed process leaves the old or the new model.
+        let temporary = files::beside(&self.model());
+        files::remove_folder(&temporary)?;
         let saved = SavedModel {
             network,
             architecture: base.architecture(),
@@ -296,47 +297,47 @@ impl RunFolder {
             tokenizer,
             base: Some(card.base),
         };
-        save(&beside, &saved)?;
-        files::replace(&beside.join("README.md"), card.text().as_bytes())?;
-        files::replace_folder(&beside, &self.model(), &self.path.join("model.old"))
+        save(&temporary, &saved)?;
+        files::replace(&temporary.join("README.md"), card.text().as_bytes())?;
+        files::replace_folder(&temporary, &self.model(), &self.path.join("model.old"))
     }
 }
 
 impl Drop for RunFolder {
-    /// What could not be begun leaves nothing.
+    /// Removes the folder again if the run never started.
     fn drop(&mut self) {
-        if self.lock.is_none() || is_begun(&self.path) {
+        if self.lock.is_none() || has_run(&self.path) {
             return;
         }
         let _ = files::remove_folder(&self.path.join(START));
         let _ = fs::remove_file(self.path.join(LOCK));
         self.lock = None;
-        // Those that something else has come into stay.
+        // Folders that now contain other files stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
 
-/// What a run learns from, as hashes.
+/// Hashes of the inputs of a run.
 pub(super) struct Of {
     pub(super) dialogues: String,
-    /// The model that it begins with.
+    /// The base model.
     pub(super) model: String,
-    /// The data of its dev tasks.
+    /// Data of the dev tasks.
     pub(super) dev: String,
 }
 
 impl Of {
-    /// The first line of a run's recipe.
+    /// First line of the recipe file.
     fn line(&self) -> String {
         let Of { dialogues, model, dev } = self;
         format!(
-            "# What this run is of; the hash of its dialogues: {dialogues}; of the model that it begins with: {model}; \
+            "# Recipe of this run. Hash of its dialogues: {dialogues}; of its base model: {model}; \
              of the data of its dev tasks: {dev}\n"
         )
     }
 }
 
-/// A recipe as its file has it. What has no steps has none of what is theirs.
+/// Recipe as a TOML table. Options for steps are removed if the objective has no steps.
 fn table_of(recipe: &Recipe) -> Result<toml::Table> {
     const OF_STEPS: [&str; 14] = [
         "steps",

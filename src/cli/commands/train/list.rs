@@ -1,4 +1,4 @@
-//! `turnwise train list`.
+//! `turnwise train list`: lists the built-in recipes.
 
 use std::{
     io::{self, Write},
@@ -15,15 +15,15 @@ use crate::cli::{
 use turnwise_core::error::{Error, Result};
 use turnwise_train::recipe::{Recipe, known_about, known_names};
 
-/// A recipe that comes with the program.
+/// A built-in recipe.
 #[derive(Debug, Serialize)]
 struct Entry {
     name: &'static str,
     objective: &'static str,
-    /// The model that it begins with.
+    /// The base model.
     model: String,
     about: &'static str,
-    /// What it needs and is not here.
+    /// Required data that are missing.
     missing: Vec<PathBuf>,
 }
 
@@ -47,13 +47,16 @@ pub(super) fn run(args: &ListArgs, context: &Context<'_>) -> Result<()> {
         let widths = [width(|e| e.name), width(|e| e.objective), width(|e| &e.model)];
         entries.iter().try_for_each(|entry| line(entry, widths, out))?;
         let folder = args.data.display();
-        writeln!(out, "{DIM}data: {folder}; run one: turnwise train NAME --data {folder} -o runs/NAME{DIM:#}")
+        writeln!(
+            out,
+            "{DIM}data: {folder}; to run a recipe: turnwise train NAME --data {folder} -o runs/NAME{DIM:#}"
+        )
     })
 }
 
 fn line(entry: &Entry, [name, objective, model]: [usize; 3], out: &mut dyn Write) -> io::Result<()> {
     let (style, here) = match entry.missing.as_slice() {
-        [] => (NAME, "data here"),
+        [] => (NAME, "has data "),
         _ => (BOLD, "no data  "),
     };
     writeln!(

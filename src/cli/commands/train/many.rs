@@ -1,12 +1,12 @@
-//! Several runs: with several seeds, or for several values of a setting. Each has a folder of its own below the one that
-//! was named, and what came of all stands in `runs.json` there.
+//! Several runs, with several seeds or for several values of an option. Each run has its own subfolder, and
+//! `runs.json` summarizes all of them.
 
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place, Start, folder, once,
+    Place, Start, folder, run_one,
     running::Reached,
     told::{self, Gain},
 };
@@ -23,20 +23,20 @@ use turnwise_core::{
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::recipe::Recipe;
 
-/// What came of all of them.
+/// Summary file.
 const RUNS: &str = "runs.json";
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Ended {
-    /// Its folder, below the one of all.
+    /// Subfolder of the run.
     folder: String,
-    /// What was varied; nothing where seeds alone differ.
+    /// The varied options; empty if only the seed differs.
     settings: String,
     seed: u64,
     steps: u64,
     kept: u64,
-    /// The mean losses of the first and the last steps.
+    /// Mean losses of the first and the last steps.
     #[serde(default)]
     loss: Option<[f64; 2]>,
     agreement: Option<[f64; 2]>,
@@ -53,7 +53,7 @@ pub(super) fn run(
     let seeds = args.seeds.unwrap_or(Seeds::Count(1)).all(recipe.seed);
     let all = variants.len() * seeds.len();
     let mut ended = before(args.output(), args.resume)?;
-    // What is wrong is told before the first one is trained, not after it.
+    // Check all runs before training the first one.
     let mut planned: Vec<(String, _, &String, Recipe)> = Vec::with_capacity(all);
     for (settings, recipe) in &variants {
         Start::of(&mut recipe.clone(), context)?;
@@ -62,51 +62,51 @@ pub(super) fn run(
             let name = [(!settings.is_empty()).then(|| settings.replace(", ", "_")), seeded];
             let name = name.into_iter().flatten().collect::<Vec<_>>().join("/");
             let path = args.output().join(&name);
-            // Of several, those that were not begun are none to be gone on with.
-            let resume = args.resume && folder::is_begun(&path);
+            // Runs that have not started yet cannot be resumed.
+            let resume = args.resume && folder::has_run(&path);
             folder::check(&path, resume)?;
             if planned.iter().any(|(other, ..)| *other == name) {
-                return Err(Error::input(format!("{settings} stands twice in --vary"))
-                    .with_hint("each value is trained once; several seeds are --seeds N"));
+                return Err(Error::input(format!("{settings} is in --vary twice"))
+                    .with_hint("use each value once; for several seeds, use --seeds N"));
             }
             planned.push((name, (path, resume), settings, Recipe { seed: *seed, ..recipe.clone() }));
         }
     }
-    // Those of other values stay where they are.
+    // Runs with other values stay in the summary.
     ended.retain(|one| planned.iter().all(|(name, ..)| *name != one.folder));
     for (n, (name, (path, resume), settings, recipe)) in planned.into_iter().enumerate() {
         if signals::stopped() {
             return Err(Error::Interrupted {
-                hint: Some("the same command with --resume goes on".to_owned()),
+                hint: Some("continue with the same command and --resume".to_owned()),
             });
         }
         context.printer.say(format!("run {} of {all}: {name}", n + 1));
         let seed = recipe.seed;
         let place = Place { output: &path, resume, is_first: n == 0 };
-        let (reached, recipe) = once(recipe, args, &place, context)?;
+        let (reached, recipe) = run_one(recipe, args, &place, context)?;
         let one = of(name, settings, &recipe, seed, &reached);
         told::warn_of_losses(&one.dev, reached.learned.is_some(), context);
         ended.push(one);
         write(args.output(), &ended)?;
     }
-    tell(&ended, args, context)
+    report(&ended, args, context)
 }
 
-/// The runs that have ended in a folder, which is to be gone on with, or refused.
+/// Reads the finished runs in a folder. Returns an error if there are some and `resume` is not set.
 fn before(output: &Path, resume: bool) -> Result<Vec<Ended>> {
     let path = output.join(RUNS);
     if !path.exists() {
         return Ok(Vec::new());
     }
     if !resume {
-        return Err(Error::input(format!("{} holds runs already", output.display()))
-            .with_hint("go on with them by --resume, or name another folder"));
+        return Err(Error::input(format!("{} already contains runs", output.display()))
+            .with_hint("continue them with --resume, or choose a different folder"));
     }
     let text = fs::read_to_string(&path).at("read", &path)?;
     serde_json::from_str(&text).map_err(|e| Error::Corrupt {
         path,
         what: e.to_string(),
-        hint: "remove this file: it is written again of the runs that are there".to_owned(),
+        hint: "remove this file; it is written again from the existing runs".to_owned(),
     })
 }
 
@@ -129,7 +129,7 @@ fn write(folder: &Path, ended: &[Ended]) -> Result<()> {
     files::replace(&folder.join(RUNS), (text + "\n").as_bytes())
 }
 
-/// Every combination of the values, in words, with its recipe.
+/// All combinations of the values, with a description and the recipe.
 fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(String, Recipe)>> {
     let mut all = vec![(String::new(), recipe.clone())];
     for (setting, values) in varied {
@@ -145,7 +145,7 @@ fn variants(recipe: &Recipe, varied: &[(String, Vec<String>)]) -> Result<Vec<(St
     Ok(all)
 }
 
-/// A recipe with another value of a setting, which is named as its file names it.
+/// Returns the recipe with a different value of one option, which has the name of the recipe file.
 fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     let text = format!("value = {value}");
@@ -156,13 +156,13 @@ fn with(recipe: &Recipe, setting: &str, value: &str) -> Result<Recipe> {
         match Recipe::unknown_setting(what) {
             Some(unknown) => unknown,
             None => Error::input(format!("{setting} cannot be {value}: {what}"))
-                .with_hint("values are written as in the recipe.toml of a run"),
+                .with_hint("write values as in the recipe.toml of a run"),
         }
     })
 }
 
-/// What came of each setting, over its seeds.
-fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<()> {
+/// Prints the results of each setting over its seeds.
+fn report(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&ended, |out| {
         let mut settings: Vec<&str> = Vec::new();
         for one in ended {
@@ -181,11 +181,11 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
             }
             let agreement: Vec<[f64; 2]> = own.iter().filter_map(|e| e.agreement).collect();
             if !agreement.is_empty() {
-                let line = over(agreement.iter().map(|[start, kept]| (*start, *kept)));
+                let line = mean_change(agreement.iter().map(|[start, kept]| (*start, *kept)));
                 writeln!(out, "  agreement with words: {line}")?;
             }
             for (n, gain) in own.first().map_or(&[][..], |e| &e.dev).iter().enumerate() {
-                let line = over(own.iter().filter_map(|e| e.dev.get(n)).map(|g| (g.start, g.kept)));
+                let line = mean_change(own.iter().filter_map(|e| e.dev.get(n)).map(|g| (g.start, g.kept)));
                 let worst = own
                     .iter()
                     .filter_map(|e| e.dev.get(n)?.p)
@@ -195,12 +195,12 @@ fn tell(ended: &[Ended], args: &TrainRunArgs, context: &Context<'_>) -> Result<(
                 writeln!(out, "  {}: {line}{worst}", gain.what())?;
             }
         }
-        writeln!(out, "all of it is in {}", args.output().join(RUNS).display())
+        writeln!(out, "all results are in {}", args.output().join(RUNS).display())
     })
 }
 
-/// From the start to what was kept: means, and the deviation of the second.
-fn over(values: impl Iterator<Item = (f64, f64)>) -> String {
+/// Formats the means before and after training, with the standard deviation of the latter.
+fn mean_change(values: impl Iterator<Item = (f64, f64)>) -> String {
     let (start, kept): (Vec<f64>, Vec<f64>) = values.unzip();
     let several = kept.len() > 1;
     let ((start, _), (kept, deviation)) = (mean_and_deviation(&start), mean_and_deviation(&kept));

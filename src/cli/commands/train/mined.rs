@@ -1,4 +1,4 @@
-//! Hard negatives: found by the vectors of the model as it is, and by words.
+//! Hard negatives: neighbors found by the vectors of the base model and by BM25.
 
 use crate::cli::{Context, printer::counted, progress::ProgressBar, signals};
 use turnwise_core::{
@@ -13,7 +13,7 @@ use turnwise_train::{
     recipe::Recipe,
 };
 
-/// Utterances that they are found for, and among, at most. For others they are drawn by chance.
+/// Largest number of utterances searched for and among. Other utterances get random negatives.
 const MOST: usize = 65_536;
 
 pub(super) fn hard(
@@ -26,7 +26,7 @@ pub(super) fn hard(
     Random::new(recipe.seed, 5).shuffle(&mut chosen);
     chosen.truncate(MOST);
     let mut progress =
-        ProgressBar::new(context.printer, "looking for hard negatives", "texts", Some(chosen.len() as u64));
+        ProgressBar::new(context.printer, "mining hard negatives", "texts", Some(chosen.len() as u64));
     let hard = Hard::mine(model, data, &chosen, recipe.max_tokens, Settings::default(), &mut |done| {
         progress.set(done as u64, done as u64);
         match signals::stopped() {

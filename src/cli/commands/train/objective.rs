@@ -1,4 +1,4 @@
-//! From a recipe to what is trained for.
+//! Creates the training objective of a recipe.
 
 use super::{corpus::Read, mined, taught};
 use crate::cli::Context;
@@ -14,7 +14,7 @@ use turnwise_train::{
     recipe::{Aggregation, ObjectiveName, Profile, Recipe},
 };
 
-/// The objective of a run, with those beside it.
+/// Creates the main objective and its additional ones.
 pub(super) fn of(
     recipe: &Recipe,
     data: &TrainingSet,
@@ -27,28 +27,28 @@ pub(super) fn of(
         ObjectiveName::Neighbours => {
             Ok(Box::new(taught::objective(recipe, data, read, device, context)?) as Box<dyn Objective>)
         }
-        _ => plain(recipe, data, model, context),
+        _ => without_teacher(recipe, data, model, context),
     };
     let main = made(recipe)?;
-    let mut beside = Vec::new();
+    let mut additional = Vec::new();
     for (name, weight) in recipe.beside() {
         let mut own = Recipe::new(name, recipe.model.clone(), recipe.corpus.clone());
         own.seed = recipe.seed;
         if name == ObjectiveName::Dial2vec {
-            // Beside another it need not be what takes all the time.
+            // As an additional objective it must not dominate the training time.
             (own.batch, own.negatives, own.max_tokens) = (4, Some(4), 160);
         }
         own.fill(model.start().layers.len(), most_tokens);
-        beside.push(Beside { objective: made(&own)?, weight, batch: own.batch });
+        additional.push(Beside { objective: made(&own)?, weight, batch: own.batch });
     }
-    match beside.is_empty() {
+    match additional.is_empty() {
         true => Ok(main),
-        false => Ok(Box::new(Together::new(main, beside, data)?)),
+        false => Ok(Box::new(Together::new(main, additional, data)?)),
     }
 }
 
-/// One that is made of the data and the model alone.
-fn plain(
+/// Creates an objective that needs only the data and the model.
+fn without_teacher(
     recipe: &Recipe,
     data: &TrainingSet,
     model: &Trainable,
@@ -111,10 +111,10 @@ fn plain(
         }
         ObjectiveName::Keep => Box::new(Keep::new(model, data, max_tokens, seed)?),
         ObjectiveName::Neighbours => {
-            return Err(Error::Internal("an objective without its teacher".to_owned()));
+            return Err(Error::Internal("the objective needs a teacher".to_owned()));
         }
         ObjectiveName::Surroundings => {
-            return Err(Error::Internal("an objective that is none of steps".to_owned()));
+            return Err(Error::Internal("the objective has no steps".to_owned()));
         }
     })
 }

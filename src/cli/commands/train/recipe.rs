@@ -1,4 +1,4 @@
-//! From what is typed to a recipe.
+//! Builds the recipe of a run from the command line.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::cli::{
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_train::recipe::{ObjectiveName, Recipe, known_names};
 
-/// The recipe that is meant: a file's, or an objective's, changed as is asked for.
+/// Reads the recipe file, or starts from an objective, and applies the options.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     let (mut recipe, written) = match (is_file(args.what()), Recipe::known(args.what())) {
         (true, _) => (read(Path::new(args.what()))?, true),
@@ -22,7 +22,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         recipe.below(folder);
     }
     if usual.is_some() {
-        its_data_are_here(&recipe, args)?;
+        check_data(&recipe, args)?;
     }
     if let Some(model) = &args.model {
         recipe.model.clone_from(model);
@@ -35,10 +35,10 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     }
     if recipe.corpus.is_empty() {
         let begun = args.output().join("recipe.toml");
-        return Err(Error::input("there are no dialogues to train on").with_hint(
+        return Err(Error::input("no dialogues to train on").with_hint(
             match args.resume && begun.exists() {
                 true => format!(
-                    "the recipe of the run names its dialogues: turnwise train {} -o {} --resume",
+                    "the recipe of the run names its dialogues; to continue it: turnwise train {} -o {} --resume",
                     begun.display(),
                     args.output().display()
                 ),
@@ -50,11 +50,11 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
         recipe.seed = context.settings.seed;
     }
     let (run, goal) = (&args.run, &args.goal);
-    no_zero("--steps", run.steps)?;
-    no_zero("--batch", run.batch)?;
-    no_zero("--learning-rate", run.learning_rate)?;
-    no_zero("--max-tokens", goal.max_tokens)?;
-    no_zero("--temperature", goal.temperature)?;
+    refuse_zero("--steps", run.steps)?;
+    refuse_zero("--batch", run.batch)?;
+    refuse_zero("--learning-rate", run.learning_rate)?;
+    refuse_zero("--max-tokens", goal.max_tokens)?;
+    refuse_zero("--temperature", goal.temperature)?;
     set(&mut recipe.steps, run.steps);
     set(&mut recipe.batch, run.batch);
     set(&mut recipe.parts, run.parts);
@@ -98,8 +98,8 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// An error that names what a recipe of ours needs and is not here, unless something else was named in its place.
-fn its_data_are_here(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
+/// Returns an error if data of a built-in recipe are missing and were not replaced by options.
+fn check_data(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
     let corpus = recipe.corpus.iter().filter(|_| args.corpus.is_empty());
     let dev = recipe.dev.iter().map(|dev| &dev.data).filter(|_| args.looking.dev.is_empty());
     let missing: Vec<String> =
@@ -108,28 +108,29 @@ fn its_data_are_here(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
         return Ok(());
     }
     let all = missing.join(", ");
-    Err(Error::input(format!("the recipe {} needs data that are not here: {all}", args.what())).with_hint(
-        "`--data FOLDER` names the folder they lie below, `--corpus` and `--dev` others in their place; \
-         `turnwise train list` tells whose data are here",
+    Err(Error::input(format!("the recipe {} needs data that are missing: {all}", args.what())).with_hint(
+        "set their folder with `--data FOLDER`, or replace them with `--corpus` and `--dev`; \
+         `turnwise train list` shows which data are available",
     ))
 }
 
-/// An objective by its name; who mistypes may have meant a recipe.
+/// Finds an objective by name. The suggestions for a misspelled name include recipes.
 fn objective(name: &str) -> Result<ObjectiveName> {
     name.parse().map_err(|_| {
         let of_run = Path::new(name).join("recipe.toml");
         if of_run.is_file() {
-            return Error::input(format!("{name} is the folder of a run, and no objective or recipe"))
+            return Error::input(format!("{name} is the folder of a run, not an objective or a recipe"))
                 .with_hint(format!("its recipe is {}", of_run.display()));
         }
-        // What stands beside others alone is none to be named here.
+        // `keep` works only together with another objective, so it is not suggested.
         let alone = ObjectiveName::ALL.into_iter().filter(|name| *name != ObjectiveName::Keep);
         let known = ["auto"].into_iter().chain(alone.map(ObjectiveName::name)).chain(known_names());
         Error::unknown_name("objective or recipe", name, known)
     })
 }
 
-/// Fewer steps, dialogues and tokens, meant for models of twelve wide layers on two cores; what was asked for stays.
+/// Reduces steps, dialogues and tokens to suit a model with twelve wide layers on two CPU cores. Options that
+/// were given stay.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
     if recipe.objective == ObjectiveName::Surroundings {
@@ -145,10 +146,10 @@ fn make_small(recipe: &mut Recipe) {
     }
 }
 
-/// Refuses a 0: in a recipe it is what was not given.
-fn no_zero<T: Default + PartialEq>(option: &str, given: Option<T>) -> Result<()> {
+/// Refuses 0, which means `not set` in a recipe.
+fn refuse_zero<T: Default + PartialEq>(option: &str, given: Option<T>) -> Result<()> {
     match given == Some(T::default()) {
-        true => Err(Error::input(format!("{option} cannot be 0")).with_hint("it takes a number above 0")),
+        true => Err(Error::input(format!("{option} cannot be 0")).with_hint("use a number above 0")),
         false => Ok(()),
     }
 }
@@ -165,13 +166,13 @@ fn is_file(what: &str) -> bool {
 
 fn read(path: &Path) -> Result<Recipe> {
     if !path.exists() {
-        return Err(Error::input(format!("there is no recipe {}", path.display())).with_hint(
-            "`turnwise train list` names those that come with turnwise; any run's folder has a recipe.toml",
+        return Err(Error::input(format!("recipe {} not found", path.display())).with_hint(
+            "`turnwise train list` shows the built-in recipes; the folder of every run has a recipe.toml",
         ));
     }
     let text = std::fs::read_to_string(path).at("read", path)?;
     toml::from_str(&text).map_err(|e| {
-        // One line: where, and what.
+        // Shorten the parser's error to one line.
         let what = e.message().lines().next().unwrap_or_default();
         let unknown = Recipe::unknown_setting(what);
         let what = unknown.as_ref().map_or(what.to_owned(), ToString::to_string);
@@ -179,7 +180,7 @@ fn read(path: &Path) -> Result<Recipe> {
         let hint = unknown.and_then(|e| e.hint());
         Error::Data {
             message: format!("{}:{line}: {what}", path.display()),
-            hint: hint.or(Some("the recipe.toml of any run shows what there is".to_owned())),
+            hint: hint.or(Some("the recipe.toml of any run shows the available options".to_owned())),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The steps of a run: taken, told, measured now and then, kept.
+//! The training loop: takes steps, reports them, evaluates and saves checkpoints.
 
 use std::time::Instant;
 
@@ -29,24 +29,24 @@ use turnwise_train::{
     trainer::{Stepped, Trainer},
 };
 
-/// What came of the steps.
+/// Result of a run.
 #[derive(Default)]
 pub(super) struct Reached {
-    /// Steps taken; fewer than were asked for where it ended early.
+    /// Number of steps taken; fewer than requested if the run stopped early.
     pub(super) steps: u64,
     /// The step whose model is kept.
     pub(super) kept: u64,
-    /// The mean losses of the first and the last steps.
+    /// Mean losses of the first and the last steps.
     pub(super) losses: Option<(f64, f64)>,
-    /// What was learned without steps.
+    /// The learned layer.
     pub(super) learned: Option<Learned>,
-    /// What was measured.
+    /// All evaluations.
     pub(super) evaluations: Vec<Evaluation>,
-    /// What the steps took, those before it was gone on with among them.
+    /// Resources used by the steps, including those before a resume.
     pub(super) spent: Spent,
 }
 
-/// What steps took.
+/// Resources used by steps.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spent {
     pub(super) seconds: f64,
@@ -65,7 +65,7 @@ impl Spent {
 }
 
 impl Reached {
-    /// What a run came to that has ended before, by what it has written.
+    /// Reads the result of a finished run from its files.
     pub(super) fn before(folder: &RunFolder, recipe: &Recipe) -> Result<Self> {
         let of_steps = recipe.objective != ObjectiveName::Surroundings;
         let metrics = match of_steps {
@@ -81,7 +81,7 @@ impl Reached {
     }
 }
 
-/// A run with all that it needs.
+/// State of the training loop.
 pub(super) struct Running<'r, 't> {
     pub(super) model: &'r Trainable,
     pub(super) trainer: &'r mut Trainer<'t>,
@@ -93,36 +93,36 @@ pub(super) struct Running<'r, 't> {
 }
 
 impl Running<'_, '_> {
-    /// Takes the steps that are left after so many.
+    /// Takes the remaining steps after the given number of finished steps.
     pub(super) fn steps(&mut self, done: u64) -> Result<Reached> {
         let (recipe, folder) = (self.recipe, self.folder);
         let mut metrics = Lines::<Line>::open(&folder.metrics(), done)?;
         let mut measured = Lines::<Evaluation>::open(&folder.evaluations(), done)?;
         let mut evaluations: Vec<Evaluation> = lines::read(&folder.evaluations())?;
         let mut examples = Spent::of(&lines::read(&folder.metrics())?).examples;
-        // How fast it goes is of this call.
+        // The speed shown is for this call only, without the steps before a resume.
         let (mut tokens, mut seconds, mut smooth) = (0, 0.0, None);
         let mut progress = None;
         let mut step = done;
         loop {
-            // Also what a run that was stopped has not measured any more.
-            if self.is_to_be_measured(step, &evaluations) && !signals::stopped() {
-                // Its place is taken by what the evaluation shows.
+            // Also catches up on an evaluation that an interrupted run missed.
+            if self.needs_evaluation(step, &evaluations) && !signals::stopped() {
+                // Remove the progress bar, because the evaluation has its own.
                 progress = None;
                 match self.evaluate(step) {
                     Ok(evaluation) => evaluations.push(evaluation),
-                    // Below, the steps are kept.
+                    // Continue to the code below, which saves the steps.
                     Err(Error::Interrupted { .. }) => continue,
                     Err(e) => return Err(e),
                 }
-                // Before it is written down: what is known to be the best is there.
+                // Save the best model before its evaluation is written, so that a recorded best always exists.
                 if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
                     checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
                 }
                 evaluations.last().map_or(Ok(()), |evaluation| measured.add(evaluation))?;
                 self.draw(&evaluations, None)?;
             }
-            let ends = (step == recipe.steps || self.gains_no_more(&evaluations)) && !signals::stopped();
+            let ends = (step == recipe.steps || self.should_stop(&evaluations)) && !signals::stopped();
             let is_new = step > done && (ends || step.is_multiple_of(recipe.checkpoint_every));
             if is_new || signals::stopped() && step > 0 {
                 checkpoint::save(&folder.checkpoints(), self.trainer, self.identity)?;
@@ -141,7 +141,7 @@ impl Running<'_, '_> {
             let started = Instant::now();
             let stepped = match self.trainer.step() {
                 Ok(stepped) => stepped,
-                Err(e) => return Err(folder.stopped_by(e, step, self.trainer)),
+                Err(e) => return Err(folder.explain_failure(e, step, self.trainer)),
             };
             let took = started.elapsed().as_secs_f64();
             metrics.add(&line(&stepped, took))?;
@@ -163,26 +163,26 @@ impl Running<'_, '_> {
             let best = folder.checkpoints().join(folder::BEST);
             checkpoint::load(&best, self.trainer, self.identity)?;
         }
-        let told: Vec<Line> = lines::read(&folder.metrics())?;
-        let (losses, spent) = (losses(&told), Spent::of(&told));
+        let steps: Vec<Line> = lines::read(&folder.metrics())?;
+        let (losses, spent) = (losses(&steps), Spent::of(&steps));
         Ok(Reached { steps: step, kept, losses, learned: None, evaluations, spent })
     }
 
-    /// Whether what the model is worth after so many steps is wanted, and not known.
-    fn is_to_be_measured(&self, step: u64, evaluations: &[Evaluation]) -> bool {
+    /// Whether an evaluation is due after this step and not done yet.
+    fn needs_evaluation(&self, step: u64, evaluations: &[Evaluation]) -> bool {
         let every = self.recipe.evaluate_every.unwrap_or(0);
-        let wanted = every > 0 && !self.evaluator.is_blind();
+        let wanted = every > 0 && !self.evaluator.is_empty();
         wanted
             && (step == self.recipe.steps || step.is_multiple_of(every))
             && evaluations.last().is_none_or(|last| last.step < step)
     }
 
     fn interrupted(&self, step: u64) -> Error {
-        let kept = format!("{} of {} steps are kept", grouped(step), grouped(self.recipe.steps));
-        Error::Interrupted { hint: Some(format!("{kept}; the same command with --resume goes on")) }
+        let kept = format!("{} of {} steps are saved", grouped(step), grouped(self.recipe.steps));
+        Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
-    fn gains_no_more(&self, evaluations: &[Evaluation]) -> bool {
+    fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
         let patience = self.recipe.patience;
         patience > 0 && self.recipe.select.since_best(evaluations) >= patience
     }
@@ -196,11 +196,11 @@ impl Running<'_, '_> {
         Ok(evaluation)
     }
 
-    /// What is to be looked at, as far as the run has come; once it has ended, with the step that is kept.
+    /// Draws the curves so far. At the end, the kept step is marked.
     fn draw(&self, evaluations: &[Evaluation], kept: Option<u64>) -> Result<()> {
         let steps: Vec<Line> = lines::read(&self.folder.metrics())?;
-        let told = curves::Told { steps: &steps, evaluations, learned: None, kept };
-        told.write(self.recipe, self.folder)
+        let curves = curves::Curves { steps: &steps, evaluations, learned: None, kept };
+        curves.write(self.recipe, self.folder)
     }
 }
 
@@ -216,7 +216,7 @@ fn line(stepped: &Stepped, seconds: f64) -> Line {
     }
 }
 
-/// The mean over a tenth of the run at its beginning and at its end.
+/// Mean losses over the first and the last tenth of the run.
 fn losses(lines: &[Line]) -> Option<(f64, f64)> {
     let part = (lines.len() / 10).max(1);
     let mean = |lines: &[Line]| lines.iter().map(|l| l.loss).sum::<f64>() / lines.len() as f64;

@@ -1,4 +1,5 @@
-//! The layer by what is said around utterances: alone (`train surroundings`), or behind what steps have left (`--layer`).
+//! Learns a linear layer from the context of utterances: alone (`train surroundings`) or after training steps
+//! (`--layer`).
 
 use std::time::Instant;
 
@@ -6,7 +7,7 @@ use super::{
     Run,
     corpus::Read,
     curves,
-    evaluating::{Evaluator, Witnesses},
+    evaluating::{EvaluationData, Evaluator},
     running::Reached,
     told,
 };
@@ -33,10 +34,10 @@ use turnwise_train::{
     surroundings::{self, Layer, Sums},
 };
 
-/// Dialogues of a corpus that are looked at, at most: more of them move the layer no more.
+/// Largest number of dialogues used per corpus; more hardly change the layer.
 const MOST: usize = 16_384;
 
-/// A run, and the model that a layer is to stand behind.
+/// A run and the base model of its layer.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) run: &'a Run<'a>,
@@ -44,15 +45,15 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Learns from dialogues, measures what it gains, and saves it: a run without steps.
-    pub(super) fn learn_alone(&self, read: &Read, witnesses: Witnesses) -> Result<Reached> {
+    /// Learns the layer from dialogues, evaluates it, and saves the model: a run without steps.
+    pub(super) fn learn_alone(&self, read: &Read, eval_data: EvaluationData) -> Result<Reached> {
         let Run { recipe, start, folder: run_folder, device, of, context } = *self.run;
         let network = self.folder.network()?;
         let named = (start.name.as_str(), self.folder);
-        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), witnesses, named, device, context)?;
+        let evaluator = Evaluator::new(recipe, (read, run_folder.path()), eval_data, named, device, context)?;
         let (trained, learned) = self.learn(self.folder.pipeline(), &network, read)?;
         run_folder.begin(recipe, of)?;
-        // What there was is of a run that was stopped, and begins anew.
+        // Evaluations of an interrupted run are discarded, because the run starts again.
         Lines::<Evaluation>::open(&run_folder.evaluations(), 0)?.clear()?;
         let mut evaluations = Vec::new();
         for (layer, folder) in [(false, self.folder), (true, &trained)] {
@@ -76,8 +77,8 @@ impl Surroundings<'_> {
         Ok(reached)
     }
 
-    /// Puts the layer behind what steps have left, and measures it; gives the model.
-    pub(super) fn behind(
+    /// Appends the layer to a model trained by steps and evaluates it. Returns the model.
+    pub(super) fn append(
         &self,
         (pipeline, network): (&Pipeline, &Network),
         read: &Read,
@@ -86,7 +87,7 @@ impl Surroundings<'_> {
     ) -> Result<ModelFolder> {
         let (trained, learned) = self.learn(pipeline, network, read).map_err(|e| match e {
             Error::Interrupted { .. } => Error::Interrupted {
-                hint: Some("the steps are kept; the same command with --resume goes on".to_owned()),
+                hint: Some("the steps are saved; continue with the same command and --resume".to_owned()),
             },
             other => other,
         })?;
@@ -97,24 +98,24 @@ impl Surroundings<'_> {
         Ok(trained)
     }
 
-    /// The model with the layer behind all that was there, and what was learned.
+    /// Learns the layer. Returns the model with the layer appended, and a description of the layer.
     fn learn(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(ModelFolder, Learned)> {
-        let (sums, mut learned) = self.look(before, network, read)?;
+        let (sums, mut learned) = self.accumulate(before, network, read)?;
         let layer = surroundings::learn(&sums, self.run.recipe.strength.unwrap_or(1.0))?;
         (learned.told, learned.by_chance) = (layer.told.clone(), layer.by_chance);
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(with(before, layer)), learned))
     }
 
-    /// Encodes the dialogues, and adds them up corpus by corpus.
-    fn look(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Learned)> {
+    /// Encodes the dialogues and accumulates the statistics of each corpus.
+    fn accumulate(&self, before: &Pipeline, network: &Network, read: &Read) -> Result<(Vec<Sums>, Learned)> {
         let started = Instant::now();
         let Run { recipe, start, device, context, .. } = *self.run;
-        // Whole vectors: what is cut off at the end is cut off behind the layer.
+        // Use full vectors: truncation happens after the layer.
         let whole = Pipeline { truncate_dim: None, ..before.clone() };
         let folder = ModelFolder::open(self.folder.path())?.with_pipeline(whole);
         let settings = Settings { device, ..Settings::default() };
         let encoder = open::open_with(&start.name, &folder, network, &settings)?;
-        // Beside an objective of steps the word is that one's.
+        // With a steps objective, the option `around` belongs to that objective.
         let around = match recipe.objective {
             ObjectiveName::Surroundings => recipe.context.unwrap_or(1),
             _ => 1,
@@ -124,12 +125,16 @@ impl Surroundings<'_> {
         let mut seen = Learned::default();
         for end in &read.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
-            // They stay in that order: those of a chunk are not about the same more often than chance has it.
+            // Shuffle, so that dialogues in a chunk are not more similar than by chance.
             Random::new(recipe.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MOST);
             let mut sums = Sums::new(encoder.dim(), around);
-            let mut progress =
-                ProgressBar::new(context.printer, "looking", "utterances", Some(chosen.len() as u64));
+            let mut progress = ProgressBar::new(
+                context.printer,
+                "reading contexts",
+                "utterances",
+                Some(chosen.len() as u64),
+            );
             let (mut texts, mut bytes, mut turns) = (Vec::new(), 0, Vec::new());
             for (n, number) in chosen.iter().enumerate() {
                 if signals::stopped() {
@@ -159,7 +164,7 @@ impl Surroundings<'_> {
         Ok((corpora, seen))
     }
 
-    /// Measures a model, and says so, unless nothing is to be measured.
+    /// Evaluates a model and prints the result, unless there is nothing to evaluate on.
     fn measure(
         &self,
         evaluator: &Evaluator,
@@ -167,30 +172,30 @@ impl Surroundings<'_> {
         network: &Network,
         (step, layer): (u64, bool),
     ) -> Result<Option<Evaluation>> {
-        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_blind() {
+        if self.run.recipe.evaluate_every == Some(0) || evaluator.is_empty() {
             return Ok(None);
         }
         let mut evaluation = evaluator.evaluate_as(folder, network, None, step)?;
         evaluation.layer = layer;
         Lines::open(&self.run.folder.evaluations(), step)?.add(&evaluation)?;
-        let when = if layer { "with the layer" } else { "as it is" };
+        let when = if layer { "with the layer" } else { "before" };
         self.run.context.printer.say(format!("{when}: {}", told::measured(&evaluation)));
         Ok(Some(evaluation))
     }
 
-    /// Writes down what was learned, and what is to be looked at.
+    /// Writes the description of the layer and the curves.
     fn draw(&self, reached: &Reached) -> Result<()> {
         let learned = reached.learned.as_ref();
         learned.map_or(Ok(()), |learned| learned.write(&self.run.folder.layer()))?;
         let metrics = self.run.folder.metrics();
         let steps: Vec<Line> = if metrics.exists() { lines::read(&metrics)? } else { Vec::new() };
         let (evaluations, kept) = (reached.evaluations.as_slice(), Some(reached.kept));
-        let told = curves::Told { steps: &steps, evaluations, learned, kept };
-        told.write(self.run.recipe, self.run.folder)
+        let curves = curves::Curves { steps: &steps, evaluations, learned, kept };
+        curves.write(self.run.recipe, self.run.folder)
     }
 }
 
-/// What stands before and after a network, with the layer behind all that was there.
+/// Returns the pipeline with the layer appended.
 fn with(before: &Pipeline, layer: Layer) -> Pipeline {
     let mut pipeline = before.clone();
     let dim = layer.bias.len();

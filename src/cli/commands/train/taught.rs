@@ -1,4 +1,4 @@
-//! The teacher of `neighbours`: vectors of the dialogues by the model as it is, and by their words.
+//! The teacher of the objective `neighbours`: combines vectors of the base model with lexical vectors.
 
 use std::borrow::Cow;
 
@@ -21,11 +21,11 @@ use turnwise_train::{
     teacher::{self, Teacher},
 };
 
-/// Dialogues that a teacher learns from, at most: each is compared with each, and more of them hardly teach more.
+/// Largest number of dialogues per teacher. They are compared pairwise, and more hardly help.
 const MOST: usize = 8_192;
-/// Topics of the words.
+/// Number of topics in the lexical vectors.
 const TOPICS: usize = 16;
-/// Dialogues that are encoded together: few enough that Ctrl-C is heard soon.
+/// Dialogues encoded per call; small, so that Ctrl-C works quickly.
 const CHUNK: usize = 64;
 
 pub(super) fn objective(
@@ -56,7 +56,7 @@ pub(super) fn objective(
     Ok(made)
 }
 
-/// The dialogues of one corpus, and their teacher.
+/// Selects the dialogues of one corpus and fits their teacher.
 fn group(
     recipe: &Recipe,
     data: &TrainingSet,
@@ -71,14 +71,14 @@ fn group(
     let dialogue = |n: &u32| read.dialogues.get(data.given(*n));
     let chosen = known.iter().map(dialogue).collect::<Result<Vec<Cow<'_, Dialogue>>>>()?;
     let chosen: Vec<&Dialogue> = chosen.iter().map(AsRef::as_ref).collect();
-    let meaning = encode(encoder, &chosen, "looking", context)?;
+    let meaning = encode(encoder, &chosen, "encoding", context)?;
     let settings =
         TfidfSettings { dim: TOPICS, min_documents: 3, seed: recipe.seed, ..TfidfSettings::default() };
     let words = statics::fit_tfidf(chosen.iter().map(|d| statics::document(d)), &settings)?;
-    let words = encode(&words, &chosen, "reading words", context)?;
+    let words = encode(&words, &chosen, "fitting words", context)?;
     let teacher = Teacher::learn(&meaning, &words, teacher::Settings::default())?;
     context.printer.say(format!(
-        "a teacher learned from {}: their words count {:.0}%, their vectors the rest",
+        "fitted a teacher on {}: {:.0}% weight for words, the rest for vectors",
         counted(chosen.len() as u64, "dialogue"),
         100.0 * teacher.weight()
     ));

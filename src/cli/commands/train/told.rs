@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! Report at the end of a run.
 
 use std::{io::Write, path::Path};
 
@@ -26,67 +26,65 @@ use turnwise_train::{
     },
 };
 
-/// What is more probable than this may be chance.
-const BY_CHANCE: f64 = 0.05;
+/// Significance level: larger p-values may be chance.
+const SIGNIFICANCE: f64 = 0.05;
 
-/// What dialogues that were kept aside are called among the dev tasks.
+/// Name of the held-out evaluation among the dev tasks.
 const ASIDE: (&str, &str) = ("aside", "halves");
 
-/// What a dev task was worth at the start, and what it is now.
+/// Value of a dev task before and after training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Gain {
     pub(super) task: String,
     pub(super) measure: String,
     pub(super) start: f64,
     pub(super) kept: f64,
-    /// How probable so great a difference is by chance, by the paired randomisation test; of what has a value a query.
+    /// P-value of the difference, by the paired randomization test; only for measures with per-query values.
     pub(super) p: Option<f64>,
-    /// How many have such a value.
+    /// Number of paired values.
     #[serde(default)]
     pub(super) of: usize,
 }
 
 impl Gain {
-    /// What it is of, in words.
+    /// Describes the measure.
     pub(super) fn what(&self) -> String {
-        match self.is_aside() {
+        match self.is_held_out() {
             true => format!(
-                "neighbours shared by the halves of {} kept aside ({:.1} by chance)",
-                counted(self.of as u64, "dialogue"),
+                "neighbors shared by the halves of {} ({:.1} by chance)",
+                counted(self.of as u64, "held-out dialogue"),
                 100.0 * halves::by_chance(self.of)
             ),
             false => format!("{} {}", self.task, self.measure),
         }
     }
 
-    /// Whether it is told by dialogues that were kept aside.
-    fn is_aside(&self) -> bool {
+    /// Whether it was measured on held-out dialogues.
+    fn is_held_out(&self) -> bool {
         (self.task.as_str(), self.measure.as_str()) == ASIDE
     }
 
-    /// Whether chance does not explain it.
-    fn is_sure(&self) -> bool {
-        self.p.is_some_and(|p| p < BY_CHANCE)
+    /// Whether the difference is significant.
+    fn is_significant(&self) -> bool {
+        self.p.is_some_and(|p| p < SIGNIFICANCE)
     }
 
-    /// Whether it is a loss that chance does not explain.
+    /// Whether it is a significant loss.
     fn is_loss(&self) -> bool {
-        self.kept < self.start && self.is_sure()
+        self.kept < self.start && self.is_significant()
     }
 
-    /// What dialogues that were kept aside say of it, in words.
+    /// Interprets the result on held-out dialogues.
     fn verdict(&self) -> &'static str {
-        match (self.is_sure(), self.kept > self.start) {
-            (true, true) => "which is more than chance: the halves agree better on which dialogues are alike",
-            (true, false) => "which is more than chance: the halves agree worse on which dialogues are alike",
-            (false, _) => {
-                "which is no more than chance: by these dialogues, nothing that could be told is gained or lost"
-            }
+        match (self.is_significant(), self.kept > self.start) {
+            (true, true) => "significant: the halves agree better on which dialogues are similar",
+            (true, false) => "significant: the halves agree less on which dialogues are similar",
+            (false, _) => "not significant: these dialogues show neither a gain nor a loss",
         }
     }
 }
 
-/// What was measured of the model that came of it, with a layer that was put behind it.
+/// Evaluation of the final model, including an appended layer.
 fn last(reached: &Reached) -> Option<&Evaluation> {
     match reached.learned {
         Some(_) => reached.evaluations.last(),
@@ -94,7 +92,7 @@ fn last(reached: &Reached) -> Option<&Evaluation> {
     }
 }
 
-/// What was gained on dialogues that were kept aside, and on the dev tasks.
+/// Changes on held-out dialogues and on the dev tasks.
 pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     let start = reached.evaluations.iter().find(|e| e.step == 0);
     let (Some(start), Some(kept)) = (start, last(reached)) else { return Vec::new() };
@@ -121,10 +119,10 @@ pub(super) fn gains(reached: &Reached, seed: u64) -> Vec<Gain> {
     aside.into_iter().chain(main_values(kept).filter_map(of)).collect()
 }
 
-/// The same as a model's card has it, with the agreement with words.
+/// The same for the model card, with the agreement with words.
 pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<Gained> {
     let words = agreements(reached).map(|[start, kept]| Gained {
-        what: "agreement of neighbours with words".to_owned(),
+        what: "agreement of neighbors with words".to_owned(),
         start,
         kept,
         p: None,
@@ -134,25 +132,25 @@ pub(super) fn of_card(reached: &Reached, seed: u64) -> Vec<Gained> {
     words.into_iter().chain(gains).collect()
 }
 
-/// What was measured, in a line.
+/// Formats an evaluation as one line.
 pub(super) fn measured(evaluation: &Evaluation) -> String {
     let aside =
-        evaluation.aside.as_ref().map(|a| format!("neighbours shared by halves {:.1}%", 100.0 * a.value));
+        evaluation.aside.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
     let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
     aside.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")
 }
 
-/// How much neighbours agreed with words at the start, and do now.
+/// Agreement of neighbors with words, before and after training.
 pub(super) fn agreements(reached: &Reached) -> Option<[f64; 2]> {
     let start = reached.evaluations.iter().find(|e| e.step == 0)?;
     Some([start.agreement?, last(reached)?.agreement?])
 }
 
-/// What was learned without steps, in words.
+/// Describes the learned layer.
 fn words(learned: &Learned) -> String {
     format!(
-        "a layer by what is said around {}: {} of {} directions tell more of it than chance does, the first with a correlation \
+        "learned a layer from the contexts of {}: {} of {} directions correlate more than by chance, the first with a correlation \
          of {:.2} (chance {:.2})",
         counted(learned.utterances, "utterance"),
         learned.telling(),
@@ -182,7 +180,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
     };
     context.printer.result(&result, |out| {
         let early = match reached.steps < recipe.steps {
-            true => format!(" of {}, then it gained no more", grouped(recipe.steps)),
+            true => format!(" of {} (stopped early: no more gain)", grouped(recipe.steps)),
             false => String::new(),
         };
         if by_steps {
@@ -197,42 +195,50 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
         }
         if let Some([start, kept]) = agreements {
             let tells = match reached.learned.is_some() {
-                true => " (which the layer is not for)",
+                true => " (not a goal of the layer)",
                 false => "",
             };
             let (start, kept) = (100.0 * start, 100.0 * kept);
-            writeln!(out, "agreement of neighbours with words: {start:.1}% → {kept:.1}%{tells}")?;
+            writeln!(out, "agreement of neighbors with words: {start:.1}% → {kept:.1}%{tells}")?;
         }
         for gain in &gains {
             let p = gain.p.map_or_else(String::new, |p| format!(" (p {p:.4})"));
             writeln!(out, "{}: {:.2} → {:.2}{p}", gain.what(), 100.0 * gain.start, 100.0 * gain.kept)?;
-            if gain.is_aside() {
+            if gain.is_held_out() {
                 writeln!(out, "  {}", gain.verdict())?;
             }
         }
         let how = match recipe.select {
-            Selection::LabelFree if gains.iter().any(Gain::is_aside) => " (by the dialogues kept aside)",
-            Selection::LabelFree => " (by the agreement with words)",
-            Selection::Dev => " (by the labels of the dev tasks)",
+            Selection::LabelFree if gains.iter().any(Gain::is_held_out) => {
+                " (selected by the held-out dialogues)"
+            }
+            Selection::LabelFree => " (selected by the agreement with words)",
+            Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
         match reached.evaluations.is_empty() || !by_steps {
-            true => writeln!(out, "the model is {}", model.display()),
+            true => writeln!(out, "saved the model in {}", model.display()),
             false => {
-                writeln!(out, "the model is {}, of step {}{how}", model.display(), grouped(reached.kept))
+                writeln!(
+                    out,
+                    "saved the model of step {1} in {0}{how}",
+                    model.display(),
+                    grouped(reached.kept)
+                )
             }
         }
     })?;
     warn_of_losses(&gains, reached.learned.is_some(), context);
-    // Words are the weaker witness, heard where the better one has nothing good to say.
-    let is_better = gains.iter().any(|gain| gain.is_aside() && gain.is_sure() && gain.kept > gain.start);
+    // The agreement with words is the weaker measure; it is only used if the held-out dialogues show no gain.
+    let is_better =
+        gains.iter().any(|gain| gain.is_held_out() && gain.is_significant() && gain.kept > gain.start);
     if let Some([start, kept]) = agreements
         && kept < start - NEARLY
         && reached.learned.is_none()
         && !is_better
     {
         context.printer.warn(format!(
-            "neighbours agree less with words than they did ({:.1}% → {:.1}%): measure it with labels before you rely on it, beside {}",
+            "neighbors agree less with words than before ({:.1}% → {:.1}%): compare it with {} on labeled data before you use it",
             100.0 * start,
             100.0 * kept,
             recipe.model
@@ -240,7 +246,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
     }
     if recipe.dev.is_empty() {
         context.printer.suggest(format!(
-            "labels tell what it gained for what you need: turnwise bench {} -r model:{} -r model:{}, or --dev while it learns",
+            "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
             recipe.objective.bench(),
             recipe.model,
             model.display()
@@ -249,7 +255,7 @@ pub(super) fn end(reached: &Reached, recipe: &Recipe, output: &Path, context: &C
     Ok(())
 }
 
-/// Tells what labels say was lost, and what helps.
+/// Warns about significant losses and suggests options.
 pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_>) {
     let lost: Vec<String> = gains
         .iter()
@@ -259,11 +265,11 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
     if lost.is_empty() {
         return;
     }
-    context.printer.warn(format!("it lost by more than chance: {}", lost.join(", ")));
+    context.printer.warn(format!("significant losses: {}", lost.join(", ")));
     context.printer.hint(match layered {
-        true => "a layer is for dialogues like those that it was learned from; --strength 0.2 changes less elsewhere",
+        true => "a layer fits dialogues similar to its training data; --strength 0.2 changes others less",
         false => {
-            "a greater weight of `keep` (--beside keep=N) or a smaller --learning-rate keeps more of what the encoder knew"
+            "a larger weight of `keep` (--beside keep=N) or a smaller --learning-rate preserves more of the encoder"
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Rows of an Arrow IPC file; no more than one batch of them is in memory.
+//! Reads rows of an Arrow IPC file. At most one batch is in memory.
 
 use std::{fs::File, path::Path};
 
@@ -13,7 +13,7 @@ pub(super) fn each(path: &Path, row: Row<'_>) -> Result<()> {
     let batches = FileReader::try_new_buffered(file, None).map_err(|e| other(path, e))?;
     for batch in batches {
         let batch = batch.map_err(|e| other(path, e))?;
-        let (ids, lists, numbers) = columns(&batch).ok_or_else(|| other(path, "it has other columns"))?;
+        let (ids, lists, numbers) = columns(&batch).ok_or_else(|| other(path, "it has different columns"))?;
         let width = lists.value_length() as usize;
         for (at, vector) in numbers.values().chunks_exact(width.max(1)).enumerate().take(ids.len()) {
             row(ids.value(at), vector)?;

@@ -1,4 +1,4 @@
-//! Rows of a safetensors file: vectors and ids lie apart, and are read side by side.
+//! Reads rows of a safetensors file. Vectors and ids are separate tensors and are read in parallel streams.
 
 use std::{
     fs::File,
@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::{Row, other};
 use turnwise_core::error::{IoContext, Result};
 
-/// Longer than any header of ours.
-const MOST_HEADER_BYTES: u64 = 1 << 20;
+/// Upper limit for the header size; headers written by turnwise are shorter.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 struct Header {
@@ -31,13 +31,15 @@ pub(super) fn each(path: &Path, row: Row<'_>) -> Result<()> {
     let mut rows = BufReader::with_capacity(1 << 18, File::open(path).at("open", path)?);
     rows.read_exact(&mut length).at("read", path)?;
     let length = u64::from_le_bytes(length);
-    if length > MOST_HEADER_BYTES {
+    if length > MAX_HEADER_BYTES {
         return Err(other(path, "its header is too long"));
     }
     let mut header = vec![0; length as usize];
     rows.read_exact(&mut header).at("read", path)?;
     let header: Header = serde_json::from_slice(&header).map_err(|e| other(path, e))?;
-    let [count, dim] = header.embeddings.shape[..] else { return Err(other(path, "it has other tensors")) };
+    let [count, dim] = header.embeddings.shape[..] else {
+        return Err(other(path, "it has different tensors"));
+    };
     let [ids_from, ids_to] = header.ids.data_offsets;
     let mut ids = File::open(path).at("open", path)?;
     ids.seek(SeekFrom::Start(8 + length + ids_from)).at("read", path)?;

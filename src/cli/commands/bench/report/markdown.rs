@@ -21,7 +21,7 @@ pub(super) fn markdown(report: &Report) -> String {
         for (word, meaning) in WORDS {
             let _ = writeln!(text, "* **{word}**: {meaning}");
         }
-        glance(&mut text, &report.tables);
+        overview(&mut text, &report.tables);
         report.tables.iter().for_each(|table| of_table(&mut text, table));
     }
     report.others.iter().for_each(|group| of_results(&mut text, group));
@@ -30,14 +30,13 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-/// All tables in a line each.
-fn glance(text: &mut String, tables: &[Table]) {
-    *text += "\n| table | reproduced | better | below | not run | the best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
+/// Overview with one line per table.
+fn overview(text: &mut String, tables: &[Table]) {
+    *text += "\n| table | reproduced | better | below | not run | best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
     for table in tables {
         let counts = table.counts();
         let best: Vec<String> = table.best().iter().map(best_in_words).collect();
-        let best =
-            table.missing.as_ref().map_or(best.join("; "), |path| format!("its data are not there: {path}"));
+        let best = table.missing.as_ref().map_or(best.join("; "), |path| format!("data not found: {path}"));
         let _ = writeln!(
             text,
             "| [{0}](#{0}) ({1}) | {2} | {3} | {4} | {5} | {best} |",
@@ -55,13 +54,12 @@ fn of_table(text: &mut String, table: &Table) {
     let _ =
         write!(text, "\n## {}\n\n{}. {}, {}.\n\n", table.name, table.about, table.paper.title(), table.table);
     if let Some(missing) = &table.missing {
-        let _ = writeln!(text, "Not run: {missing} is not there.\n");
+        let _ = writeln!(text, "Not run: {missing} not found.\n");
     }
     if let Some(done) = first(table) {
         let _ = writeln!(text, "{}\n\n    {}\n", provenance(done), table.command);
     }
-    *text +=
-        "| who | measure | here | expected | any order | the paper | |\n|---|---|---:|---:|---:|---:|---|\n";
+    *text += "| ranker | measure | here | expected | random baseline | paper | |\n|---|---|---:|---:|---:|---:|---|\n";
     for row in &table.rows {
         for line in table.lines(row) {
             let measure = line.measure;
@@ -69,7 +67,7 @@ fn of_table(text: &mut String, table: &Table) {
                 |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| shown(value, measure));
             let mut words = Vec::new();
             words.extend(line.holds.map(|holds| if holds { "as expected" } else { "**missed**" }));
-            words.extend(line.is_no_better_than_chance().then_some("no better than any order"));
+            words.extend(line.is_no_better_than_chance().then_some("no better than the random baseline"));
             words.extend(line.verdict.map(|verdict| verdict.word()));
             words.extend(row.missing.as_ref().map(|_| "not run"));
             let _ = writeln!(
@@ -93,13 +91,13 @@ fn of_results(text: &mut String, results: &[Done]) {
     let Some(done) = results.first() else { return };
     let measures = measures(results);
     let _ = write!(text, "\n## {}: {}\n\n{}\n\n", done.task, done.data.paths.join(", "), provenance(done));
-    let _ = writeln!(text, "| who | {} |\n|---|{}", measures.join(" | "), "---:|".repeat(measures.len()));
+    let _ = writeln!(text, "| ranker | {} |\n|---|{}", measures.join(" | "), "---:|".repeat(measures.len()));
     let mut row = |who: &str, cell: &dyn Fn(&str) -> Option<String>| {
         let cells: Vec<String> =
             measures.iter().map(|measure| cell(measure).unwrap_or_else(|| "–".to_owned())).collect();
         let _ = writeln!(text, "| {who} | {} |", cells.join(" | "));
     };
-    row("any order", &|measure| {
+    row("random baseline", &|measure| {
         let floor = results.iter().find_map(|done| done.value(measure)?.floor)?;
         Some(shown(floor, measure))
     });
@@ -114,7 +112,7 @@ fn of_results(text: &mut String, results: &[Done]) {
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
     let _ = write!(
         text,
-        "\n## Recall and speed: {}\n\n{} vectors of {} numbers, {} queries, the nearest {}; turnwise {}, {}.\n\n",
+        "\n## Recall and speed: {}\n\n{} vectors with {} dimensions, {} queries, {} nearest neighbors; turnwise {}, {}.\n\n",
         measured.data,
         grouped(measured.vectors as u64),
         measured.dim,
@@ -129,7 +127,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
         let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
         let _ = writeln!(text, "| {name} | {ef} | {:.4} | {} |", setting.recall, cells.join(" | "));
     };
-    row("all looked at", "–".to_owned(), &measured.exact);
+    row("exact search", "–".to_owned(), &measured.exact);
     for graph in &measured.graphs {
         graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
     }
@@ -141,7 +139,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
 fn of_throughput(text: &mut String, throughput: &Throughput) {
     let _ = write!(
         text,
-        "\n## Throughput: {}\n\n{} dialogues, {} turns, {}; {}; turnwise {}, {}.\n\n| step | | seconds | a second |\n|---|---:|---:|---:|\n",
+        "\n## Throughput: {}\n\n{} dialogues, {} turns, {}; {}; turnwise {}, {}.\n\n| step | | seconds | per second |\n|---|---:|---:|---:|\n",
         throughput.subject(),
         grouped(throughput.dialogues),
         grouped(throughput.turns),

@@ -1,4 +1,4 @@
-//! What benchmarks came to, as a file to be read: Markdown, or one page of HTML that needs nothing else.
+//! Report of benchmark results, as Markdown or as a self-contained HTML page.
 
 mod markdown;
 mod page;
@@ -15,7 +15,7 @@ use turnwise_eval::{
     throughput::Throughput,
 };
 
-/// What a report is written as.
+/// Format of a report.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Markdown,
@@ -23,50 +23,50 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Told by the file's ending.
+    /// Detects the format from the file extension.
     pub(super) fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("md") => Ok(Kind::Markdown),
             Some("html") => Ok(Kind::Page),
             _ => Err(Error::Input {
                 message: format!("{} is neither .md nor .html", path.display()),
-                hint: Some("the ending of the report's name tells its kind".to_owned()),
+                hint: Some("the file extension selects the format".to_owned()),
             }),
         }
     }
 }
 
-/// Everything that there is to tell.
+/// Everything in a report.
 #[derive(Default)]
 struct Report {
     tables: Vec<Table>,
-    /// Results of no table, those of one task on the same data together.
+    /// Results outside of tables, grouped by task and data.
     others: Vec<Vec<Done>>,
     graphs: Vec<ann::Measured>,
     throughputs: Vec<Throughput>,
 }
 
-/// `turnwise bench report`: of everything in a folder of results.
+/// `turnwise bench report`: reports everything in a folder of results.
 pub(super) fn run(folder: &Path, outputs: &[PathBuf], context: &Context<'_>) -> Result<()> {
     outputs.iter().try_for_each(|path| Kind::of(path).map(drop))?;
     let report = Report::gather(folder)?;
     if report.is_empty() {
         return Err(Error::Input {
             message: format!("there are no results in {}", folder.display()),
-            hint: Some("`turnwise bench reproduce`, or any other task of `bench`, makes some".to_owned()),
+            hint: Some("run `turnwise bench reproduce` or any other benchmark first".to_owned()),
         });
     }
     report.write(outputs, context)
 }
 
-/// The report of a folder as a page, if there is anything to tell.
+/// Returns the report of a folder as HTML; `None` if it has no results.
 #[cfg(feature = "serve")]
 pub(super) fn as_page(folder: &Path) -> Result<Option<String>> {
     let report = Report::gather(folder)?;
     Ok((!report.is_empty()).then(|| page::page(&report)))
 }
 
-/// A report of some tables, with what was measured of graphs and speed among the results.
+/// Writes a report of some tables, with the graph and throughput measurements of the results folder.
 pub(super) fn of_tables(
     tables: &[Table],
     folder: &Path,
@@ -81,7 +81,7 @@ pub(super) fn of_tables(
 }
 
 impl Report {
-    /// All that a folder has. What else lies there is left alone.
+    /// Collects all results in a folder. Other files are ignored.
     fn gather(folder: &Path) -> Result<Self> {
         let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -108,16 +108,16 @@ impl Report {
                 (&other.options, &other.data.hash, &other.seeds)
                     == (&done.options, &done.data.hash, &done.seeds)
             };
-            let mut told =
+            let mut lines =
                 report.tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.result.as_ref());
-            // What is part of a mean over seeds is told there.
+            // A result that is part of a mean over seeds is reported only there.
             let in_a_mean = over.iter().any(|mean| {
                 done.seeds.is_empty()
                     && mean.data.hash == done.data.hash
                     && mean.seeds.contains(&done.seed)
                     && mean.identity.split(" + ").any(|identity| identity == done.identity)
             });
-            if in_a_mean || told.any(|other| same(other) && other.identity == done.identity) {
+            if in_a_mean || lines.any(|other| same(other) && other.identity == done.identity) {
                 continue;
             }
             match report.others.iter_mut().find(|group| group.first().is_some_and(same)) {
@@ -144,29 +144,29 @@ impl Report {
             let mut out = Output::create(path)?;
             out.with(|out| out.write_all(text.as_bytes()))?;
             out.finish()?;
-            context.printer.say(format!("the report is in {}", path.display()));
+            context.printer.say(format!("wrote the report to {}", path.display()));
         }
         Ok(())
     }
 }
 
-/// What the words of a report mean.
+/// Explanations of the terms used in a report.
 const WORDS: [(&str, &str); 4] = [
     (
         "as expected",
-        "the number came that the recipe has, within its tolerance; the notes say whether an independent evaluator has it, or \
-      this program had it before",
+        "the result matches the number in the recipe within its tolerance; the notes say whether that number is from an independent \
+      evaluator or from an earlier run of this program",
     ),
-    ("any order", "what a ranking by chance has on that very list, in the mean"),
+    ("random baseline", "the expected value of a random ranking of the same list"),
     (
         "reproduced, better, below",
-        "within 1.0 of the paper's number in that row, more, or less. The papers judged on their test sets; here are the data that \
-         each table names, so that a greater number is a greater number and no more",
+        "within 1.0 of the paper's number, above it, or below it. The papers used their own test sets; here, each table names its \
+         data, so a higher number does not prove a better method",
     ),
-    ("not run", "rows of the paper that nobody could run here; why is told below"),
+    ("not run", "rows of the paper that could not be run here; the reasons are listed below"),
 ];
 
-/// Why numbers of the papers were not run, and how many of them for each reason, the most frequent first.
+/// Reasons why rows of the papers were not run, with their counts, most frequent first.
 fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     let mut all: Vec<(String, usize)> = Vec::new();
     let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());
@@ -180,12 +180,12 @@ fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     all
 }
 
-/// Hundredths with a digit behind the point.
+/// Formats a percentage with one decimal place.
 fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"))
 }
 
-/// What it was done on, by what, and where.
+/// Describes the data, the version, the seeds and the machine of a result.
 fn provenance(done: &Done) -> String {
     let Done { data, turnwise, machine, seed, seeds, options, .. } = done;
     let seeds = if seeds.is_empty() {
@@ -193,27 +193,27 @@ fn provenance(done: &Done) -> String {
     } else {
         format!("{} seeds from {seed} on", seeds.len())
     };
-    let code = if options.contains("/code/") { "as the released code does it; " } else { "" };
+    let code = if options.contains("/code/") { "as in the released code; " } else { "" };
     format!("{code}{}; data {}, turnwise {turnwise}, {seeds}, {machine}.", data.size, data.hash)
 }
 
-/// What was left out.
+/// Describes the skipped records.
 fn left_out(done: &Done) -> impl Iterator<Item = String> + '_ {
     done.skipped
         .iter()
-        .map(|skipped| format!("Left out: {} {} ({}).", skipped.count, skipped.what, skipped.first))
+        .map(|skipped| format!("Skipped: {} {} ({}).", skipped.count, skipped.what, skipped.first))
 }
 
-/// The first result of a table.
+/// First result of a table.
 fn first(table: &Table) -> Option<&Done> {
     table.rows.iter().find_map(|row| row.result.as_ref())
 }
 
-/// What there is to say below a table: notes of rows, and what was left out.
+/// Remarks below a table: notes of rows, and skipped records.
 fn remarks(table: &Table) -> Vec<String> {
     let notes = table.rows.iter().filter(|row| !row.note.is_empty());
     let mut all: Vec<String> = notes.map(|row| format!("{}: {}", row.who, row.note)).collect();
-    // Of several rows the same is said once.
+    // Rows with the same reason are listed together.
     let mut absent: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in &table.rows {
         let Some(why) = row.missing.as_deref() else { continue };
@@ -228,34 +228,33 @@ fn remarks(table: &Table) -> Vec<String> {
     all
 }
 
-/// The best here beside the paper's best, in words: `MAP 94.5 by A, the paper's best 82.8 by B`.
+/// Best result here and in the paper, such as `MAP 94.5 by A, the paper's best 82.8 by B`.
 pub(super) fn best_in_words(best: &Best<'_>) -> String {
     let here = best.here.map_or_else(|| "not run".to_owned(), |(who, value)| format!("{value:.1} by {who}"));
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
-/// Where any order here has more than rows of the paper, its data were others.
+/// Warns if the random baseline here is above rows of the paper, because the paper then used different data.
 fn other_data(table: &Table) -> Option<String> {
-    let told = table.measures().into_iter().filter_map(|measure| {
+    let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;
         let below = table
             .rows
             .iter()
             .filter(|row| row.paper.get(measure).is_some_and(|paper| *paper < 100.0 * floor));
         let below = below.count();
-        (below > 0)
-            .then(|| format!("{} in {measure} than {below} of the paper's rows", shown(floor, measure)))
+        (below > 0).then(|| format!("{measure} {}, above {below} of the paper's rows", shown(floor, measure)))
     });
-    let told: Vec<String> = told.collect();
-    (!told.is_empty()).then(|| {
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| {
         format!(
-            "Any order here has more ({}): the paper's data were others, and its numbers cannot be compared with these.",
-            told.join("; ")
+            "The random baseline here is higher than results in the paper ({}). The paper used different data, so the numbers cannot be compared.",
+            lines.join("; ")
         )
     })
 }
 
-/// The measures that any of some results has, in the order of the first that has them.
+/// Returns all measures of some results, in the order of first occurrence.
 fn measures(results: &[Done]) -> Vec<&str> {
     let mut measures: Vec<&str> = Vec::new();
     for value in results.iter().flat_map(|done| &done.values) {

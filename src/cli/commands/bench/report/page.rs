@@ -1,4 +1,4 @@
-//! The report as a page.
+//! The report as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use turnwise_eval::{
     throughput::{Latency, Throughput},
 };
 
-/// Also within another page, as a shadow tree.
+/// The style also works when the page is embedded as a shadow tree.
 const STYLE: &str = "
 :root { color-scheme: light dark }
 :root, :host { --ink: light-dark(#1c1e21, #e6e8eb); --dim: light-dark(#667, #99a); --paper: light-dark(#fff, #14161a); --line: light-dark(#dde, #2b2f36); --bar: light-dark(#3b6fb6, #6ea0e0); --floor: light-dark(#30343b, #e6e8eb); --theirs: light-dark(#d9822b, #e6a15c); --bad: light-dark(#b3261e, #ff8a80); --good: light-dark(#1b7f3b, #7bd88f) }
@@ -30,7 +30,7 @@ svg.plot { width: 100%; max-width: 44rem; height: auto } svg text { font: 11px s
 .maps { display: flex; flex-wrap: wrap; gap: 1rem } .maps figure { margin: 0; flex: 1 1 18rem; max-width: 26rem } svg.map { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px } figcaption { font-size: .9em; color: var(--dim) }
 td.why { white-space: normal; min-width: 20rem; font-size: .92em } summary { cursor: pointer; color: var(--dim) } a { color: inherit } .holds, .better, .reproduced { color: var(--good) } .missed, .below { color: var(--bad); font-weight: 600 } .below { font-weight: 400 } svg { display: block }";
 
-/// All of it.
+/// Renders the whole page.
 pub(super) fn page(report: &Report) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -43,9 +43,9 @@ pub(super) fn page(report: &Report) -> String {
             let _ = writeln!(text, "<li><b>{word}</b>: {meaning}</li>");
         }
         text += "</ul>\n";
-        glance(&mut text, &report.tables);
-        text += "<p class=\"dim\">A bar is what was reached here, in hundredths; the plain line is what any order would have, the \
-                 orange one what the paper has.</p>\n";
+        overview(&mut text, &report.tables);
+        text += "<p class=\"dim\">A bar shows the value measured here, in percent. The plain line marks the random baseline, the \
+                 orange line the value of the paper.</p>\n";
         report.tables.iter().for_each(|table| of_table(&mut text, table));
     }
     report.others.iter().for_each(|group| of_results(&mut text, group));
@@ -54,14 +54,14 @@ pub(super) fn page(report: &Report) -> String {
     text + "</body>\n</html>\n"
 }
 
-/// All tables in a line each.
-fn glance(text: &mut String, tables: &[Table]) {
+/// Overview with one line per table.
+fn overview(text: &mut String, tables: &[Table]) {
     *text += "<div class=\"scroll\"><table>\n<tr><th>table</th><th class=\"n\">reproduced</th><th class=\"n\">better</th>\
-              <th class=\"n\">below</th><th class=\"n\">not run</th><th>the best here and in the paper</th></tr>\n";
+              <th class=\"n\">below</th><th class=\"n\">not run</th><th>best here and in the paper</th></tr>\n";
     for table in tables {
         let counts = table.counts();
         let best: Vec<String> = match &table.missing {
-            Some(path) => vec![format!("<span class=\"dim\">its data are not there: {}</span>", plain(path))],
+            Some(path) => vec![format!("<span class=\"dim\">data not found: {}</span>", plain(path))],
             None => table
                 .best()
                 .iter()
@@ -105,9 +105,9 @@ fn of_table(text: &mut String, table: &Table) {
         plain(&table.table)
     );
     if let Some(missing) = &table.missing {
-        let _ = writeln!(text, "<p class=\"missed\">Not run: {} is not there.</p>", plain(missing));
+        let _ = writeln!(text, "<p class=\"missed\">Not run: {} not found.</p>", plain(missing));
     }
-    // What nobody has run is there for those who ask.
+    // Tables without any result are collapsed.
     let run = match first(table) {
         Some(done) => {
             let (from, command) = (plain(&provenance(done)), plain(&table.command));
@@ -115,12 +115,12 @@ fn of_table(text: &mut String, table: &Table) {
             true
         }
         None => {
-            *text += "<details><summary>what the paper has</summary>\n";
+            *text += "<details><summary>numbers of the paper</summary>\n";
             false
         }
     };
-    *text += "<div class=\"scroll\"><table>\n<tr><th>who</th><th>measure</th><th class=\"n\">here</th><th></th><th class=\"n\">expected</th>\
-              <th class=\"n\">any order</th><th class=\"n\">the paper</th><th></th></tr>\n";
+    *text += "<div class=\"scroll\"><table>\n<tr><th>ranker</th><th>measure</th><th class=\"n\">here</th><th></th><th class=\"n\">expected</th>\
+              <th class=\"n\">random baseline</th><th class=\"n\">paper</th><th></th></tr>\n";
     for row in &table.rows {
         for line in table.lines(row) {
             *text += &table_row(row, &line);
@@ -137,13 +137,13 @@ fn of_table(text: &mut String, table: &Table) {
     of_space(text, &results);
 }
 
-/// Results of no table, by measure.
+/// Results outside of tables, one row per measure.
 fn of_results(text: &mut String, results: &[Done]) {
     let Some(done) = results.first() else { return };
     let _ = write!(
         text,
-        "<h2>{}: {}</h2>\n<p>{}</p>\n<p class=\"dim\">{}</p>\n<div class=\"scroll\"><table>\n<tr><th>who</th><th>measure</th>\
-         <th class=\"n\">here</th><th></th><th class=\"n\">any order</th></tr>\n",
+        "<h2>{}: {}</h2>\n<p>{}</p>\n<p class=\"dim\">{}</p>\n<div class=\"scroll\"><table>\n<tr><th>ranker</th><th>measure</th>\
+         <th class=\"n\">here</th><th></th><th class=\"n\">random baseline</th></tr>\n",
         plain(&done.task),
         plain(&done.data.paths.join(", ")),
         plain(&done.about),
@@ -171,7 +171,7 @@ fn of_results(text: &mut String, results: &[Done]) {
     of_space(text, &results.iter().collect::<Vec<_>>());
 }
 
-/// Where vectors lie: alignment against uniformity, and a map for each ranker.
+/// Vector space: alignment against uniformity, and a map for each ranker.
 fn of_space(text: &mut String, results: &[&Done]) {
     let dots: Vec<(String, f64, f64)> = results
         .iter()
@@ -181,14 +181,16 @@ fn of_space(text: &mut String, results: &[&Done]) {
         })
         .collect();
     let about = "alignment against uniformity; smaller is better on both";
-    // One alone tells nothing.
+    // A single point is not worth a plot.
     let dots = if dots.len() > 1 { dots } else { Vec::new() };
     *text += &scatter(&dots, ("uniformity (smaller is better)", "alignment (smaller is better)"), about);
     let maps: Vec<_> = results.iter().filter_map(|done| Some((&done.ranker, done.map.as_ref()?))).collect();
     let Some((_, any)) = maps.first() else { return };
     *text += "<div class=\"maps\">\n";
     for (ranker, of_ranker) in &maps {
-        let about = format!("dialogues on a plane by {ranker}, near each other where their vectors are");
+        let about = format!(
+            "map of the dialogues by {ranker}; dialogues with similar vectors are close to each other"
+        );
         let _ = writeln!(
             text,
             "<figure>{}<figcaption>{}, {} dialogues (t-SNE)</figcaption></figure>",
@@ -204,7 +206,7 @@ fn of_space(text: &mut String, results: &[&Done]) {
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
     let _ = write!(
         text,
-        "<h2>Recall and speed: {}</h2>\n<p class=\"dim\">{} vectors of {} numbers, {} queries, the nearest {}; one thread; turnwise {}, {}.</p>\n",
+        "<h2>Recall and speed: {}</h2>\n<p class=\"dim\">{} vectors with {} dimensions, {} queries, {} nearest neighbors; one thread; turnwise {}, {}.</p>\n",
         plain(&measured.data),
         grouped(measured.vectors as u64),
         measured.dim,
@@ -217,8 +219,8 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     for graph in &measured.graphs {
         series.push((graph.name(), graph.settings.iter().map(|s| (s.recall, s.qps)).collect()));
     }
-    series.push(("all looked at".to_owned(), vec![(measured.exact.recall, measured.exact.qps)]));
-    *text += &curves(&series, ("recall", "queries a second"), "queries a second against recall");
+    series.push(("exact search".to_owned(), vec![(measured.exact.recall, measured.exact.qps)]));
+    *text += &curves(&series, ("recall", "queries per second"), "queries per second against recall");
     *text += &speed_table("<th>graph</th><th class=\"n\">ef</th><th class=\"n\">recall</th>");
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
         let _ = writeln!(
@@ -229,7 +231,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
             speed_cells(setting.qps, setting.qps_all, &setting.latency)
         );
     };
-    row("all looked at", "–".to_owned(), &measured.exact);
+    row("exact search", "–".to_owned(), &measured.exact);
     for graph in &measured.graphs {
         graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
     }
@@ -240,7 +242,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
 }
 
-/// The beginning of a table of speeds, behind whose own columns those of all of them come.
+/// Beginning of a table with its own columns, followed by the common speed columns.
 fn speed_table(own: &str) -> String {
     let names = speeds::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     format!("<div class=\"scroll\"><table>\n<tr>{own}{names}</tr>\n")
@@ -254,7 +256,7 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
     let _ = write!(
         text,
         "<h2>Throughput: {}</h2>\n<p class=\"dim\">{} dialogues, {} turns, {}; {}; turnwise {}, {}.</p>\n<div class=\"scroll\"><table>\n\
-         <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">a second</th></tr>\n",
+         <tr><th>step</th><th class=\"n\"></th><th class=\"n\">seconds</th><th class=\"n\">per second</th></tr>\n",
         plain(&throughput.subject()),
         grouped(throughput.dialogues),
         grouped(throughput.turns),
@@ -289,7 +291,7 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
     let mut words = Vec::new();
     words.extend(line.holds.map(|holds| if holds { ("holds", "as expected") } else { ("missed", "missed") }));
     words.extend(line.verdict.map(|verdict| (verdict.word(), verdict.word())));
-    words.extend(line.is_no_better_than_chance().then_some(("below", "no better than any order")));
+    words.extend(line.is_no_better_than_chance().then_some(("below", "no better than the random baseline")));
     let words: Vec<String> =
         words.iter().map(|(class, word)| format!("<span class=\"{class}\">{word}</span>")).collect();
     let words = match row.missing {
@@ -314,8 +316,8 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
     )
 }
 
-/// A bar of hundredths, two pixels each, with marks where any order and where the paper is. What is no part of a whole has
-/// none.
+/// Renders a bar in percent, two pixels each, with marks for the random baseline and the paper. Measures that
+/// are not percentages have no bar.
 fn bar(value: f64, measure: &str, floor: Option<f64>, paper: Option<f64>) -> String {
     if !(0.0..=1.0).contains(&value) || floor.is_none() {
         return String::new();

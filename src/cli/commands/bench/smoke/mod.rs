@@ -1,4 +1,4 @@
-//! `turnwise bench smoke`: everything once, on the sample dialogues.
+//! `turnwise bench smoke`: runs every benchmark once on the sample dialogues.
 
 mod sets;
 mod tasks;
@@ -34,13 +34,13 @@ use turnwise_corpus::{
 use turnwise_eval::throughput::Throughput;
 use turnwise_store::ingest::IngestOptions;
 
-/// What was done.
+/// Result of the command.
 #[derive(Serialize)]
 struct Smoke {
     schema: &'static str,
     steps: Vec<Step>,
     seconds: f64,
-    /// What is not as it must be.
+    /// Failed checks.
     wrong: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ struct Step {
 }
 
 impl Smoke {
-    /// Does a step that tells what came of it.
+    /// Runs a step and records its report and its time.
     fn step(&mut self, step: &str, f: impl FnOnce(&mut Vec<String>) -> Result<String>) -> Result<()> {
         let started = Instant::now();
         let came = f(&mut self.wrong)?;
@@ -67,11 +67,11 @@ pub(super) fn run(folder: &Path, context: &Context<'_>) -> Result<()> {
     let set = Sets::of(folder);
     let mut smoke =
         Smoke { schema: "turnwise/bench-smoke/1", steps: Vec::new(), seconds: 0.0, wrong: Vec::new() };
-    let model = match best_model::fetched(context) {
+    let model = match best_model::fetch_default(context) {
         Ok(()) => true,
         Err(e) if e.class() == Class::Interrupted => return Err(e),
         Err(why) => {
-            context.printer.warn(format!("without the default model, by words alone: {why}"));
+            context.printer.warn(format!("without the default model, using lexical rankers only: {why}"));
             false
         }
     };
@@ -87,7 +87,7 @@ pub(super) fn run(folder: &Path, context: &Context<'_>) -> Result<()> {
     context.printer.result(&smoke, |out| write(&smoke, out))?;
     match smoke.wrong.len() {
         0 => Ok(()),
-        _ => Err(Error::Assertion(format!("not as it must be: {}", smoke.wrong.join("; ")))),
+        _ => Err(Error::Assertion(format!("checks failed: {}", smoke.wrong.join("; ")))),
     }
 }
 
@@ -95,11 +95,11 @@ fn write(smoke: &Smoke, out: &mut dyn Write) -> io::Result<()> {
     for Step { step, seconds, came } in &smoke.steps {
         writeln!(out, "{BOLD}{step:<22}{BOLD:#} {seconds:>5.1} s  {DIM}{came}{DIM:#}")?;
     }
-    let end = if smoke.wrong.is_empty() { "all is as it must be" } else { "NOT all is as it must be" };
+    let end = if smoke.wrong.is_empty() { "all checks passed" } else { "checks FAILED" };
     writeln!(out, "{end}, {:.1} s", smoke.seconds)
 }
 
-/// Graphs and speed, of an index of the samples.
+/// Measures throughput and graph recall on an index of the samples.
 fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> {
     let index = set.path("index");
     smoke.step("throughput", |_| {
@@ -138,13 +138,13 @@ fn measured(smoke: &mut Smoke, set: &Sets, context: &Context<'_>) -> Result<()> 
         let recalls: Vec<f64> =
             measured.graphs.iter().filter_map(|g| g.settings.last().map(|s| s.recall)).collect();
         if recalls.iter().any(|recall| *recall < 0.95) {
-            wrong.push(format!("graphs find {recalls:?} of the nearest"));
+            wrong.push(format!("graphs have a recall of only {recalls:?}"));
         }
-        let told = measured
+        let parts = measured
             .graphs
             .iter()
             .zip(&recalls)
             .map(|(graph, recall)| format!("{} {recall:.3}", graph.builder));
-        Ok(format!("{} vectors, recall {}", measured.vectors, told.collect::<Vec<_>>().join(", ")))
+        Ok(format!("{} vectors, recall {}", measured.vectors, parts.collect::<Vec<_>>().join(", ")))
     })
 }

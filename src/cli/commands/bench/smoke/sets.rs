@@ -1,4 +1,4 @@
-//! The sets of all tasks, made of the samples.
+//! Creates the data sets of all tasks from the samples.
 
 use std::path::{Path, PathBuf};
 
@@ -14,24 +14,24 @@ use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_corpus::Dialogue;
 use turnwise_eval::rank::Terms;
 
-/// Sentences of the samples that semantic retrieval is done on, dialogues that responses are chosen in, pairs that are drawn:
-/// enough to go all ways, and done in seconds.
+/// Sizes of the sets: sentences for semantic retrieval, dialogues for response selection, and pairs. They cover
+/// all code paths and take only seconds.
 const SENTENCES: usize = 600;
 const RESPONDED: usize = 20;
 const PAIRS: usize = 120;
 
-/// The files of the tasks, made of the samples.
+/// Task files made from the samples.
 pub(super) struct Sets {
     folder: PathBuf,
 }
 
 impl Sets {
-    /// In a folder.
+    /// Uses the given folder.
     pub(super) fn of(folder: &Path) -> Self {
         Sets { folder: folder.to_owned() }
     }
 
-    /// A file or folder of them.
+    /// Path of a file or folder in the set.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -44,7 +44,7 @@ impl Sets {
         std::fs::write(&path, text).at("write", &path)
     }
 
-    /// Makes them all, by the commands that users have.
+    /// Creates all sets with the same functions as the user's commands.
     pub(super) fn make(&self, wrong: &mut Vec<String>, context: &Context<'_>) -> Result<String> {
         for (name, text) in samples::SUPPORT {
             self.write(&format!("dialogues/{name}"), text)?;
@@ -113,7 +113,7 @@ impl Sets {
         Ok(format!("{} dialogues, {} sentences, {} samples", all.len(), SENTENCES, lines("samples.jsonl")?))
     }
 
-    /// Titles as queries, each of which should find its dialogue, as a folder of BEIR.
+    /// Writes known-item queries in BEIR format: each title is a query that should find its dialogue.
     fn known_items(&self, all: &[Dialogue]) -> Result<()> {
         let (mut corpus, mut queries, mut qrels) =
             (String::new(), String::new(), "query-id\tcorpus-id\tscore\n".to_owned());

@@ -1,4 +1,4 @@
-//! All tasks on the samples, and whether what comes of them is as it must be.
+//! Runs all tasks on the samples and checks the results.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::{Smoke, sets::Sets};
 use crate::cli::{
     Context,
     args::{EncoderArgs, ReadArgs, RunArgs, TokenArgs},
-    commands::bench::on,
+    commands::bench::run_task,
 };
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_eval::{
@@ -19,7 +19,8 @@ use turnwise_eval::{
 
 const RELEASED: &str = "as released";
 
-/// All tasks. Whoever ranks must be better than any order, and what is exported must be judged alike by `eval`.
+/// Runs all tasks. Every ranker must beat the random baseline, and `eval` must score the exported runs the
+/// same.
 pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> Result<()> {
     let with = |words: &[&str], dense: &[&str]| -> Vec<String> {
         let dense = if model { dense } else { &[] };
@@ -65,27 +66,33 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
     for (name, spec, rankers) in specs {
         smoke.step(name, |wrong| {
             let how = how(set, Some(set.path("runs")), 1);
-            let results = on(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
-            // As released, those of another intent are chosen by their words and those of the same are not: words, and
-            // what goes by them, put the wrong ones first.
+            let results = run_task(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
+            // The released code picks negatives by word overlap but positives without it. Lexical rankers
+            // therefore rank the negatives first, so this check is skipped.
             if name != RELEASED {
-                results.iter().for_each(|done| better_than_any_order(done, wrong));
+                results.iter().for_each(|done| check_above_baseline(done, wrong));
             }
-            Ok(told(&results))
+            Ok(describe(&results))
         })?;
     }
     smoke.step("seeds", |wrong| {
         let spec = TaskSpec::Dialogues { data: set.path("dial.jsonl"), profile: Profile::Paper };
-        let results =
-            on(&spec, Path::new(""), &ReadArgs::default(), &how(set, None, 3), &["lda".to_owned()], context)?;
+        let results = run_task(
+            &spec,
+            Path::new(""),
+            &ReadArgs::default(),
+            &how(set, None, 3),
+            &["lda".to_owned()],
+            context,
+        )?;
         if results.iter().flat_map(|done| &done.values).all(|value| value.deviation == Some(0.0)) {
             wrong.push("three seeds of LDA are the same".to_owned());
         }
-        Ok(told(&results))
+        Ok(describe(&results))
     })?;
-    smoke.step("judged by eval", |wrong| judged_alike(set, wrong))?;
+    smoke.step("judged by eval", |wrong| check_eval_agrees(set, wrong))?;
     smoke.step("compared", |wrong| {
-        let results = kept(set)?;
+        let results = saved(set)?;
         let two: Vec<&Done> = results
             .iter()
             .filter(|done| done.task == "sr" && done.data.paths[0].ends_with("select.txt"))
@@ -96,7 +103,7 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         };
         let differences = compare(a, b, context.settings.seed);
         if !differences.iter().all(|d| d.interval.0 <= d.interval.1 && (0.0..=1.0).contains(&d.p)) {
-            wrong.push(format!("{} against {}: an interval or a probability is none", a.ranker, b.ranker));
+            wrong.push(format!("{} against {}: invalid interval or p-value", a.ranker, b.ranker));
         }
         Ok(format!("{} and {} in {} measures", a.ranker, b.ranker, differences.len()))
     })
@@ -107,8 +114,8 @@ fn how(set: &Sets, export: Option<PathBuf>, seeds: u64) -> RunArgs {
     RunArgs { results: set.path("results"), rerun: false, seeds, export, encoder, tokens }
 }
 
-/// The first measure of each ranker: `MAP 61.2 by BM25, …`.
-fn told(results: &[Done]) -> String {
+/// Formats the first measure of each ranker, such as `MAP 61.2 by BM25, …`.
+fn describe(results: &[Done]) -> String {
     let of = |done: &Done| {
         let value = done.values.first()?;
         Some(format!("{} {:.1} by {}", value.measure, 100.0 * value.value, done.ranker))
@@ -116,19 +123,19 @@ fn told(results: &[Done]) -> String {
     results.iter().filter_map(of).collect::<Vec<_>>().join(", ")
 }
 
-fn better_than_any_order(done: &Done, wrong: &mut Vec<String>) {
+fn check_above_baseline(done: &Done, wrong: &mut Vec<String>) {
     for value in &done.values {
         if value.floor.is_some_and(|floor| value.value <= floor) {
             wrong.push(format!(
-                "{} has no more {} than any order in {}",
+                "{}: {} is not above the random baseline in {}",
                 done.ranker, value.measure, done.task
             ));
         }
     }
 }
 
-/// All results that were kept.
-fn kept(set: &Sets) -> Result<Vec<Done>> {
+/// Reads all saved results.
+fn saved(set: &Sets) -> Result<Vec<Done>> {
     let folder = set.path("results");
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
@@ -137,8 +144,8 @@ fn kept(set: &Sets) -> Result<Vec<Done>> {
     Ok(files.iter().filter_map(|path| Done::read(path).ok()).collect())
 }
 
-/// What was exported, judged as `turnwise eval` does it, has the MAP that the task had.
-fn judged_alike(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
+/// Checks that scoring the exported runs as `turnwise eval` does gives the MAP of the task.
+fn check_eval_agrees(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
     let folder = set.path("runs");
     let mut runs: Vec<PathBuf> = std::fs::read_dir(&folder)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
@@ -157,9 +164,9 @@ fn judged_alike(set: &Sets, wrong: &mut Vec<String>) -> Result<String> {
         for (n, measure) in ["MAP", "MRR"].iter().enumerate() {
             let judged = evaluation.queries.values().map(|values| values[n]).sum::<f64>()
                 / evaluation.queries.len() as f64;
-            // Sums in another order differ in the last digits.
+            // Summation in a different order changes the last digits.
             if done.value(measure).is_some_and(|value| (value.value - judged).abs() > 1e-9) {
-                wrong.push(format!("`eval` has another {measure} of {}", run.display()));
+                wrong.push(format!("`eval` computes a different {measure} for {}", run.display()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `turnwise bench throughput --engine ADDRESS`: the same in a Milvus, under a name that is made for it and goes with it.
+//! `turnwise bench throughput --engine ADDRESS`: measures Milvus under a temporary name.
 
 use crate::cli::{Context, args::ThroughputArgs};
 use turnwise_core::error::Result;
@@ -28,9 +28,9 @@ pub(super) fn measured(
     if MilvusWriter::manifest(&target)?.is_some() {
         return Err(Error::Input {
             message: format!(
-                "there are dialogues at {target}, and this makes a name of its own and removes it"
+                "{target} already has dialogues, but this benchmark creates its own name and removes it"
             ),
-            hint: Some("take a name that is free".to_owned()),
+            hint: Some("use a name that does not exist yet".to_owned()),
         });
     }
     throughput.engine = Some(target.to_string());
@@ -44,16 +44,16 @@ pub(super) fn measured(
         &Options::default(),
     );
     let encoder: Arc<dyn Encoder> = Arc::from(model.encoder);
-    let _removed = emptied::Removed(&target);
-    let mut home =
+    let _removed = emptied::TemporaryName(&target);
+    let mut sink =
         MilvusWriter::open_or_create(&target, Default::default(), Some(recipe), Some(encoder.clone()))?;
     throughput.steps.push(Pace::of("ingest", "turns", || {
-        super::read_in(&mut home, plan, options)?;
-        // As an ingest ends: what was not put away is slow to search.
-        home.settle()?;
-        Ok(home.totals()?.turns)
+        super::read_in(&mut sink, plan, options)?;
+        // As at the end of an ingest: searches are slow until the new rows are indexed.
+        sink.settle()?;
+        Ok(sink.totals()?.turns)
     })?);
-    let totals = home.totals()?;
+    let totals = sink.totals()?;
     (throughput.dialogues, throughput.turns) = (totals.dialogues, totals.turns);
     let searcher = Searcher::of(Box::new(Milvus::open(&target)?)).with_encoder(encoder)?;
     throughput.searches = super::searches(&searcher, args.queries, context.settings.seed)?;
@@ -64,10 +64,10 @@ pub(super) fn measured(
 mod emptied {
     use turnwise_milvus::{MilvusWriter, Target};
 
-    /// A name that goes when it is no longer needed, whatever happened.
-    pub(super) struct Removed<'a>(pub(super) &'a Target);
+    /// Name in the engine that is removed when dropped.
+    pub(super) struct TemporaryName<'a>(pub(super) &'a Target);
 
-    impl Drop for Removed<'_> {
+    impl Drop for TemporaryName<'_> {
         fn drop(&mut self) {
             let _ = MilvusWriter::remove(self.0);
         }

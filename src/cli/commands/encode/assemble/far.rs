@@ -1,9 +1,10 @@
-//! `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`: dialogues into a Milvus, with the vectors that shards have.
+//! `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`: writes dialogues to Milvus with the vectors
+//! of the shards.
 //!
-//! Shards hold vectors by their keys and no dialogues, so the dialogues are read from what the shards were made of. First
-//! all rows go into a set of vectors of its own in the folder for temporary files, mapped, so that memory does not grow with
-//! them; then the dialogues are read once to see that none lacks a vector, and only then does Milvus hear of them. Nothing is
-//! encoded, and no encoder is opened.
+//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs.
+//! First, all rows are copied to a memory-mapped vector set in the temporary folder, so that memory use stays
+//! bounded. Then the dialogues are read once to check that each has a vector. Only then are they written to
+//! Milvus. Nothing is encoded, and no encoder is opened.
 
 use crate::cli::{Context, args::EncodeArgs};
 use turnwise_core::error::Result;
@@ -28,7 +29,7 @@ mod there {
         path::{Path, PathBuf},
     };
 
-    use super::{super::put_in, lacking};
+    use super::{super::load_all, lacking};
     use crate::cli::{
         Context,
         args::EncodeArgs,
@@ -48,15 +49,15 @@ mod there {
         let target = context.far()?;
         has_inputs(args)?;
         let place = shards::open(place)?;
-        let set = assemble::all_there(place.as_ref(), context)?;
+        let set = assemble::complete_shards(place.as_ref(), context)?;
         let [first, ..] = set.records.as_slice() else {
-            return Err(Error::Internal("no shards were found complete".into()));
+            return Err(Error::Internal("the set of complete shards is empty".into()));
         };
         has_both(first, place.name())?;
         if !args.replace {
             fits(first, MilvusWriter::manifest(&target)?.as_ref(), &target, place.name())?;
         }
-        // What cannot be read is told before anything is fetched.
+        // Report unreadable inputs before downloading anything.
         commands::plan(&args.inputs, &args.read, context)?;
         let vectors = vectors(place.as_ref(), &set.records, context)?;
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
@@ -68,44 +69,44 @@ mod there {
         };
         lacking::refuse(&vectors, plan, &options, (&set, place.name()), context)?;
         let recipe = Some(first.recipe.clone());
-        let giver = Some(Box::new(vectors) as Box<dyn VectorSource>);
-        let home = match args.replace {
-            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, giver, Unfinished::ThrowAway)?,
-            false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, giver)?,
+        let source = Some(Box::new(vectors) as Box<dyn VectorSource>);
+        let sink = match args.replace {
+            true => MilvusWriter::anew(&target, Analyzer::default(), recipe, source, Unfinished::ThrowAway)?,
+            false => MilvusWriter::open_or_create_given(&target, Analyzer::default(), recipe, source)?,
         };
         let (plan, read) = commands::plan(&args.inputs, &args.read, context)?;
         let files = Files::of(&plan);
-        ingest::far::fill(home, &target, (plan, files), &IngestOptions { read, ..options }, context)
+        ingest::far::fill(sink, &target, (plan, files), &IngestOptions { read, ..options }, context)
     }
 
-    /// Whether there are dialogues to read: files, twice.
+    /// Checks that the inputs are files, because they are read twice.
     fn has_inputs(args: &EncodeArgs) -> Result<()> {
         let refused =
             |message: String, hint: &str| Err(Error::Input { message, hint: Some(hint.to_owned()) });
         if args.inputs.is_empty() {
             return refused(
-                "shards hold vectors, and the dialogues are to be read".to_owned(),
-                "name the files that the shards were made of: `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`",
+                "shards contain only vectors; the dialogues must be read from the input files".to_owned(),
+                "name the input files of the shards: `turnwise encode --assemble PLACE INPUT… --engine ADDRESS`",
             );
         }
         for path in &args.inputs {
             if path == Path::new("-") {
                 return refused(
                     "standard input cannot be read twice".to_owned(),
-                    "name a file: it is read once to see that no vector is missing, and once to be brought there",
+                    "name a file: it is read once to check for missing vectors and once to ingest it",
                 );
             }
             if IndexManifest::exists(path) {
                 return refused(
-                    format!("{} is an index, and files are read here", path.display()),
-                    "`turnwise encode --assemble PLACE -i INDEX` gives it the vectors, and `turnwise migrate` brings it there",
+                    format!("{} is an index, but only files can be read here", path.display()),
+                    "`turnwise encode --assemble PLACE -i INDEX` loads the vectors into it, and `turnwise migrate` copies it to Milvus",
                 );
             }
         }
         Ok(())
     }
 
-    /// Whether shards have vectors of utterances and of dialogues, as Milvus' rows do.
+    /// Checks that the shards have both utterance and dialogue vectors, because rows in Milvus have both.
     fn has_both(record: &Record, place: &str) -> Result<()> {
         let Some(lacks) = Kind::ALL.into_iter().find(|kind| record.rows(*kind).is_none()) else {
             return Ok(());
@@ -113,13 +114,13 @@ mod there {
         Err(Error::Input {
             message: format!("the shards in {place} have no vectors of {}", lacks.name()),
             hint: Some(
-                "in Milvus utterances and dialogues have vectors: make the shards again with --of both"
+                "Milvus stores vectors of utterances and dialogues: create the shards again with --of both"
                     .to_owned(),
             ),
         })
     }
 
-    /// Whether the vectors of shards may stand beside those that are there.
+    /// Returns an error if the shards' vectors cannot be mixed with the vectors under this name.
     fn fits(record: &Record, there: Option<&Manifest>, target: &Target, place: &str) -> Result<()> {
         let Some(there) = there else { return Ok(()) };
         let what = match &there.recipe {
@@ -130,33 +131,33 @@ mod there {
             },
         };
         Err(Error::Input {
-            message: format!("{target} holds {what}"),
+            message: format!("{target} has {what}"),
             hint: Some(
-                "--replace puts the dialogues with these vectors in the place of what is there; or take another name"
-                    .to_owned(),
+                "--replace replaces the existing dialogues and vectors; or use a different name".to_owned(),
             ),
         })
     }
 
-    /// The rows of all shards, by their keys.
+    /// Copies the rows of all shards to a temporary vector set.
     fn vectors(place: &dyn Place, records: &[Record], context: &Context<'_>) -> Result<VectorReader> {
         let [first, ..] = records else {
-            return Err(Error::Internal("no shards were found complete".into()));
+            return Err(Error::Internal("the set of complete shards is empty".into()));
         };
         let folder = Folder::new()?;
         let mut writer = VectorWriter::open(&folder.0, &first.recipe, Mode::GoOn, context.command_line)?;
-        put_in(place, records, &mut writer, "nothing was written", context)?;
+        load_all(place, records, &mut writer, "nothing was written", context)?;
         writer.finish()?;
-        // What is mapped stays while it is mapped, so that the folder can go now: a kill leaves nothing.
+        // Mapped files stay readable after removal. Removing the folder now means that a killed process
+        // leaves nothing.
         VectorReader::open(&folder.0)?.ok_or_else(|| VectorReader::none_yet(&folder.0))
     }
 
-    /// A folder of this process among the temporary files, until it is dropped.
+    /// Temporary folder of this process, removed when dropped.
     struct Folder(PathBuf);
 
     impl Folder {
         fn new() -> Result<Self> {
-            let name = Temporary::within(&env::temp_dir(), "turnwise-assembled")?;
+            let name = Temporary::unique_in(&env::temp_dir(), "turnwise-assembled")?;
             fs::create_dir(&name.path).at("create", &name.path)?;
             Ok(Folder(name.path.clone()))
         }
@@ -164,7 +165,7 @@ mod there {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // Where the system does not let it go while it is mapped, it clears its temporary files itself.
+            // Some systems cannot remove mapped files. They clean up temporary files themselves.
             let _ = files::remove_folder(&self.0);
         }
     }

@@ -1,5 +1,5 @@
-//! What is divided into shards: files that hold a corpus, or indexes. All of it is read for each shard, and what
-//! belongs to others is passed over.
+//! Inputs of a sharded encoding: corpus files or indexes. Each shard reads all inputs and skips the
+//! dialogues of other shards.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,10 +21,10 @@ use turnwise_corpus::{Dialogue, formats::Problem, walk::Source};
 use turnwise_index::vectors::VectorReader;
 use turnwise_store::{Manifest, Snapshot};
 
-/// Rejects that are shown; the rest is counted.
+/// Largest number of rejects shown as warnings; the others are only counted.
 const SHOWN: u64 = 5;
 
-/// Everything that is to be read, each time anew.
+/// All inputs. They are read again for each shard.
 pub(super) struct Inputs<'a> {
     indexes: Vec<Snapshot>,
     files: Vec<PathBuf>,
@@ -41,8 +41,8 @@ impl<'a> Inputs<'a> {
         for path in &args.inputs {
             if path == Path::new("-") {
                 return Err(Error::Input {
-                    message: "a shard is not read from standard input".to_owned(),
-                    hint: Some("name a file: it is read again when the shard is made again".to_owned()),
+                    message: "a shard cannot be read from standard input".to_owned(),
+                    hint: Some("name a file: creating the shard again needs the same input".to_owned()),
                 });
             }
             match Manifest::exists(path) {
@@ -53,19 +53,19 @@ impl<'a> Inputs<'a> {
         if inputs.files.is_empty() {
             inputs.total = Some(inputs.indexes.iter().map(|index| index.totals().dialogues).sum());
         } else if inputs.indexes.is_empty() {
-            // Finds what cannot be read, too.
+            // Also finds unreadable files.
             let (plan, _) = commands::plan(&inputs.files, inputs.read, context)?;
             inputs.total = plan.sources.iter().map(Source::bytes).sum::<Option<u64>>().filter(|n| *n > 0);
         }
         Ok(inputs)
     }
 
-    /// What the progress grows to: bytes of files, or dialogues of indexes.
+    /// Length of the progress bar: bytes for files, dialogues for indexes.
     pub(super) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// The vectors of the one index that is read, if there are any: their encoder is the one to go on with.
+    /// Vectors of the index if exactly one index is read. Their encoder is the default.
     pub(super) fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),
@@ -73,7 +73,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The dialogues of a shard.
+    /// Returns the dialogues of a shard.
     pub(super) fn items<'i>(&'i self, shard: Shard, context: &'i Context<'i>) -> Result<Items<'i>> {
         let (plan, options) = commands::plan(&self.files, self.read, context)?;
         let bytes_read = options.bytes_read.clone();
@@ -99,25 +99,25 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// What comes of an input; the outer error is the end of all.
+/// Dialogues of one input. The outer error stops the whole run; the inner one is a single bad record.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
-/// The dialogues of a shard, one after the other.
+/// Iterator over the dialogues of a shard.
 pub(super) struct Items<'i> {
     shard: Shard,
     all: Part<'i>,
     bytes_read: Option<Arc<AtomicU64>>,
     seen: u64,
     rejected: u64,
-    /// Why a file could not be read to its end.
+    /// Error of a file that could not be read to its end.
     damaged: Option<String>,
     context: &'i Context<'i>,
 }
 
-/// A dialogue of the shard.
+/// One dialogue of the shard.
 pub(super) struct Item {
     pub(super) dialogue: Dialogue,
-    /// How far the inputs have been read: bytes of files, or dialogues of indexes.
+    /// Progress through the inputs: bytes for files, dialogues for indexes.
     pub(super) read: u64,
 }
 
@@ -125,7 +125,7 @@ impl Items<'_> {
     pub(super) fn next(&mut self) -> Result<Option<Item>> {
         while let Some(item) = self.all.next().transpose()? {
             if signals::stopped() {
-                let hint = format!("nothing of shard {} was written; run the same command again", self.shard);
+                let hint = format!("shard {} was not written; run the same command again", self.shard);
                 return Err(Error::Interrupted { hint: Some(hint) });
             }
             match item {
@@ -160,18 +160,18 @@ impl Items<'_> {
         }
         let e = Error::TooManyRejects { rejected, allowed, last: reject };
         Err(Error::Data {
-            message: format!("{e}; nothing of shard {} was written", self.shard),
+            message: format!("{e}; shard {} was not written", self.shard),
             hint: Some("allow more with the setting ingest.max_errors".to_owned()),
         })
     }
 
-    /// Whether everything could be read. A shard that lacks something must not look complete.
+    /// Returns an error if a file was damaged. An incomplete shard must not look complete.
     pub(super) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),
             Some(why) => Err(Error::Data {
                 message: format!("an input could not be read to its end: {why}"),
-                hint: Some(format!("nothing of shard {} was written; mend the file first", self.shard)),
+                hint: Some(format!("shard {} was not written; repair the file first", self.shard)),
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! The dialogues of a shard on their way through the encoder into its file.
+//! Streams the dialogues of a shard through the encoder into its file.
 
 use crate::cli::{
     commands::encode::shard::inputs::Items,
@@ -15,7 +15,7 @@ use turnwise_encoder::{
 };
 use turnwise_index::vectors::{Kind, dialogue_key, utterance_key};
 
-/// What of a kind waits for the encoder.
+/// Inputs of one kind that wait to be encoded.
 struct Waiting<T> {
     keys: Vec<IdKey>,
     inputs: Vec<T>,
@@ -33,7 +33,7 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// What waits, if that is enough for a chunk, or all that comes.
+    /// Takes a full chunk; without limits, takes everything.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);
@@ -45,14 +45,14 @@ impl<T> Waiting<T> {
     }
 }
 
-/// How much goes through the encoder together.
+/// Size of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) inputs: usize,
     pub(super) bytes: usize,
 }
 
-/// A shard that is being encoded.
+/// A shard while it is encoded.
 pub(super) struct Encoding<'a, 'p> {
     items: Items<'a>,
     sink: Box<dyn Sink>,
@@ -68,7 +68,7 @@ pub(super) struct Encoding<'a, 'p> {
     progress: &'a mut ProgressBar<'p>,
 }
 
-/// What must be known when the vectors come.
+/// Keys of a chunk, needed when its vectors arrive.
 pub(super) struct Tag {
     kind: Kind,
     keys: Vec<IdKey>,
@@ -100,7 +100,7 @@ impl<'a, 'p> Encoding<'a, 'p> {
         }
     }
 
-    /// Ends the file, and gives what is in it.
+    /// Finishes the file and returns the keys in it.
     pub(super) fn finish(self) -> Result<Contents> {
         self.items.end()?;
         self.sink.finish()?;

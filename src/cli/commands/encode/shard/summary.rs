@@ -1,4 +1,4 @@
-//! What `encode --shard` says of a shard.
+//! Report of `encode --shard`.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::cli::{
     shards::Record,
 };
 
-/// A shard that is there now.
+/// Result for one shard.
 #[derive(Serialize)]
 pub(super) struct Sharded {
     schema: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Sharded {
     utterances: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialogues: Option<u64>,
-    /// Whether it was there before.
+    /// Whether it already existed.
     known: bool,
     seconds: f64,
 }
@@ -53,7 +53,7 @@ impl Sharded {
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.known {
-            return writeln!(out, "shard {BOLD}{}{BOLD:#} is done already", self.shard);
+            return writeln!(out, "shard {BOLD}{}{BOLD:#} already exists", self.shard);
         }
         let vectors = [(self.utterances, "utterance vector"), (self.dialogues, "dialogue vector")];
         let vectors: Vec<String> =

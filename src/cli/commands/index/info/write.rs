@@ -1,4 +1,4 @@
-//! The parts of an index, for people.
+//! Text output of `turnwise index info`.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,11 @@ use turnwise_index::vectors::Kind;
 
 impl Info {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{BOLD}{}{BOLD:#}  generation {}, made {}", self.index, self.generation, self.created)?;
+        writeln!(
+            out,
+            "{BOLD}{}{BOLD:#}  generation {}, created {}",
+            self.index, self.generation, self.created
+        )?;
         let (dialogues, turns) = (counted(self.dialogues, "dialogue"), counted(self.turns, "turn"));
         writeln!(out, "  {:>12}  {dialogues} with {turns}", bytes(self.bytes.total))?;
         let b = &self.bytes;
@@ -55,7 +59,7 @@ impl Info {
         match weight.dead_frames {
             0 => segments,
             n => format!(
-                "{segments}; {} of {} deleted or replaced (`turnwise index compact -i {}` drops them)",
+                "{segments}; {} of {} deleted or replaced (`turnwise index compact -i {}` frees their space)",
                 bytes(weight.dead_bytes),
                 counted(n, "record"),
                 self.index
@@ -72,7 +76,7 @@ impl Graphs {
             let (name, nodes) = (kind.name(), grouped(part.nodes));
             words.push_str(&format!("; {name}: {nodes} nodes"));
             if part.recall_queries > 0 {
-                words.push_str(&format!(", finding {:.1}% of the nearest ten", 100.0 * part.recall));
+                words.push_str(&format!(", recall@10 {:.1}%", 100.0 * part.recall));
             }
         }
         words

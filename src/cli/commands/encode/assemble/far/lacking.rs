@@ -1,4 +1,4 @@
-//! Whether the dialogues that are about to be brought somewhere all have vectors: told before the first is.
+//! Checks that all dialogues have vectors before the first one is written.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use turnwise_store::{
     ingest::{DialogueSink, IngestOptions},
 };
 
-/// Reads what will be ingested, as an ingest reads it, and refuses what lacks a vector.
+/// Reads the inputs in the same way as an ingest. Returns an error if a vector is missing.
 pub(super) fn refuse(
     vectors: &VectorReader,
     plan: Plan,
@@ -27,36 +27,36 @@ pub(super) fn refuse(
     (set, place): (&Set, &str),
     context: &Context<'_>,
 ) -> Result<()> {
-    let mut looked = Looked { vectors, of: set.of(), lacking: BTreeSet::new(), first: None, count: 0 };
-    ingest::read_into(&mut looked, plan, "looking", options, context).0?;
-    let Some(first) = &looked.first else { return Ok(()) };
-    let others = match looked.count {
+    let mut check = VectorCheck { vectors, of: set.of(), lacking: BTreeSet::new(), first: None, count: 0 };
+    ingest::read_into(&mut check, plan, "checking", options, context).0?;
+    let Some(first) = &check.first else { return Ok(()) };
+    let others = match check.count {
         1 => String::new(),
-        n => format!(", nor have {} more", n - 1),
+        n => format!(", and neither have {} more", n - 1),
     };
-    let shards = Shards::of(looked.of, looked.lacking.iter().copied());
+    let shards = Shards::of(check.of, check.lacking.iter().copied());
     Err(Error::Data {
         message: format!("{first} has no vector in the shards in {place}{others}; nothing was written"),
         hint: Some(format!(
-            "`{}` makes {}, if its input is the one that was named here",
-            set.made_by(&shards, place),
-            counted(shards.len() as u64, "shard") + " anew"
+            "`{}` creates {}, if its input is the same as here",
+            set.command_for(&shards, place),
+            counted(shards.len() as u64, "shard") + " again"
         )),
     })
 }
 
-/// A home that keeps nothing, and sees what has no vector.
-struct Looked<'a> {
+/// Sink that stores nothing and records which vectors are missing.
+struct VectorCheck<'a> {
     vectors: &'a VectorReader,
-    /// Into how many shards the dialogues were divided.
+    /// Number of shards of the division.
     of: u32,
-    /// Those that ought to have what is lacking.
+    /// Shards that should have contained the missing vectors.
     lacking: BTreeSet<u32>,
     first: Option<String>,
     count: u64,
 }
 
-impl DialogueSink for Looked<'_> {
+impl DialogueSink for VectorCheck<'_> {
     fn get(&self, _: &DialogueId) -> Result<Option<Dialogue>> {
         Ok(None)
     }
